@@ -1,0 +1,188 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cmd/common.h"
+#include "core/convert.h"
+
+struct convert {
+    struct common common;
+    const char *to;
+    const char *output;
+    struct tc_plan_options plan;
+    struct tc_metadata metadata;
+    struct tc_convert_options run;
+    int order;
+    int keep;
+    int strict;
+    bool checksum;
+    bool checksum_given;
+};
+
+static const char *const orders[] = {"target", "source", "name", NULL};
+static const char *const keeps[] = {"auto", "sidecar", "drop", NULL};
+
+/* The target's format: named, or by the output's extension. */
+static const struct tc_backend *find_target(const struct convert *convert, bool folder,
+                                            struct tc_error *error) {
+    const struct tc_backend *target;
+    if (convert->to) {
+        target = common_backend(convert->to, error);
+        if (!target)
+            return NULL;
+    } else if (folder) {
+        target = tc_registry_named("npy");
+    } else {
+        target = tc_registry_for_path(convert->output);
+        if (target && tc_registry_is_index(target)) {
+            /* model.safetensors.index.json: the format of its shards. */
+            char path[4096];
+            size_t length = strlen(convert->output) - strlen(".index.json");
+            snprintf(path, sizeof path, "%.*s", (int)(length < 4000 ? length : 4000),
+                     convert->output);
+            target = tc_registry_for_path(path);
+        }
+    }
+    if (!target) {
+        tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
+                convert->output);
+        tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
+        return NULL;
+    }
+    if (!(target->caps & TC_CAN_WRITE)) {
+        tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
+        return NULL;
+    }
+    return target;
+}
+
+static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
+    for (size_t i = 0; i < plan->entry_count && strict; i++) {
+        const struct tc_entry *entry = &plan->entries[i];
+        if (entry->severity == TC_CHANGE && strict < 2)
+            continue;
+        tc_fail(error, TC_UNSUPPORTED, "strict", "--strict%s: %s: %s", strict > 1 ? "=all" : "",
+                entry->kind, entry->detail);
+        if (entry->tensor.bytes)
+            tc_error_in_tensor(error, entry->tensor.bytes, entry->tensor.length);
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    return true;
+}
+
+static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
+                     struct tc_error *error) {
+    size_t length = strlen(convert->output);
+    convert->plan.folder = length && convert->output[length - 1] == '/';
+    const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
+    if (!target)
+        return false;
+    if (convert->checksum_given && convert->checksum && !(target->caps & TC_CAN_CHECKSUM))
+        return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
+    struct tc_plan plan;
+    bool ok = tc_plan_make(&plan, readers, count, target, convert->output, &convert->plan, error);
+    if (!ok)
+        tc_error_in_file(error, readers[0]->input->path);
+    ok = ok && check_strict(&plan, convert->strict, error);
+    if (ok) {
+        struct report_progress progress;
+        report_progress_start(&progress, convert->common.quiet);
+        convert->run.progress = report_progress_step;
+        convert->run.context = &progress;
+        ok = tc_convert(&plan, convert->output, &convert->run, error);
+        report_progress_end(&progress);
+    }
+    if (ok && !convert->common.quiet)
+        report_ledger(&plan, convert->common.json);
+    tc_plan_release(&plan);
+    return ok;
+}
+
+static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
+                          struct tc_error *error) {
+    struct tc_reader **readers = calloc(count, sizeof(struct tc_reader *));
+    if (!readers)
+        return tc_fail_memory(error);
+    bool ok = true;
+    for (size_t i = 0; i < count && ok; i++) {
+        readers[i] = common_open(&convert->common, inputs[i], error);
+        ok = readers[i] != NULL;
+    }
+    ok = ok && run_plan(convert, readers, count, error);
+    for (size_t i = 0; i < count; i++)
+        tc_reader_close(readers[i]);
+    free(readers);
+    return ok;
+}
+
+static bool take_arguments(struct convert *convert, struct arguments *arguments,
+                           struct tc_error *error) {
+    if (!convert->output) {
+        if (arguments->count > 2)
+            return tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
+        if (arguments->count < 2)
+            return tc_fail(error, TC_USAGE, "usage", "an input and an output are needed");
+        convert->output = arguments->names[--arguments->count];
+    }
+    if (arguments->count == 0)
+        return tc_fail(error, TC_USAGE, "usage", "no input given");
+    if (convert->output[0] == '\0')
+        return tc_fail(error, TC_USAGE, "usage", "the output's name is empty");
+    convert->plan.order = (enum tc_order)convert->order;
+    convert->plan.keep_metadata = (enum tc_keep)convert->keep;
+    convert->plan.extra_metadata = &convert->metadata;
+    convert->plan.write.checksum = convert->checksum;
+    return true;
+}
+
+int cmd_convert(int argc, char **argv) {
+    struct convert convert = {.common = COMMON_DEFAULTS, .checksum = true};
+    struct tc_error error = {0};
+    struct tc_arena arena;
+    struct arguments arguments = {.arena = &arena};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Converting:"},
+        {"output", 'o', OPTION_TEXT, &convert.output, "OUT",
+         "the output; needed for several inputs", NULL, NULL},
+        {"to", 't', OPTION_TEXT, &convert.to, "FORMAT",
+         "write this format, whatever OUT's extension", NULL, NULL},
+        {"compress", 0, OPTION_LEVEL, &convert.plan.write.compress, "[=LEVEL]",
+         "deathtensors: zstd, 1 to 22 (3); npz: deflate, 1 to 9 (6)", NULL, NULL},
+        {"checksum", 0, OPTION_FLAG, &convert.checksum, NULL,
+         "deathtensors: with a SHA-256 footer (the default)", NULL, &convert.checksum_given},
+        {"no-checksum", 0, OPTION_CLEAR, &convert.checksum, NULL, "without", NULL, NULL},
+        {"shard-size", 0, OPTION_SIZE, &convert.plan.shard_size, "SIZE",
+         "several files of at most SIZE, and their index", NULL, NULL},
+        {"order", 0, OPTION_CHOICE, &convert.order, "target|source|name",
+         "order of the tensors (default: the target's own)", orders, NULL},
+        {"metadata", 0, OPTION_PAIR, &convert.metadata, "KEY=VALUE",
+         "add or replace a metadata entry; may be given again", NULL, NULL},
+        {"keep-metadata", 0, OPTION_CHOICE, &convert.keep, "auto|sidecar|drop",
+         "where the target holds none: report (auto), write OUT.tconv.json", keeps, NULL},
+        {"strict", 0, OPTION_STRICT, &convert.strict, "[=all]",
+         "any loss is an error; =all: any change too", NULL, NULL},
+        {"no-clobber", 0, OPTION_FLAG, &convert.run.publish.no_clobber, NULL,
+         "an output that exists is an error", NULL, NULL},
+        {"no-sync", 0, OPTION_FLAG, &convert.run.publish.no_sync, NULL,
+         "do not wait for the disk", NULL, NULL},
+        COMMON_OPTIONS(&convert.common),
+        {.type = OPTION_END},
+    };
+    tc_arena_init(&arena, 0);
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && convert.common.help)
+        options_print_help("tconv [convert] [options] IN OUT | IN... -o OUT",
+                           "Converts tensors; OUT appears whole or not at all.\n"
+                           "IN or OUT - is a pipe; OUT with a slash at its end is a folder of "
+                           ".npy files.",
+                           options);
+    else if (ok)
+        ok = take_arguments(&convert, &arguments, &error) &&
+             convert_files(&convert, arguments.names, arguments.count, &error);
+    ok = report_flush(&error) && ok;
+    int code = ok ? 0 : report_error(&error, convert.common.json);
+    free(arguments.names);
+    tc_arena_release(&arena);
+    return code;
+}

@@ -1,0 +1,116 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+
+/* The properties people choose a format by. */
+static const struct property {
+    const char *name;
+    unsigned cap;
+} properties[] = {
+    {"many", TC_CAN_HOLD_MANY},         {"metadata", TC_CAN_FILE_METADATA},
+    {"tensor-metadata", TC_CAN_TENSOR_METADATA}, {"lazy", TC_CAN_LOAD_LAZILY},
+    {"compress", TC_CAN_COMPRESS},      {"checksum", TC_CAN_CHECKSUM},
+};
+#define PROPERTIES (sizeof properties / sizeof *properties)
+
+static void formats_json(struct tc_buffer *out) {
+    for (size_t f = 0; tc_registry[f]; f++) {
+        const struct tc_backend *backend = tc_registry[f];
+        tc_buffer_addf(out, "{\"format\":\"%s\",\"summary\":\"%s\",\"mime\":\"%s\"", backend->name,
+                       backend->summary, backend->mime);
+        for (size_t i = 0; backend->extensions[i]; i++)
+            tc_buffer_addf(out, "%s\"%s\"", i ? "," : ",\"extensions\":[",
+                           backend->extensions[i]);
+        tc_buffer_addf(out, "],\"read\":true,\"write\":%s,\"safe\":true",
+                       backend->caps & TC_CAN_WRITE ? "true" : "false");
+        for (size_t i = 0; i < PROPERTIES; i++)
+            tc_buffer_addf(out, ",\"%s\":%s", properties[i].name,
+                           backend->caps & properties[i].cap ? "true" : "false");
+        tc_buffer_addf(out, ",\"shards\":%s,\"stores\":{", backend->sharding ? "true" : "false");
+        const char *comma = "";
+        for (enum tc_dtype dtype = 0; dtype < TC_DTYPES && backend->dtypes; dtype++) {
+            enum tc_dtype as = tc_dtype_promote(dtype, backend->dtypes);
+            tc_buffer_addf(out, as == TC_NONE ? "%s\"%s\":null" : "%s\"%s\":\"%s\"", comma,
+                           tc_dtype_name(dtype), tc_dtype_name(as));
+            comma = ",";
+        }
+        tc_buffer_add_string(out, "}}\n");
+    }
+}
+
+static void formats_table(struct tc_buffer *out) {
+    tc_buffer_addf(out, "%-13s %-18s %-5s %-6s %-5s", "format", "extensions", "read", "write",
+                   "safe");
+    for (size_t i = 0; i < PROPERTIES; i++)
+        tc_buffer_addf(out, "  %s", properties[i].name);
+    tc_buffer_add_string(out, "  shards\n");
+    for (size_t f = 0; tc_registry[f]; f++) {
+        const struct tc_backend *backend = tc_registry[f];
+        struct tc_buffer extensions = {0};
+        for (size_t i = 0; backend->extensions[i]; i++)
+            tc_buffer_addf(&extensions, "%s%s", i ? " " : "", backend->extensions[i]);
+        tc_buffer_addf(out, "%-13s %-18s %-5s %-6s %-5s", backend->name,
+                       extensions.bytes ? extensions.bytes : "", "yes",
+                       backend->caps & TC_CAN_WRITE ? "yes" : "-", "yes");
+        for (size_t i = 0; i < PROPERTIES; i++)
+            tc_buffer_addf(out, "  %-*s", (int)strlen(properties[i].name),
+                           backend->caps & properties[i].cap ? "yes" : "-");
+        tc_buffer_addf(out, "  %s\n", backend->sharding ? "yes" : "-");
+        tc_buffer_release(&extensions);
+    }
+}
+
+static void dtypes_table(struct tc_buffer *out) {
+    tc_buffer_addf(out, "\n%-13s", "stored as");
+    for (size_t f = 0; tc_registry[f]; f++)
+        if (tc_registry[f]->caps & TC_CAN_WRITE)
+            tc_buffer_addf(out, " %-13s", tc_registry[f]->name);
+    tc_buffer_add_string(out, "\n");
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++) {
+        tc_buffer_addf(out, "%-13s", tc_dtype_name(dtype));
+        for (size_t f = 0; tc_registry[f]; f++) {
+            if (!(tc_registry[f]->caps & TC_CAN_WRITE))
+                continue;
+            enum tc_dtype as = tc_dtype_promote(dtype, tc_registry[f]->dtypes);
+            tc_buffer_addf(out, " %-13s", as == TC_NONE ? "-" : as == dtype ? "as it is"
+                                                                            : tc_dtype_name(as));
+        }
+        tc_buffer_add_string(out, "\n");
+    }
+    tc_buffer_add_string(out, "A name: promoted to that dtype, without loss. -: no lossless home, "
+                              "an error.\n");
+}
+
+int cmd_formats(int argc, char **argv) {
+    struct common common = COMMON_DEFAULTS;
+    const struct option options[] = {
+        {"json", 0, OPTION_FLAG, &common.json, NULL, "one JSON object a format", NULL, NULL},
+        {"help", 'h', OPTION_FLAG, &common.help, NULL, "this text", NULL, NULL},
+        {.type = OPTION_END},
+    };
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && arguments.count)
+        ok = tc_fail(&error, TC_USAGE, "usage", "formats takes no file");
+    struct tc_buffer out = {0};
+    if (ok && common.help) {
+        options_print_help("tconv formats [--json]",
+                           "Lists what is read and written, and what each dtype becomes.\n"
+                           "safe: reading it never runs code. lazy: one tensor is read without\n"
+                           "the others.",
+                           options);
+    } else if (ok && common.json) {
+        formats_json(&out);
+    } else if (ok) {
+        formats_table(&out);
+        dtypes_table(&out);
+    }
+    ok = ok && tc_buffer_ok(&out, &error);
+    report_out(&out);
+    ok = ok && report_flush(&error);
+    int code = ok ? 0 : report_error(&error, common.json);
+    free(arguments.names);
+    return code;
+}

@@ -1,0 +1,80 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/common.h"
+#include "core/convert.h"
+
+struct get {
+    struct common common;
+    const char *output;
+    const char *to;
+    struct tc_selection selection;
+    struct tc_plan_options plan;
+    struct tc_convert_options run;
+};
+
+static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
+    const char *output = get->output ? get->output : "-";
+    const struct tc_backend *target = get->to       ? common_backend(get->to, error)
+                                      : get->output ? tc_registry_for_path(get->output)
+                                                    : NULL;
+    if (error->class != TC_OK)
+        return false;
+    if (!target)
+        target = tc_registry_named("npy");
+    if (!(target->caps & TC_CAN_WRITE))
+        return tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written",
+                       target->name);
+    if (!get->output && isatty(STDOUT_FILENO)) {
+        tc_fail(error, TC_USAGE, "terminal", "binary data does not go to a terminal");
+        return tc_error_hint(error, "name a file with -o, or redirect standard output");
+    }
+    struct tc_reader *reader = common_open(&get->common, path, error);
+    if (!reader)
+        return false;
+    get->plan.selection = &get->selection;
+    get->plan.keep_metadata = TC_KEEP_DROP;
+    get->plan.write.checksum = true;
+    struct tc_plan plan;
+    bool ok = tc_plan_make(&plan, &reader, 1, target, output, &get->plan, error) &&
+              tc_convert(&plan, output, &get->run, error);
+    if (ok && !get->common.quiet)
+        report_ledger(&plan, get->common.json);
+    tc_plan_release(&plan);
+    tc_reader_close(reader);
+    return ok;
+}
+
+int cmd_get(int argc, char **argv) {
+    struct get get = {.common = COMMON_DEFAULTS};
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Getting:"},
+        {"output", 'o', OPTION_TEXT, &get.output, "OUT", "the output (default: stdout)", NULL,
+         NULL},
+        {"to", 't', OPTION_TEXT, &get.to, "FORMAT", "write this format (default: npy)", NULL,
+         NULL},
+        {"rows", 0, OPTION_ROWS, &get.selection, "A:B", "rows A to B-1 of the first axis", NULL,
+         NULL},
+        {"no-clobber", 0, OPTION_FLAG, &get.run.publish.no_clobber, NULL,
+         "an output that exists is an error", NULL, NULL},
+        COMMON_OPTIONS(&get.common),
+        {.type = OPTION_END},
+    };
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && get.common.help) {
+        options_print_help("tconv get [options] FILE NAME", "Writes one tensor.", options);
+    } else if (ok && arguments.count != 2) {
+        ok = tc_fail(&error, TC_USAGE, "usage", "a file and a tensor's name are needed");
+    } else if (ok) {
+        get.selection.name = tc_text_of(arguments.names[1]);
+        ok = get_tensor(&get, arguments.names[0], &error);
+    }
+    ok = report_flush(&error) && ok;
+    int code = ok ? 0 : report_error(&error, get.common.json);
+    free(arguments.names);
+    return code;
+}

@@ -1,0 +1,62 @@
+#include <stdlib.h>
+
+#include "cmd/common.h"
+
+struct list {
+    struct common common;
+    bool several;
+};
+
+static bool list_names(void *context, struct tc_reader *reader, const char *path,
+                       struct tc_error *error) {
+    const struct list *list = context;
+    const struct tc_table *table = &reader->table;
+    struct tc_buffer text = {0};
+    if (list->common.json) {
+        tc_buffer_add_string(&text, "{\"file\":");
+        tc_buffer_add_json(&text, tc_text_of(path), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(&text, ",\"tensors\":[");
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        if (list->common.json) {
+            tc_buffer_add_string(&text, i ? "," : "");
+            tc_buffer_add_json(&text, table->tensors[i].name, TC_ESCAPE_DISPLAY);
+            continue;
+        }
+        if (list->several) {
+            tc_buffer_add_visible(&text, tc_text_of(path));
+            tc_buffer_add_string(&text, "\t");
+        }
+        tc_buffer_add_visible(&text, table->tensors[i].name);
+        tc_buffer_add_string(&text, "\n");
+    }
+    if (list->common.json)
+        tc_buffer_add_string(&text, "]}\n");
+    bool ok = tc_buffer_ok(&text, error);
+    report_out(&text);
+    return ok;
+}
+
+int cmd_list(int argc, char **argv) {
+    struct list list = {.common = COMMON_DEFAULTS};
+    const struct option options[] = {COMMON_OPTIONS(&list.common), {.type = OPTION_END}};
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    int code = 0;
+    if (!options_parse(options, argc, argv, &arguments, &error)) {
+        code = report_error(&error, list.common.json);
+    } else if (list.common.help) {
+        options_print_help("tconv list [options] FILE...",
+                           "Prints the tensors' names, one a line, in the file's order.\n"
+                           "Of several files, each line has the file's name and a tab before it.",
+                           options);
+    } else if (arguments.count == 0) {
+        tc_fail(&error, TC_USAGE, "usage", "no file given");
+        code = report_error(&error, list.common.json);
+    } else {
+        list.several = arguments.count > 1;
+        code = common_each_file(&list.common, &arguments, list_names, &list);
+    }
+    free(arguments.names);
+    return code;
+}

@@ -1,0 +1,46 @@
+#include "cmd/common.h"
+
+#include <stdio.h>
+
+const struct tc_backend *common_backend(const char *name, struct tc_error *error) {
+    const struct tc_backend *backend = tc_registry_named(name);
+    if (!backend) {
+        tc_fail(error, TC_USAGE, "unknown-format", "no such format: %s", name);
+        tc_error_hint(error, "tconv formats lists them");
+    }
+    return backend;
+}
+
+struct tc_reader *common_open(const struct common *common, const char *path,
+                              struct tc_error *error) {
+    const struct tc_backend *backend = NULL;
+    if (common->from && !(backend = common_backend(common->from, error)))
+        return NULL;
+    struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
+    if (reader && !common->quiet)
+        report_warnings(reader);
+    return reader;
+}
+
+int common_each_file(const struct common *common, const struct arguments *arguments,
+                     common_action *action, void *context) {
+    int worst = 0;
+    for (size_t i = 0; i < arguments->count; i++) {
+        struct tc_error error = {0};
+        const char *path = arguments->names[i];
+        struct tc_reader *reader = common_open(common, path, &error);
+        bool ok = reader && action(context, reader, path, &error);
+        tc_reader_close(reader);
+        if (!ok) {
+            tc_error_in_file(&error, path);
+            int code = report_error(&error, common->json);
+            worst = code > worst ? code : worst;
+        }
+    }
+    struct tc_error error = {0};
+    if (!report_flush(&error)) {
+        int code = report_error(&error, false);
+        worst = code > worst ? code : worst;
+    }
+    return worst;
+}

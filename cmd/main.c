@@ -1,0 +1,68 @@
+/* tconv: converts tensors between file formats. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "core/version.h"
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+    const char *summary;
+} commands[] = {
+    {"convert", cmd_convert, "IN OUT", "convert; the word may be left out"},
+    {"info", cmd_info, "FILE...", "format, size, metadata, table of tensors"},
+    {"list", cmd_list, "FILE...", "names, one a line"},
+    {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
+    {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
+    {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+static int print_help(void) {
+    printf("tconv " TC_VERSION ": converts tensors between file formats\n\n"
+           "Usage: tconv [options] IN OUT          formats from content and OUT's extension\n"
+           "       tconv [options] IN IN... -o OUT merge\n"
+           "       tconv COMMAND [options] ...\n\nCommands:\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf("  %-8s %-20s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
+    printf("\ntconv COMMAND --help shows a command's options.\n\n"
+           "Exit codes: 0 done, 1 a difference or failed check, 2 usage, 3 invalid input,\n"
+           "4 unsupported, 5 refused as unsafe or over a limit, 6 I/O or memory, 70 internal\n");
+    struct tc_error error = {0};
+    return report_flush(&error) ? 0 : report_error(&error, false);
+}
+
+/* Descriptors 0 to 2 must be taken, or an output file could become one of
+ * them, and a message land in it. They are opened the wrong way round, so that
+ * using one is still an error. */
+static void fill_standard_descriptors(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+            return;
+}
+
+int main(int argc, char **argv) {
+    fill_standard_descriptors();
+    tc_signals_install();
+    if (argc < 2) {
+        struct tc_error error = {0};
+        tc_fail(&error, TC_USAGE, "usage", "no input given");
+        tc_error_hint(&error, "tconv --help shows how to call it");
+        return report_error(&error, false);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return print_help();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("tconv " TC_VERSION "\n");
+        struct tc_error error = {0};
+        return report_flush(&error) ? 0 : report_error(&error, false);
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    return cmd_convert(argc - 1, argv + 1);
+}

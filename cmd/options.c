@@ -1,0 +1,231 @@
+#include "cmd/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plan.h"
+
+static bool takes_value(enum option_type type) {
+    return type >= OPTION_TEXT && type != OPTION_LEVEL && type != OPTION_STRICT;
+}
+
+bool options_size(const char *text, uint64_t *size) {
+    static const char letters[] = "KMGT";
+    char *end;
+    errno = 0;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno)
+        return false;
+    uint64_t result = value;
+    if (*end) {
+        const char *letter = strchr(letters, *end & ~0x20);
+        bool decimal = strcmp(end + 1, "B") == 0;
+        if (!letter || !(end[1] == '\0' || decimal || strcmp(end + 1, "iB") == 0))
+            return false;
+        for (const char *step = letters; step <= letter; step++)
+            if (__builtin_mul_overflow(result, decimal ? UINT64_C(1000) : UINT64_C(1024),
+                                       &result))
+                return false;
+    }
+    *size = result;
+    return true;
+}
+
+static bool bad_value(const struct option *option, const char *value, struct tc_error *error) {
+    tc_fail(error, TC_USAGE, "option-value", "--%s: not a value it takes: %s", option->name,
+            value);
+    return option->argument ? tc_error_hint(error, "it takes %s", option->argument) : false;
+}
+
+static bool set_choice(const struct option *option, const char *value, struct tc_error *error) {
+    for (int i = 0; option->choices[i]; i++)
+        if (strcmp(option->choices[i], value) == 0) {
+            *(int *)option->value = i;
+            return true;
+        }
+    return bad_value(option, value, error);
+}
+
+static bool set_level(const struct option *option, const char *value, struct tc_error *error) {
+    int *level = option->value;
+    if (!value) {
+        *level = TC_COMPRESS_DEFAULT;
+        return true;
+    }
+    char *end;
+    long number = strtol(value, &end, 10);
+    if (end == value || *end || number < 1 || number > 100)
+        return bad_value(option, value, error);
+    *level = (int)number;
+    return true;
+}
+
+static bool set_pair(const struct option *option, const char *value, struct tc_arena *arena,
+                     struct tc_error *error) {
+    const char *equals = strchr(value, '=');
+    if (!equals || equals == value)
+        return bad_value(option, value, error);
+    if (!tc_utf8_valid(tc_text_of(value)))
+        return tc_fail(error, TC_USAGE, "option-value", "--%s: not valid UTF-8", option->name);
+    return tc_metadata_set(option->value, arena,
+                           (struct tc_text){value, (size_t)(equals - value)},
+                           tc_text_of(equals + 1), error);
+}
+
+/* A:B, A:, :B or a single row A. */
+static bool set_rows(const struct option *option, const char *value, struct tc_error *error) {
+    struct tc_selection *selection = option->value;
+    selection->has_rows = true;
+    selection->first_row = 0;
+    selection->end_row = UINT64_MAX;
+    const char *colon = strchr(value, ':');
+    char *end;
+    errno = 0;
+    if (colon != value)
+        selection->first_row = strtoull(value, &end, 10);
+    if (errno || value[0] == '-' || (colon != value && end != (colon ? colon : end + strlen(end))))
+        return bad_value(option, value, error);
+    if (!colon) {
+        selection->end_row = selection->first_row + 1;
+        return *value ? true : bad_value(option, value, error);
+    }
+    if (colon[1]) {
+        selection->end_row = strtoull(colon + 1, &end, 10);
+        if (errno || *end || colon[1] == '-')
+            return bad_value(option, value, error);
+    }
+    return true;
+}
+
+static bool set_value(const struct option *option, const char *value, struct arguments *arguments,
+                      struct tc_error *error) {
+    if (option->given)
+        *option->given = true;
+    switch (option->type) {
+    case OPTION_FLAG:
+    case OPTION_CLEAR:
+        if (value)
+            return tc_fail(error, TC_USAGE, "option-value", "--%s takes no value", option->name);
+        *(bool *)option->value = option->type == OPTION_FLAG;
+        return true;
+    case OPTION_TEXT:
+        *(const char **)option->value = value;
+        return true;
+    case OPTION_SIZE:
+        return options_size(value, option->value) || bad_value(option, value, error);
+    case OPTION_CHOICE:
+        return set_choice(option, value, error);
+    case OPTION_LEVEL:
+        return set_level(option, value, error);
+    case OPTION_STRICT:
+        *(int *)option->value = value ? 2 : 1;
+        return !value || strcmp(value, "all") == 0 || bad_value(option, value, error);
+    case OPTION_PAIR:
+        return set_pair(option, value, arguments->arena, error);
+    case OPTION_ROWS:
+        return set_rows(option, value, error);
+    case OPTION_DTYPE:
+        *(enum tc_dtype *)option->value = tc_dtype_find(tc_text_of(value));
+        return *(enum tc_dtype *)option->value != TC_NONE || bad_value(option, value, error);
+    case OPTION_HEADING:
+    case OPTION_END:
+        break;
+    }
+    return tc_fail(error, TC_INTERNAL, "option", "an option without a type");
+}
+
+static const struct option *find_long(const struct option *options, const char *name,
+                                      size_t length) {
+    for (; options->type != OPTION_END; options++)
+        if (options->name && options->type != OPTION_HEADING &&
+            strlen(options->name) == length && memcmp(options->name, name, length) == 0)
+            return options;
+    return NULL;
+}
+
+static const struct option *find_letter(const struct option *options, char letter) {
+    for (; options->type != OPTION_END; options++)
+        if (options->letter == letter && options->type != OPTION_HEADING)
+            return options;
+    return NULL;
+}
+
+static bool unknown(const char *argument, struct tc_error *error) {
+    tc_fail(error, TC_USAGE, "unknown-option", "unknown option: %s", argument);
+    return tc_error_hint(error, "--help lists the options; -- ends them");
+}
+
+/* One option at argv[*at]; moves *at over a value of its own. */
+static bool parse_option(const struct option *options, int argc, char **argv, int *at,
+                         struct arguments *arguments, struct tc_error *error) {
+    const char *argument = argv[*at];
+    const struct option *option;
+    const char *value = NULL;
+    if (argument[1] == '-') {
+        const char *name = argument + 2;
+        const char *equals = strchr(name, '=');
+        option = find_long(options, name, equals ? (size_t)(equals - name) : strlen(name));
+        value = equals ? equals + 1 : NULL;
+    } else {
+        option = find_letter(options, argument[1]);
+        value = argument[2] ? argument + 2 : NULL;
+        if (option && value && !takes_value(option->type))
+            return unknown(argument, error);
+    }
+    if (!option)
+        return unknown(argument, error);
+    if (!value && takes_value(option->type)) {
+        if (*at + 1 >= argc) {
+            tc_fail(error, TC_USAGE, "option-value", "%s needs a value", argument);
+            return option->argument ? tc_error_hint(error, "it takes %s", option->argument)
+                                    : false;
+        }
+        value = argv[++*at];
+    }
+    return set_value(option, value, arguments, error);
+}
+
+bool options_parse(const struct option *options, int argc, char **argv,
+                   struct arguments *arguments, struct tc_error *error) {
+    arguments->names = calloc((size_t)argc + 1, sizeof(char *));
+    if (!arguments->names)
+        return tc_fail_memory(error);
+    bool open = true;
+    for (int at = 0; at < argc; at++) {
+        if (open && strcmp(argv[at], "--") == 0)
+            open = false;
+        else if (!open || argv[at][0] != '-' || argv[at][1] == '\0')
+            arguments->names[arguments->count++] = argv[at];
+        else if (!parse_option(options, argc, argv, &at, arguments, error))
+            return false;
+    }
+    return true;
+}
+
+static void print_option(const struct option *option) {
+    char left[64];
+    const char *equals = option->type == OPTION_LEVEL || option->type == OPTION_STRICT ? "" : " ";
+    snprintf(left, sizeof left, "%s%c%s%s%s%s%s", option->letter ? "-" : "  ",
+             option->letter ? option->letter : ' ',
+             option->name ? (option->letter ? ", --" : " --") : "",
+             option->name ? option->name : "", option->argument ? equals : "",
+             option->argument ? option->argument : "", "");
+    if (strlen(left) > 28)
+        printf("  %s\n  %-28s %s\n", left, "", option->help);
+    else
+        printf("  %-28s %s\n", left, option->help);
+}
+
+void options_print_help(const char *usage, const char *what, const struct option *options) {
+    printf("Usage: %s\n%s\n", usage, what);
+    for (; options->type != OPTION_END; options++) {
+        if (options->type == OPTION_HEADING)
+            printf("\n%s\n", options->help);
+        else if (options->help)
+            print_option(options);
+    }
+}

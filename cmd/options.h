@@ -1,0 +1,48 @@
+/*
+ * Typed option tables, which also print the help.
+ */
+#ifndef TCONV_CMD_OPTIONS_H
+#define TCONV_CMD_OPTIONS_H
+
+#include "core/error.h"
+#include "core/table.h"
+
+enum option_type {
+    OPTION_FLAG,     /* bool *: set true */
+    OPTION_CLEAR,    /* bool *: set false */
+    OPTION_TEXT,     /* const char ** */
+    OPTION_SIZE,     /* uint64_t *: digits with K, M, G, T (binary) or KB, MB, … (decimal) */
+    OPTION_CHOICE,   /* int *: an index into `choices` */
+    OPTION_LEVEL,    /* int *: --name or --name=LEVEL */
+    OPTION_STRICT,   /* int *: --name is 1, --name=all is 2 */
+    OPTION_PAIR,     /* struct tc_metadata *: KEY=VALUE, may be given again */
+    OPTION_ROWS,     /* struct tc_selection *: A:B */
+    OPTION_DTYPE,    /* enum tc_dtype * */
+    OPTION_HEADING,  /* a line of the help */
+    OPTION_END,
+};
+
+struct option {
+    const char *name; /* without dashes; NULL: only the letter */
+    char letter;      /* 0: none */
+    enum option_type type;
+    void *value;
+    const char *argument; /* as the help shows it */
+    const char *help;
+    const char *const *choices; /* NULL at the end */
+    bool *given;                /* set when the option occurs; may be NULL */
+};
+
+struct arguments {
+    const char **names; /* positional ones, from malloc */
+    size_t count;
+    struct tc_arena *arena; /* for OPTION_PAIR */
+};
+
+/* Takes options and positional arguments in any order; "--" ends options. */
+bool options_parse(const struct option *options, int argc, char **argv,
+                   struct arguments *arguments, struct tc_error *error);
+void options_print_help(const char *usage, const char *what, const struct option *options);
+bool options_size(const char *text, uint64_t *size);
+
+#endif

@@ -1,0 +1,182 @@
+#include "cmd/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void emit(struct tc_buffer *buffer, FILE *stream) {
+    if (buffer->bytes)
+        fwrite(buffer->bytes, 1, buffer->length, stream);
+    tc_buffer_release(buffer);
+}
+
+static void error_json(const struct tc_error *error) {
+    struct tc_buffer line = {0};
+    tc_buffer_addf(&line, "{\"error\":{\"class\":\"%s\",\"code\":\"%s\",\"file\":",
+                   tc_class_name(error->class), error->code ? error->code : "error");
+    if (error->file[0])
+        tc_buffer_add_json(&line, tc_text_of(error->file), TC_ESCAPE_DISPLAY);
+    else
+        tc_buffer_add_string(&line, "null");
+    tc_buffer_add_string(&line, ",\"tensor\":");
+    if (error->has_tensor)
+        tc_buffer_add_json(&line, tc_text_of(error->tensor), TC_ESCAPE_DISPLAY);
+    else
+        tc_buffer_add_string(&line, "null");
+    if (error->has_offset)
+        tc_buffer_addf(&line, ",\"offset\":%" PRIu64, error->offset);
+    else
+        tc_buffer_add_string(&line, ",\"offset\":null");
+    tc_buffer_add_string(&line, ",\"message\":");
+    tc_buffer_add_json(&line, tc_text_of(error->message), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(&line, "}}\n");
+    emit(&line, stdout);
+}
+
+int report_error(const struct tc_error *error, bool json) {
+    struct tc_buffer line = {0};
+    fflush(stdout);
+    tc_buffer_add_string(&line, "tconv: error: ");
+    if (error->file[0]) {
+        tc_buffer_add_visible(&line, tc_text_of(error->file));
+        tc_buffer_add_string(&line, ": ");
+    }
+    if (error->has_tensor) {
+        tc_buffer_add_string(&line, "tensor \"");
+        size_t length = strlen(error->tensor);
+        bool cut = length > 256;
+        tc_buffer_add_visible(&line, (struct tc_text){error->tensor, cut ? 256 : length});
+        tc_buffer_add_string(&line, cut ? "…\"" : "\"");
+    }
+    if (error->has_offset)
+        tc_buffer_addf(&line, error->has_tensor ? " at 0x%" PRIx64 : "at 0x%" PRIx64,
+                       error->offset);
+    if (error->has_tensor || error->has_offset)
+        tc_buffer_add_string(&line, ": ");
+    tc_buffer_add_visible(&line, tc_text_of(error->message));
+    tc_buffer_add_string(&line, "\n");
+    if (error->hint[0]) {
+        tc_buffer_add_string(&line, "hint: ");
+        tc_buffer_add_visible(&line, tc_text_of(error->hint));
+        tc_buffer_add_string(&line, "\n");
+    }
+    emit(&line, stderr);
+    if (json)
+        error_json(error);
+    return (int)error->class;
+}
+
+void report_warnings(const struct tc_reader *reader) {
+    const char *at = reader->warnings.bytes;
+    while (at && *at) {
+        const char *end = strchr(at, '\n');
+        struct tc_buffer line = {0};
+        tc_buffer_add_string(&line, "tconv: warning: ");
+        tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
+        tc_buffer_add_string(&line, ": ");
+        tc_buffer_add_visible(&line, (struct tc_text){at, (size_t)(end - at)});
+        tc_buffer_add_string(&line, "\n");
+        emit(&line, stderr);
+        at = end + 1;
+    }
+    if (reader->skipped.length) {
+        struct tc_buffer line = {0};
+        tc_buffer_add_string(&line, "tconv: warning: ");
+        tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
+        tc_buffer_add_string(&line, ": not a tensor, left out: ");
+        tc_buffer_add_visible(&line,
+                              (struct tc_text){reader->skipped.bytes, reader->skipped.length});
+        tc_buffer_add_string(&line, "\n");
+        emit(&line, stderr);
+    }
+}
+
+void report_ledger(const struct tc_plan *plan, bool json) {
+    (void)json;
+    for (size_t i = 0; i < plan->entry_count; i++) {
+        const struct tc_entry *entry = &plan->entries[i];
+        /* Members left out were named when the file was opened. */
+        if (strcmp(entry->kind, "member") == 0)
+            continue;
+        struct tc_buffer line = {0};
+        tc_buffer_addf(&line, "tconv: %s: %s: ",
+                       entry->severity == TC_LOSS ? "warning" : "note", entry->kind);
+        tc_buffer_add_visible(&line, tc_text_of(entry->detail));
+        const char *unit = entry->tensor.bytes ? "tensor" : "key";
+        if (entry->count > 1 || entry->tensor.bytes)
+            tc_buffer_addf(&line, " (%zu %s%s)", entry->count, unit, entry->count == 1 ? "" : "s");
+        tc_buffer_add_string(&line, "\n");
+        emit(&line, stderr);
+    }
+}
+
+void report_size(struct tc_buffer *buffer, uint64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double size = (double)bytes;
+    size_t unit = 0;
+    while (size >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        size /= 1024;
+        unit++;
+    }
+    tc_buffer_addf(buffer, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
+}
+
+void report_out(struct tc_buffer *buffer) {
+    emit(buffer, stdout);
+}
+
+bool report_flush(struct tc_error *error) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    return tc_fail_errno(error, errno ? errno : EIO, "stdout", "cannot write to standard output");
+}
+
+static double seconds_since(const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) +
+           (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+}
+
+void report_progress_start(struct report_progress *progress, bool quiet) {
+    *progress = (struct report_progress){.enabled = !quiet && isatty(STDERR_FILENO)};
+    clock_gettime(CLOCK_MONOTONIC, &progress->started);
+    progress->last = progress->started;
+}
+
+void report_progress_step(void *context, uint64_t done, uint64_t total) {
+    struct report_progress *progress = context;
+    double elapsed;
+    if (!progress->enabled || (elapsed = seconds_since(&progress->started)) < 1 ||
+        (progress->shown && seconds_since(&progress->last) < 0.1))
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &progress->last);
+    progress->shown = true;
+    double share = total ? (double)done / (double)total : 1;
+    double rate = (double)done / elapsed;
+    double left = rate > 0 ? (double)(total - done) / rate : 0;
+    char bar[31];
+    int filled = (int)(share * 30);
+    for (int i = 0; i < 30; i++)
+        bar[i] = i < filled ? '#' : '.';
+    bar[30] = '\0';
+    struct tc_buffer line = {0};
+    tc_buffer_addf(&line, "\r[%s] %3.0f%%  ", bar, share * 100);
+    report_size(&line, done);
+    tc_buffer_add_string(&line, " of ");
+    report_size(&line, total);
+    tc_buffer_add_string(&line, ", ");
+    report_size(&line, (uint64_t)rate);
+    tc_buffer_addf(&line, "/s, %.0f s left  \033[K", left);
+    emit(&line, stderr);
+    fflush(stderr);
+}
+
+void report_progress_end(struct report_progress *progress) {
+    if (progress->shown)
+        fputs("\r\033[K", stderr);
+    progress->shown = false;
+}

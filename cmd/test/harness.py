@@ -1,0 +1,338 @@
+"""What the command-line tests share: running tconv, the rules for failures, counting results.
+
+A test program makes a Suite, hands it cases (an id and a function that takes an empty folder), and
+exits with what `run` returns. A case fails by raising Failed; `expect` runs tconv and raises it
+when the exit code or one of the rules for failures is broken.
+
+    TCONV            path of the binary, required
+    TCONV_SANITIZED  1 for a sanitizer build: more time, no bars on time and memory
+    TCONV_FULL       1 is the same as --full
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import marshal
+import os
+import queue
+import re
+import select
+import shlex
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
+MIB = 1 << 20
+SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
+TIMEOUT = 60 if SANITIZED else 10
+FAILURE_RSS = 256 * MIB
+JOBS = max(2, os.cpu_count() or 1)
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parent.parent / "testdata"
+SANITIZER_TEXT = re.compile(
+    rb"AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:"
+)
+RAW_CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+SNAPSHOT_CONTENT = MIB  # larger files are compared by inode, size and time only
+
+if "TCONV" not in os.environ:
+    sys.exit("set TCONV to the path of the tconv binary")
+TCONV = str(Path(os.environ["TCONV"]).resolve())
+
+
+class Failed(Exception):
+    """A case's expectation was not met."""
+
+
+class Skip(Exception):
+    """This machine can't run the case."""
+
+
+@dataclass(frozen=True)
+class Result:
+    command: list
+    code: int  # the exit code, or minus the number of the signal that killed it
+    out: bytes
+    err: bytes
+    seconds: float
+    rss: int
+    timed_out: bool
+
+    def failed(self, *faults):
+        """The exception that shows what is wrong with this run."""
+        shown = " ".join(shlex.quote(os.fsdecode(word)) for word in self.command)
+        return Failed(
+            "\n".join([f"command: {shown[:2000]}", *faults, f"stderr: {text(self.err)[:2000]}"])
+        )
+
+
+def text(data):
+    return data.decode("utf-8", "backslashreplace").rstrip("\n")
+
+
+class Spawner:
+    """A forked copy of this process, made while it was small, that starts commands one at a time.
+
+    A child's ru_maxrss counts what its parent held when it started, so the test process, which
+    builds inputs of 100 MB, must not be the parent.
+    """
+
+    def __init__(self, scratch):
+        self.paths = [str(Path(scratch) / name) for name in ("stdout", "stderr")]
+        request_in, request_out = os.pipe()
+        reply_in, reply_out = os.pipe()
+        if os.fork() == 0:
+            os.close(request_out)
+            os.close(reply_in)
+            self._serve(os.fdopen(request_in, "rb"), os.fdopen(reply_out, "wb"))
+        os.close(request_in)
+        os.close(reply_out)
+        self.requests = os.fdopen(request_out, "wb")
+        self.replies = os.fdopen(reply_in, "rb")
+
+    def run(self, command, cwd, env, stdin, timeout):
+        marshal.dump((command, str(cwd), env, str(stdin), timeout), self.requests)
+        self.requests.flush()
+        status, seconds, rss, timed_out = marshal.load(self.replies)
+        out, err = (Path(path).read_bytes() for path in self.paths)
+        return Result(command, os.waitstatus_to_exitcode(status), out, err, seconds, rss, timed_out)
+
+    def _serve(self, requests, replies):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            try:
+                command, cwd, env, stdin, timeout = marshal.load(requests)
+            except EOFError:
+                os._exit(0)
+            started = time.monotonic()
+            child = self._start(command, cwd, env, stdin)
+            ended = os.pidfd_open(child)
+            timed_out = not select.select([ended], [], [], timeout)[0]
+            if timed_out:
+                os.kill(child, signal.SIGKILL)
+            _, status, usage = os.wait4(child, 0)
+            os.close(ended)
+            marshal.dump(
+                (status, time.monotonic() - started, usage.ru_maxrss * 1024, timed_out), replies
+            )
+            replies.flush()
+
+    def _start(self, command, cwd, env, stdin):
+        os.chdir(cwd)
+        write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        files = [(os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0)]
+        files += [
+            (os.POSIX_SPAWN_OPEN, fd, path, write, 0o600) for fd, path in enumerate(self.paths, 1)
+        ]
+        return os.posix_spawnp(
+            command[0], command, env, file_actions=files, setsigdef=[signal.SIGINT, signal.SIGPIPE]
+        )
+
+
+WORK = Path(tempfile.mkdtemp(prefix="tconv-test-"))
+WORK.chmod(0o755)
+_spawners = queue.SimpleQueue()
+for _ in range(JOBS):
+    _spawners.put(Spawner(tempfile.mkdtemp(dir=WORK)))
+
+
+def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None):
+    """Run any command and measure it."""
+    spawner = _spawners.get()
+    try:
+        return spawner.run(
+            list(command), cwd, {**os.environ, **(env or {})}, stdin, timeout or TIMEOUT
+        )
+    finally:
+        _spawners.put(spawner)
+
+
+def tconv(*args, prefix=(), **how):
+    """Run tconv; `prefix` is a command that runs its arguments, such as what `limited` returns."""
+    return run(
+        *prefix, TCONV, *(arg if isinstance(arg, bytes) else str(arg) for arg in args), **how
+    )
+
+
+def limited(*limits):
+    """A prefix that sets shell limits first: limited("-s 64")."""
+    return ("sh", "-c", "".join(f"ulimit {limit} && " for limit in limits) + 'exec "$0" "$@"')
+
+
+def unprivileged():
+    """A prefix that gives up root's power to read everything."""
+    if os.geteuid() != 0:
+        return ()
+    if not shutil.which("setpriv"):
+        raise Skip("root, and no setpriv")
+    return ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+def snapshot(folder):
+    """Everything under a folder that a failed run must leave as it is."""
+    entries = {}
+    for path in Path(folder).rglob("*"):
+        info = path.lstat()
+        small = stat.S_ISREG(info.st_mode) and info.st_size <= SNAPSHOT_CONTENT
+        entries[str(path.relative_to(folder))] = (
+            info.st_ino,
+            info.st_mode,
+            info.st_size,
+            info.st_mtime_ns if not path.is_dir() else 0,
+            path.read_bytes() if small else None,
+        )
+    return entries
+
+
+def changes(before, after):
+    """What differs between two snapshots, as text."""
+    return (
+        [f"{name} appeared" for name in sorted(after.keys() - before.keys())]
+        + [f"{name} vanished" for name in sorted(before.keys() - after.keys())]
+        + [
+            f"{name} changed"
+            for name in sorted(before.keys() & after.keys())
+            if before[name] != after[name]
+        ]
+    )
+
+
+def health_faults(result):
+    """What no run may show, whatever its exit code."""
+    faults = []
+    if result.timed_out:
+        faults.append(f"got: still running after {result.seconds:.0f} s")
+    elif result.code < 0:
+        faults.append(f"got: killed by signal {-result.code}")
+    if SANITIZER_TEXT.search(result.err):
+        faults.append("got: a sanitizer's report")
+    if RAW_CONTROL.search(result.err):
+        faults.append("got: control characters on stderr")
+    return faults
+
+
+def failure_faults(result, quiet=True, mention=None):
+    """The rules for a run that fails: one error line at the end, bounded memory, no output."""
+    faults = []
+    lines = result.err.decode("utf-8", "backslashreplace").splitlines()
+    if lines and lines[-1].startswith("hint: "):
+        lines.pop()
+    errors = [line for line in lines if line.startswith("tconv: error: ")]
+    if len(errors) != 1 or lines[-1] != errors[0]:
+        faults.append(f"expected: one last line `tconv: error: …`, got {len(errors)}")
+    elif mention and mention not in errors[0]:
+        faults.append(f"expected: the error names {mention!r}")
+    if quiet and result.out:
+        faults.append(f"expected: nothing on stdout, got {text(result.out)[:200]!r}")
+    if not SANITIZED and result.rss > FAILURE_RSS:
+        faults.append(
+            f"expected: at most {FAILURE_RSS // MIB} MiB resident, got {result.rss // MIB}"
+        )
+    return faults
+
+
+def expect(folder, code, *args, quiet=True, mention=None, **how):
+    """Run tconv in a folder; check its exit code (one, or a set) and the rules for failures."""
+    before = snapshot(folder)
+    result = tconv(*args, cwd=folder, **how)
+    faults = health_faults(result)
+    allowed = code if isinstance(code, (set, frozenset)) else {code}
+    if not faults and result.code not in allowed:
+        faults.append(f"expected: exit {' or '.join(map(str, sorted(allowed)))}, got {result.code}")
+    if result.code > DIFFERENT:
+        faults += failure_faults(result, quiet, mention)
+        faults += [
+            f"expected: files untouched, but {change}"
+            for change in changes(before, snapshot(folder))
+        ]
+    if faults:
+        raise result.failed(*faults)
+    return result
+
+
+def check_equal(got, expected, what, result=None):
+    """Compare two values; `result` is the run they came from."""
+    if got != expected:
+        fault = f"{what}\nexpected: {str(expected)[:1500]}\ngot:      {str(got)[:1500]}"
+        raise result.failed(fault) if result else Failed(fault)
+
+
+class Suite:
+    """Runs cases on a few threads and counts them; arguments pick some by the start of their id."""
+
+    def __init__(self, description):
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("prefix", nargs="*", help="run only cases whose id starts so")
+        parser.add_argument(
+            "--full", action="store_true", help="also run what takes long or needs much disk"
+        )
+        parser.add_argument(
+            "--keep",
+            action="store_true",
+            help="keep the folders of failed cases and say where they are",
+        )
+        parser.add_argument(
+            "-v", "--verbose", action="store_true", help="print every case with its time"
+        )
+        self.options = parser.parse_args()
+        self.full = self.options.full or os.environ.get("TCONV_FULL") == "1"
+
+    def wants(self, case_id):
+        return not self.options.prefix or any(
+            case_id.startswith(prefix) for prefix in self.options.prefix
+        )
+
+    def wants_some(self, group):
+        """Whether a case whose id starts with `group` can be wanted."""
+        return self.wants(group) or any(prefix.startswith(group) for prefix in self.options.prefix)
+
+    def run(self, cases, jobs=JOBS):
+        """Run (id, function) pairs, taken lazily; print the tally, return the exit code."""
+        tally, running = collections.Counter(), collections.deque()
+
+        def report():
+            outcome, line = running.popleft().result()
+            tally[outcome] += 1
+            if outcome != "pass" or self.options.verbose:
+                print(f"{outcome} {line}", flush=True)
+
+        try:
+            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                for case in filter(lambda case: self.wants(case[0]), cases):
+                    running.append(pool.submit(self._one, case))
+                    if len(running) > 2 * jobs:
+                        report()
+                while running:
+                    report()
+        finally:
+            if not (self.options.keep and tally["FAIL"]):
+                shutil.rmtree(WORK, ignore_errors=True)
+        skipped = f", {tally['SKIP']} skipped" if tally["SKIP"] else ""
+        print(f"{tally['pass']} passed, {tally['FAIL']} failed{skipped}")
+        return 1 if tally["FAIL"] else 0
+
+    def _one(self, case):
+        case_id, function = case
+        folder = Path(tempfile.mkdtemp(dir=WORK))
+        folder.chmod(0o755)
+        started = time.monotonic()
+        try:
+            function(folder)
+        except Skip as reason:
+            outcome, line = "SKIP", f"{case_id}: {reason}"
+        except Exception as problem:  # a broken test is a failed one, and the others still run
+            what = str(problem) if isinstance(problem, Failed) else traceback.format_exc()
+            outcome, line = "FAIL", f"{case_id}\n{what}".replace("\n", "\n    ")
+            if self.options.keep:
+                return outcome, f"{line}\n    folder: {folder}"
+        else:
+            outcome, line = "pass", f"{case_id} {time.monotonic() - started:.2f} s"
+        shutil.rmtree(folder, ignore_errors=True)
+        return outcome, line

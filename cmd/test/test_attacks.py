@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Hostile, damaged and odd inputs, each with the outcome it must have; `N05` runs one row."""
+
+import functools
+import sys
+
+import attacks
+import attacks_deathtensors  # noqa: F401  (each registers its rows)
+import attacks_foreign  # noqa: F401
+import attacks_npy  # noqa: F401
+import attacks_npz  # noqa: F401
+import attacks_safetensors  # noqa: F401
+import attacks_shards  # noqa: F401
+from harness import Suite
+
+
+def cases(suite):
+    for row_id, full, inputs in attacks.ROWS:
+        if suite.wants_some(row_id) and (suite.full or not full):
+            for item in inputs():
+                yield f"{row_id} {item.label}", functools.partial(attacks.run_input, item)
+
+
+if __name__ == "__main__":
+    suite = Suite(__doc__)
+    sys.exit(suite.run(cases(suite)))

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Command-line cases as files: arguments, exit code, stdout, stderr.
+
+A file in cases/ holds cases, each run in an empty folder of its own:
+
+    # a comment
+    == title of a case
+    $ a shell command; it finds tconv, $DATA (testdata), $MADE (made here) and the helpers below
+    > a line of its stdout, exactly       >~ a pattern for one line       >* any number of lines
+    ! a line of its stderr, exactly       !~ a pattern for one line       !* any number of lines
+    exit 3
+
+Without `exit` the code is 0. Without `>` lines stdout is empty, without `!` lines stderr is too,
+except that a failing tconv still ends with its one error line. A command that is nothing but a
+tconv that fails also keeps the rules for failures (see harness). Helpers: `field A B` prints
+member B of member A of the JSON on stdin; `header FILE` prints a file's own JSON header.
+"""
+
+import functools
+import os
+import re
+import struct
+import sys
+from dataclasses import dataclass, field
+
+import files
+from files import Tensor, f32
+from harness import (
+    DATA,
+    HERE,
+    TCONV,
+    WORK,
+    Suite,
+    changes,
+    failure_faults,
+    health_faults,
+    run,
+    snapshot,
+    text,
+)
+
+MADE, BIN = WORK / "made", WORK / "bin"
+SHELL = re.compile(r"[|&;<>`]")
+
+FIELD = """import json, sys
+value = json.load(sys.stdin)
+for key in sys.argv[1:]:
+    value = value[int(key) if isinstance(value, list) else key]
+print(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+"""
+HEADER = """import struct, sys
+data = open(sys.argv[1], "rb").read()
+at = 16 if data.startswith(b"DTLEGION") else 0
+sys.stdout.buffer.write(data[at + 8:at + 8 + struct.unpack_from("<Q", data, at)[0]])
+"""
+
+
+def make_files():
+    """What the cases read besides testdata."""
+    MADE.mkdir()
+    BIN.mkdir()
+    (BIN / "tconv").symlink_to(TCONV)
+    for name, code in (("field", FIELD), ("header", HEADER)):
+        (BIN / name).write_text(f"#!{sys.executable}\n{code}")
+        (BIN / name).chmod(0o755)
+
+    def make(name, content):
+        (MADE / name).write_bytes(content)
+
+    pair = {"a": f32(1, 2, 3), "b": Tensor("I32", [2, 2], struct.pack("<4i", 1, 2, 3, 4))}
+    make("pair.safetensors", files.safetensors(pair, {"format": "pt", "note": "two"}))
+    make("pair.npz", files.npz(pair))
+    make(
+        "hostile.safetensors",
+        files.safetensors(
+            {
+                name: f32(1)
+                for name in (
+                    "a\x1b[31mb",
+                    "c\rd",
+                    "e\nf",
+                    "g\u202eh",
+                    "i\x7fj",
+                    'k"l\\m',
+                    "ü\U0001f600",
+                )
+            }
+        ),
+    )
+    rows = [struct.pack("<3i", *range(start, start + 3)) for start in range(0, 12, 3)]
+    make("rows.npy", files.npy("<i4", (4, 3), b"".join(rows)))
+    make("rows_1_3.npy", files.npy("<i4", (2, 3), b"".join(rows[1:3])))
+    for label, names in {
+        "collide": ("a/b", "a.b"),
+        "fold": ("Weight", "weight"),
+        "parent": ("../x",),
+        "dots": ("..",),
+        "prefix": ("a", "a/b"),
+        "empty": ("",),
+        "nfc": ("\u00e9", "e\u0301"),
+    }.items():
+        make(f"{label}.safetensors", files.safetensors({name: f32(1) for name in names}))
+    entries, blob = files.entries_of(pair)
+    entries["a"]["metadata"] = {"layer": "embed", "note": 'a "quote"'}
+    make(
+        "meta.deathtensors",
+        files.deathtensors_raw(
+            files.deathtensors_header(entries, {"format": "pt", "note": "two"}), blob
+        ),
+    )
+    make("bf16.safetensors", files.safetensors({"w": Tensor("BF16", [2], b"\x80\x3f\x00\x40")}))
+    make("object.npy", files.npy("|O", (1,), b"\x80\x04N."))
+    make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+
+
+@dataclass
+class Step:
+    """One command of a case and what it must give."""
+
+    command: str
+    out: list = field(default_factory=list)
+    err: list = field(default_factory=list)
+    code: int = 0
+
+
+def parse(path):
+    """The cases of a file: (title, steps)."""
+    cases = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        mark, _, rest = line.partition(" ")
+        if mark == "==":
+            cases.append((rest, []))
+        elif mark == "$":
+            cases[-1][1].append(Step(rest))
+        elif mark in (">", ">~", ">*"):
+            cases[-1][1][-1].out.append((mark[1:], rest))
+        elif mark in ("!", "!~", "!*"):
+            cases[-1][1][-1].err.append((mark[1:], rest))
+        elif mark == "exit":
+            cases[-1][1][-1].code = int(rest)
+        elif line and mark != "#":
+            raise SystemExit(f"{path}:{number}: what is {line!r}?")
+    return cases
+
+
+def pattern_of(lines):
+    """One expression for expected lines."""
+
+    def one(kind, line):
+        line = line if kind == "~" else re.escape(line)
+        for name, path in (("DATA", DATA), ("MADE", MADE)):
+            line = line.replace(f"${name}", re.escape(str(path))).replace(
+                f"\\${name}", re.escape(str(path))
+            )
+        return "(?:[^\n]*\n)*" if kind == "*" else f"(?:{line})\n"
+
+    return "".join(one(kind, line) for kind, line in lines)
+
+
+def run_step(step, folder):
+    plain = step.command.startswith("tconv ") and not SHELL.search(step.command)
+    before = snapshot(folder)
+    result = run(
+        "sh",
+        "-c",
+        step.command,
+        cwd=folder,
+        env={"DATA": str(DATA), "MADE": str(MADE), "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )
+    faults = health_faults(result)
+    if result.code != step.code:
+        faults.append(f"expected: exit {step.code}, got {result.code}")
+    failing = plain and step.code > 1
+    for name, lines, got in (("stdout", step.out, result.out), ("stderr", step.err, result.err)):
+        unchecked = name == "stderr" and failing and not lines
+        if not unchecked and not re.fullmatch(pattern_of(lines), text(got) + "\n" if got else ""):
+            expected = "\n".join(f"  {kind or ' '} {line}" for kind, line in lines) or "  nothing"
+            faults.append(f"{name} expected:\n{expected}\n{name} got:\n  {text(got)[:3000]}")
+    if failing:
+        faults += failure_faults(result, quiet=False)
+        faults += [
+            f"expected: files untouched, but {change}"
+            for change in changes(before, snapshot(folder))
+        ]
+    if faults:
+        raise result.failed(*faults)
+
+
+def run_case(steps, folder):
+    for step in steps:
+        run_step(step, folder)
+
+
+def cases():
+    for path in sorted((HERE / "cases").glob("*.case")):
+        for title, steps in parse(path):
+            yield f"{path.stem}: {title}", functools.partial(run_case, steps)
+
+
+if __name__ == "__main__":
+    suite = Suite(__doc__.partition("\n")[0])
+    make_files()
+    sys.exit(suite.run(cases()))

@@ -1,0 +1,375 @@
+#!/usr/bin/env python3
+"""tconv among signals, full disks, small limits, odd descriptors and other runs of itself."""
+
+import functools
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import files
+from files import f32
+from harness import (
+    DATA,
+    INVALID,
+    IO,
+    OK,
+    SANITIZED,
+    TCONV,
+    UNSAFE,
+    USAGE,
+    Skip,
+    Suite,
+    changes,
+    check_equal,
+    expect,
+    failure_faults,
+    health_faults,
+    limited,
+    run,
+    snapshot,
+    text,
+    unprivileged,
+)
+
+BIG = 1 << 30
+HOSTILE = [
+    "a\x1b[31mb",
+    "c\rd",
+    "e\nf",
+    "g\u202eh",
+    "i\x07j",
+    'k"l',
+    "m\\n",
+    "\u2066o",
+    "ü\U0001f600",
+]
+
+
+def write_big(path, size=BIG):
+    """A model of zeros that takes no space on disk but a second to convert."""
+    header = files.compact(
+        {"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+    ).encode()
+    path.write_bytes(files.safetensors_raw(header))
+    os.truncate(path, 8 + len(header) + size)
+
+
+def write_model(path, size=256 << 10):
+    """A small model of noise, so that no writer can make it smaller."""
+    path.write_bytes(
+        files.safetensors({"w": files.Tensor("U8", [size], random.Random(0).randbytes(size))})
+    )
+
+
+def start_big(folder):
+    """A conversion under way onto an existing output."""
+    write_big(folder / "in.safetensors")
+    (folder / "out.deathtensors").write_bytes(b"old")
+    before = snapshot(folder)
+    return before, subprocess.Popen(
+        [TCONV, "in.safetensors", "out.deathtensors"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def digest(folder, name):
+    return expect(folder, OK, "hash", "--digest", name).out.split()[0]
+
+
+def signalled(number, delay, folder):
+    """The temporary file goes, the old output stays, and the process dies by the signal."""
+    before, process = start_big(folder)
+    time.sleep(delay)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    if process.returncode == OK:
+        raise Skip("it was done before the signal came")
+    check_equal(process.returncode, -number, f"how it ended (stderr: {text(err)})")
+    check_equal((changes(before, snapshot(folder)), out), ([], b""), "what changed, and stdout")
+
+
+def killed(delay, folder):
+    """After SIGKILL the output is old or whole, one temporary file at most; a rerun works."""
+    before, process = start_big(folder)
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    left = changes(before, snapshot(folder))
+    known = [
+        change
+        for change in left
+        if change.startswith(".out.deathtensors.tconv-") and change.endswith(" appeared")
+    ]
+    if len(known) > 1 or (set(left) - set(known) and process.returncode != OK):
+        check_equal(left, [], "what changed")
+    write_model(folder / "small.safetensors")
+    expect(folder, OK, "small.safetensors", "out.deathtensors")
+    check_equal(
+        digest(folder, "out.deathtensors"),
+        digest(folder, "small.safetensors"),
+        "digest after a rerun",
+    )
+
+
+def input_changes(change, folder):
+    """An input that changes while it is read is an error, not a wrong output."""
+    before, process = start_big(folder)
+    time.sleep(0.15)
+    change(folder / "in.safetensors")
+    before["in.safetensors"] = snapshot(folder)["in.safetensors"]
+    _, err = process.communicate(timeout=60)
+    if process.returncode == OK:
+        raise Skip("it was done before the change")
+    check_equal(process.returncode, IO, f"exit code (stderr: {text(err)})")
+    check_equal(changes(before, snapshot(folder)), [], "what changed")
+
+
+def rewrite(path):
+    with open(path, "r+b") as file:
+        file.seek(BIG // 2)
+        file.write(b"new")
+
+
+def disk_full(folder):
+    """Every size of a disk that is too small gives an I/O error and leaves nothing behind."""
+    write_model(folder / "in.safetensors")
+    disk = folder / "disk"
+    for size in range(64, 512, 64):
+        disk.mkdir(exist_ok=True)
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", disk], capture_output=True
+        ).returncode:
+            raise Skip("can't mount a tmpfs")
+        try:
+            for target in ("out.deathtensors", "out.npz", "out.safetensors"):
+                (disk / target).write_bytes(b"old")
+                result = expect(folder, {OK, IO}, "in.safetensors", f"disk/{target}")
+                check_equal(
+                    result.code, OK if size > 320 else IO, f"exit code with {size} KiB", result
+                )
+                (disk / target).unlink()
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+def file_size_limit(target, folder):
+    write_model(folder / "in.safetensors")
+    (folder / target).write_bytes(b"old")
+    expect(folder, IO, "in.safetensors", target, prefix=limited("-f 64"))
+
+
+def full_stdout(args, folder):
+    """A result that can't be written is an I/O error."""
+    write_model(folder / "in.safetensors")
+    for redirect in (">/dev/full", ">&-"):
+        result = run("sh", "-c", f'exec "$0" "$@" {redirect}', TCONV, *args, cwd=folder)
+        faults = health_faults(result) + failure_faults(result)
+        if faults or result.code != IO:
+            raise result.failed(*faults, f"expected: exit {IO} with {redirect}, got {result.code}")
+
+
+def closed_pipe(folder):
+    """A reader that goes away ends the run, by the signal or with an I/O error."""
+    header = files.compact(
+        {f"{n:06d}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in range(50_000)}
+    )
+    (folder / "in.safetensors").write_bytes(files.safetensors_raw(header))
+    process = subprocess.Popen(
+        [TCONV, "list", "in.safetensors"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    err = process.stderr.read()
+    check_equal(
+        process.wait(60) in (-signal.SIGPIPE, IO),
+        True,
+        f"died of the closed pipe, with {process.returncode} (stderr: {text(err)})",
+    )
+
+
+def closed_descriptors(closed, folder):
+    """What would be said on a closed descriptor never lands in the output."""
+    write_model(folder / "in.safetensors")
+    redirects = " ".join(f"{fd}>&-" for fd in closed)
+    result = run(
+        "sh",
+        "-c",
+        f'exec "$0" "$@" {redirects}',
+        TCONV,
+        "in.safetensors",
+        "out.deathtensors",
+        cwd=folder,
+    )
+    if result.code not in (OK, IO):
+        raise result.failed(f"expected: exit 0 or 6, got {result.code}")
+    if result.code == OK:
+        check_equal(digest(folder, "out.deathtensors"), digest(folder, "in.safetensors"), "digest")
+    bad = run(
+        "sh",
+        "-c",
+        f'exec "$0" "$@" {redirects}',
+        TCONV,
+        str(DATA / "bad/npz_crc.npz"),
+        "bad.deathtensors",
+        cwd=folder,
+    )
+    check_equal(
+        (bad.code, (folder / "bad.deathtensors").exists()),
+        (INVALID, False),
+        "exit code for a damaged file, and its output",
+        bad,
+    )
+
+
+def small_limits(limit, folder):
+    """A small limit is an I/O error at worst."""
+    write_model(folder / "in.safetensors")
+    for target in ("out.deathtensors", "out.npz"):
+        result = expect(folder, {OK, IO}, "in.safetensors", target, prefix=limited(limit))
+        if result.code == OK:
+            check_equal(digest(folder, target), digest(folder, "in.safetensors"), "digest", result)
+
+
+def at_once(folder):
+    """Several runs onto one output leave one whole file."""
+    write_model(folder / "in.safetensors", 4 << 20)
+    runs = [
+        subprocess.Popen(
+            [TCONV, "in.safetensors", "out.deathtensors"], cwd=folder, stderr=subprocess.PIPE
+        )
+        for _ in range(8)
+    ]
+    check_equal([process.communicate()[1] for process in runs], [b""] * 8, "stderr of all")
+    check_equal([process.returncode for process in runs], [OK] * 8, "exit codes")
+    check_equal(sorted(os.listdir(folder)), ["in.safetensors", "out.deathtensors"], "files")
+    check_equal(digest(folder, "out.deathtensors"), digest(folder, "in.safetensors"), "digest")
+
+
+def json_names(folder):
+    """Whatever is in a name, JSON output parses back to it."""
+    (folder / "in.safetensors").write_bytes(
+        files.safetensors({name: f32(1) for name in HOSTILE}, {"key\x1b": "value\u202e"})
+    )
+    result = expect(folder, OK, "info", "--json", "in.safetensors")
+    info = json.loads(result.out)
+    check_equal([tensor["name"] for tensor in info["tensors"]], HOSTILE, "names", result)
+    check_equal(info["metadata"], {"key\x1b": "value\u202e"}, "metadata", result)
+    result = expect(folder, OK, "hash", "in.safetensors")
+    check_equal(
+        {json.loads(line.split("  ", 3)[3]) for line in result.out.decode().splitlines()},
+        set(HOSTILE),
+        "names of hash",
+        result,
+    )
+
+
+def odd_arguments(name, folder):
+    """Messages about odd file names stay on one line and in plain characters."""
+    result = expect(folder, {USAGE, IO}, "list", name)
+    check_equal(result.err.isascii() or "ü" in text(result.err), True, "plain characters", result)
+    expect(folder, {USAGE, IO}, "list", "--", name)
+
+
+def odd_file_name(folder):
+    (folder / "a\n\x1b[31m.npy").write_bytes(files.npy()[:-1])
+    expect(folder, INVALID, "list", "a\n\x1b[31m.npy")
+    expect(folder, INVALID, "hash", "a\n\x1b[31m.npy")
+
+
+def unwritable_folder(folder):
+    write_model(folder / "in.safetensors")
+    (folder / "locked").mkdir(mode=0o555)
+    (folder / "closed").mkdir(mode=0o000)
+    for place in ("locked", "closed"):
+        expect(folder, IO, "in.safetensors", f"{place}/out.npz", prefix=unprivileged())
+
+
+def unreadable_input(folder):
+    write_model(folder / "in.safetensors")
+    (folder / "in.safetensors").chmod(0)
+    expect(folder, IO, "list", "in.safetensors", prefix=unprivileged(), mention="in.safetensors")
+
+
+def locale(folder):
+    """Numbers and case don't follow the locale."""
+    write_model(folder / "in.safetensors")
+    texts = {
+        expect(folder, OK, "info", "in.safetensors", env={"LC_ALL": name}).out
+        for name in ("C", "de_DE.UTF-8", "tr_TR.UTF-8", "POSIX")
+    }
+    check_equal(len(texts), 1, "different outputs")
+
+
+def planted_symlink(folder):
+    """A link at OUT's place or in the folder's temporary names is never followed."""
+    write_model(folder / "in.safetensors")
+    (folder / "victim").write_bytes(b"precious")
+    (folder / "out.npz").symlink_to("victim")
+    expect(folder, UNSAFE, "in.safetensors", "out.npz")
+
+
+def cases():
+    moments = random.Random(7)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for turn in range(4):
+            yield f"signal {number.name} {turn}", functools.partial(
+                signalled, number, moments.uniform(0.02, 0.4)
+            )
+    for turn in range(4):
+        yield f"kill {turn}", functools.partial(killed, moments.uniform(0.02, 0.4))
+    yield "input truncated", functools.partial(
+        input_changes, lambda path: os.truncate(path, BIG // 2)
+    )
+    yield "input truncated inside a page", functools.partial(
+        input_changes, lambda path: os.truncate(path, BIG - 100)
+    )
+    yield "input rewritten", functools.partial(input_changes, rewrite)
+    yield "disk full", disk_full
+    for target in ("out.deathtensors", "out.npz", "out.safetensors"):
+        yield f"ulimit -f {target}", functools.partial(file_size_limit, target)
+    for args in (
+        ["list", "in.safetensors"],
+        ["info", "in.safetensors"],
+        ["hash", "in.safetensors"],
+        ["formats"],
+        ["--help"],
+        ["get", "in.safetensors", "w"],
+        ["in.safetensors", "-", "-t", "npy"],
+    ):
+        yield f"stdout {' '.join(args)}", functools.partial(full_stdout, args)
+    yield "closed pipe", closed_pipe
+    for count in (1, 2, 3):
+        for closed in itertools.combinations((0, 1, 2), count):
+            yield f"closed descriptors {closed}", functools.partial(closed_descriptors, closed)
+    for limit in () if SANITIZED else ("-n 8", "-s 64", "-d 65536", "-c 0"):
+        yield f"ulimit {limit}", functools.partial(small_limits, limit)
+    yield "at once", at_once
+    yield "names in JSON", json_names
+    for label, name in (
+        ("dash", "-x"),
+        ("newline", "a\nb"),
+        ("bad UTF-8", b"\xff\xfe"),
+        ("empty", ""),
+        ("long", "x" * 5000),
+        ("escape", "\x1b[31m"),
+    ):
+        yield f"argument {label}", functools.partial(odd_arguments, name)
+    yield "odd file name", odd_file_name
+    yield "unwritable folder", unwritable_folder
+    yield "unreadable input", unreadable_input
+    yield "locale", locale
+    yield "planted symlink", planted_symlink
+
+
+if __name__ == "__main__":
+    sys.exit(Suite(__doc__).run(cases()))

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Every file of testdata holds what its own program says, and converts to what can hold it."""
+
+import functools
+import json
+import sys
+
+import files
+from harness import DATA, INVALID, OK, UNSAFE, UNSUPPORTED, Suite, check_equal, expect
+
+CODES = {"ok": OK, "corrupt": INVALID, "unsupported": UNSUPPORTED, "refused": UNSAFE}
+
+INTEGERS = {"U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"}
+F8 = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}
+NUMPY = {"BOOL", "F16", "F32", "F64", "C64", "C128"} | INTEGERS
+HOLDS = {
+    "npy": NUMPY,
+    "npz": NUMPY,
+    "safetensors": {
+        "BOOL",
+        "F16",
+        "BF16",
+        "F32",
+        "F64",
+        "F8_E8M0",
+        "F4",
+        "F6_E2M3",
+        "F6_E3M2",
+        "C64",
+    }
+    | F8
+    | INTEGERS,
+    "deathtensors": NUMPY | {"BF16"},
+}
+PROMOTES = {"BF16": ["F32"], "F8_E8M0": ["BF16", "F32"], **{dtype: ["F16"] for dtype in F8}}
+READERS = {
+    "npz": files.read_npz,
+    "safetensors": files.read_safetensors,
+    "deathtensors": files.read_deathtensors,
+}
+SAFETENSORS_ORDER = [
+    "U64",
+    "I64",
+    "F64",
+    "C64",
+    "F32",
+    "U32",
+    "I32",
+    "BF16",
+    "F16",
+    "U16",
+    "I16",
+    "F8_E5M2FNUZ",
+    "F8_E4M3FNUZ",
+    "F8_E8M0",
+    "F8_E4M3",
+    "F8_E5M2",
+    "I8",
+    "U8",
+    "F6_E3M2",
+    "F6_E2M3",
+    "F4",
+    "BOOL",
+]
+# Files that the writer of the same format must reproduce byte for byte: little-endian, C order,
+# version 1; at most one metadata key.
+REPRODUCED = [
+    f"npy/{name}.npy"
+    for name in (
+        "bool",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "uint32",
+        "int32",
+        "uint64",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "scalar",
+        "empty",
+        "version1",
+    )
+] + [f"safetensors/{name}.safetensors" for name in ("edge", "f4_e8m0", "f6", "none", "torch_all")]
+
+
+def stored_as(dtype, target):
+    """What a dtype becomes in a format, None where it has no lossless home."""
+    return next((home for home in [dtype, *PROMOTES.get(dtype, [])] if home in HOLDS[target]), None)
+
+
+def hash_lines(tensors):
+    return files.hash_lines(
+        (tensor["name"], tensor["dtype"], tensor["shape"], tensor["sha256"]) for tensor in tensors
+    )
+
+
+def check_hash(path, expected, folder):
+    result = expect(folder, OK, "hash", path)
+    check_equal(result.out.decode(), hash_lines(expected["tensors"]), "hash", result)
+
+
+def check_list(path, expected, folder):
+    result = expect(folder, OK, "list", path)
+    got, names = result.out.decode().splitlines(), [
+        tensor["name"] for tensor in expected["tensors"]
+    ]
+    if expected.get("unordered"):
+        got, names = sorted(got), sorted(names)
+    check_equal(got, names, "list", result)
+
+
+def check_info(path, expected, folder):
+    result = expect(folder, OK, "info", "--json", path)
+    check_equal(result.out.count(b"\n"), 1, "lines of info --json", result)
+    info = json.loads(result.out)
+    check_equal(info["file"], str(path), "file", result)
+    facts = ("name", "dtype", "shape")
+    check_equal(
+        [[tensor[fact] for fact in facts] for tensor in info["tensors"]],
+        [[tensor[fact] for fact in facts] for tensor in expected["tensors"]],
+        "tensors of info --json",
+        result,
+    )
+    check_equal(info["metadata"], expected.get("metadata", {}), "metadata of info --json", result)
+    if "tensor_metadata" in expected:
+        check_equal(
+            {
+                tensor["name"]: tensor["metadata"]
+                for tensor in info["tensors"]
+                if tensor.get("metadata")
+            },
+            expected["tensor_metadata"],
+            "metadata of tensors",
+            result,
+        )
+    size = (
+        sum(file.stat().st_size for file in path.parent.iterdir())
+        if expected.get("sharded")
+        else path.stat().st_size
+    )
+    check_equal(info["size"], size, "size of info --json", result)
+
+
+def check_bad(path, expected, folder):
+    for command in (["hash", path], [path, "out.safetensors"], ["convert", path, "out.npz"]):
+        expect(folder, CODES[expected["outcome"]], *command, mention=path.name)
+
+
+def output_name(tensors, target):
+    """A .npy tensor is named by its file, so the file gets the tensor's name."""
+    return f"{tensors[0]['name']}.npy" if target == "npy" and len(tensors) == 1 else f"out.{target}"
+
+
+def check_convert(path, expected, target, folder):
+    tensors = expected["tensors"]
+    homes = {tensor["name"]: stored_as(tensor["dtype"], target) for tensor in tensors}
+    out = folder / output_name(tensors, target)
+    if None in homes.values() or (target == "npy" and len(tensors) != 1):
+        expect(folder, UNSUPPORTED, path, out)
+        return
+    result = expect(folder, OK, path, out)
+    check_equal(result.out, b"", "stdout of a conversion", result)
+    written = (
+        {tensors[0]["name"]: files.read_npy(out.read_bytes())}
+        if target == "npy"
+        else READERS[target](out)
+    )
+    check_equal(
+        {name: tensor.dtype for name, tensor in written.items()}, homes, "dtypes written", result
+    )
+    check_equal(list(written), written_order(tensors, target), "order written", result)
+    promoted = {tensor["name"] for tensor in tensors if tensor["dtype"] != homes[tensor["name"]]}
+    if not promoted:
+        digest = [
+            expect(folder, OK, "hash", "--digest", file).out.split()[0] for file in (path, out)
+        ]
+        check_equal(digest[1], digest[0], "digest of the output", result)
+    same = [tensor for tensor in tensors if tensor["name"] not in promoted]
+    check_equal(
+        files.hash_text({t["name"]: written[t["name"]] for t in same}),
+        hash_lines(same),
+        "bytes written",
+        result,
+    )
+    if promoted:
+        original = READERS[path.suffix[1:]](path)
+        for name in sorted(promoted):
+            check_equal(
+                files.same_values(written[name], original[name]),
+                True,
+                f"values of {name} as {homes[name]}",
+                result,
+            )
+
+
+def written_order(tensors, target):
+    names = [tensor["name"] for tensor in tensors]
+    if target != "safetensors":
+        return names
+    return [
+        t["name"]
+        for t in sorted(
+            tensors, key=lambda t: (SAFETENSORS_ORDER.index(t["dtype"]), t["name"].encode())
+        )
+    ]
+
+
+def check_reproduced(path, folder):
+    result = expect(folder, OK, path, path.name)
+    check_equal((folder / path.name).read_bytes(), path.read_bytes(), "bytes of the copy", result)
+
+
+def cases():
+    for source in sorted(DATA.glob("expected-*.json")):
+        for name, expected in json.loads(source.read_text()).items():
+            path = DATA / name
+            if expected["outcome"] != "ok":
+                yield f"{name}:bad", functools.partial(check_bad, path, expected)
+                continue
+            for what, check in (("hash", check_hash), ("list", check_list), ("info", check_info)):
+                yield f"{name}:{what}", functools.partial(check, path, expected)
+            for target in HOLDS:
+                yield f"{name}:{target}", functools.partial(check_convert, path, expected, target)
+    for name in REPRODUCED:
+        yield f"{name}:reproduced", functools.partial(check_reproduced, DATA / name)
+
+
+if __name__ == "__main__":
+    sys.exit(Suite(__doc__).run(list(cases())))

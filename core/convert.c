@@ -1,0 +1,368 @@
+#include "core/convert.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cast.h"
+
+/* Copies from file to file go in steps, so that progress shows. */
+#define COPY_STEP (UINT64_C(64) << 20)
+
+/* One part on its way. */
+struct job {
+    struct tc_plan *plan;
+    const struct tc_convert_options *options;
+    const struct tc_part *part;
+    size_t *visits; /* plan positions of the part's items, in the order they go */
+    bool *direct;   /* by visit: copied from file to file */
+    struct tc_flow flow;
+    bool flowing;
+    uint64_t done;
+};
+
+struct tc_source {
+    struct job *job;
+    const struct tc_item *item;
+    size_t visit;
+    uint64_t left; /* bytes of the target's stream */
+    struct tc_extent extent;
+};
+
+static void advance(struct job *job, uint64_t bytes) {
+    job->done += bytes;
+    if (job->options->progress)
+        job->options->progress(job->options->context, job->done, job->plan->bytes_out);
+}
+
+/* Reads `count` bytes of an item's target stream from `at` on, casting. */
+static bool read_cast(const struct tc_item *item, uint64_t at, struct tc_chunk *chunk,
+                      unsigned char *scratch, struct tc_error *error) {
+    size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
+    size_t to = tc_dtype_bits(item->dtype) / 8;
+    size_t count = chunk->length / to;
+    if (!tc_reader_read(item->reader, item->tensor, item->skip + at / to * from, scratch,
+                        count * from, error))
+        return false;
+    tc_cast_find(item->tensor->dtype, item->dtype)(scratch, chunk->bytes, count);
+    return true;
+}
+
+/* Rows of a compressed tensor: its CRC is known only at its end. */
+static bool read_rest(const struct tc_item *item, unsigned char *scratch,
+                      struct tc_error *error) {
+    uint64_t at = item->skip + item->taken;
+    while (item->tensor->sequential && at < item->tensor->nbytes) {
+        uint64_t left = item->tensor->nbytes - at;
+        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        if (!tc_reader_read(item->reader, item->tensor, at, scratch, step, error))
+            return false;
+        at += step;
+    }
+    return true;
+}
+
+static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
+                         struct tc_error *error) {
+    const struct tc_item *item = &job->plan->items[job->visits[visit]];
+    for (uint64_t at = 0; at < item->nbytes;) {
+        struct tc_chunk *chunk = tc_flow_take(&job->flow);
+        if (!chunk)
+            return true;
+        uint64_t left = item->nbytes - at;
+        /* TC_CHUNK_BYTES is a multiple of every element's size. */
+        chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        chunk->item = visit;
+        bool ok = item->dtype == item->tensor->dtype
+                      ? tc_reader_read(item->reader, item->tensor, item->skip + at,
+                                       chunk->bytes, chunk->length, error)
+                      : read_cast(item, at, chunk, scratch, error);
+        if (!ok) {
+            tc_chunk_release(chunk);
+            return false;
+        }
+        at += chunk->length;
+        tc_flow_send(&job->flow, chunk);
+    }
+    return read_rest(item, scratch, error);
+}
+
+static bool produce(struct tc_flow *flow, void *context, struct tc_error *error) {
+    (void)flow;
+    struct job *job = context;
+    unsigned char *scratch = malloc(TC_CHUNK_BYTES);
+    if (!scratch)
+        return tc_fail_memory(error);
+    bool ok = true;
+    for (size_t visit = 0; visit < job->part->count && ok; visit++)
+        if (!job->direct[visit])
+            ok = produce_item(job, visit, scratch, error);
+    free(scratch);
+    return ok;
+}
+
+struct tc_chunk *tc_source_next(struct tc_source *source, struct tc_error *error) {
+    if (source->left == 0)
+        return NULL;
+    struct tc_chunk *chunk = tc_flow_next(&source->job->flow, error);
+    if (!chunk) {
+        if (error->class == TC_OK)
+            tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
+        return NULL;
+    }
+    if (chunk->item != source->visit || chunk->length > source->left) {
+        tc_chunk_release(chunk);
+        tc_fail(error, TC_INTERNAL, "flow", "the stream of data is out of step");
+        return NULL;
+    }
+    source->left -= chunk->length;
+    advance(source->job, chunk->length);
+    return chunk;
+}
+
+static bool copy_direct(struct tc_source *source, struct tc_outfile *out,
+                        struct tc_error *error) {
+    uint64_t offset = source->extent.offset + source->item->skip;
+    while (source->left) {
+        uint64_t step = source->left < COPY_STEP ? source->left : COPY_STEP;
+        if (!tc_outfile_copy(out, source->extent.input, offset, step, error))
+            return false;
+        offset += step;
+        source->left -= step;
+        advance(source->job, step);
+    }
+    return true;
+}
+
+bool tc_source_write(struct tc_source *source, struct tc_outfile *out, struct tc_error *error) {
+    if (source->job->direct[source->visit])
+        return copy_direct(source, out, error);
+    struct tc_chunk *chunk;
+    while ((chunk = tc_source_next(source, error))) {
+        bool ok = tc_outfile_write(out, chunk->bytes, chunk->length, error);
+        tc_chunk_release(chunk);
+        if (!ok)
+            return false;
+    }
+    return source->left == 0;
+}
+
+static int by_place(const void *a, const void *b, void *items) {
+    const struct tc_item *list = items;
+    size_t x = list[*(const size_t *)a].place;
+    size_t y = list[*(const size_t *)b].place;
+    return (x > y) - (x < y);
+}
+
+/* Items in the order they go: the source's where the writer doesn't mind, so
+ * that files are read forwards and compressed ones once. */
+static bool order_visits(struct job *job, const struct tc_writer *writer,
+                         struct tc_error *error) {
+    size_t count = job->part->count;
+    job->visits = malloc((count ? count : 1) * sizeof *job->visits);
+    job->direct = calloc(count ? count : 1, sizeof *job->direct);
+    if (!job->visits || !job->direct)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < count; i++)
+        job->visits[i] = job->part->first + i;
+    if (writer->backend->caps & TC_WRITES_ANY_ORDER && tc_outfile_seekable(writer->out))
+        qsort_r(job->visits, count, sizeof *job->visits, by_place, job->plan->items);
+    return true;
+}
+
+static bool needs_flow(struct job *job, const struct tc_writer *writer) {
+    bool flow = false;
+    for (size_t visit = 0; visit < job->part->count; visit++) {
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
+        struct tc_extent extent;
+        job->direct[visit] = !writer->sees_bytes && item->dtype == item->tensor->dtype &&
+                             tc_reader_extent(item->reader, item->tensor, &extent);
+        flow |= !job->direct[visit] && item->nbytes;
+    }
+    return flow;
+}
+
+static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
+    if (needs_flow(job, writer)) {
+        if (!tc_flow_start(&job->flow, produce, job, error))
+            return false;
+        job->flowing = true;
+    }
+    for (size_t visit = 0; visit < job->part->count; visit++) {
+        size_t position = job->visits[visit];
+        const struct tc_item *item = &job->plan->items[position];
+        struct tc_source source = {
+            .job = job, .item = item, .visit = visit, .left = item->nbytes};
+        if (job->direct[visit])
+            tc_reader_extent(item->reader, item->tensor, &source.extent);
+        if (!writer->backend->put(writer, position - job->part->first, &source, error))
+            return tc_error_in_tensor(error, item->tensor->name.bytes,
+                                      item->tensor->name.length);
+        if (source.left)
+            return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
+                           writer->backend->name);
+    }
+    return true;
+}
+
+static bool write_part(struct job *job, struct tc_outfile *out, struct tc_error *error) {
+    const struct tc_backend *target = job->plan->target;
+    if (target->caps & TC_NEEDS_SEEK && !tc_outfile_seekable(out)) {
+        tc_fail(error, TC_USAGE, "seek", "%s cannot be written to a pipe", target->name);
+        return tc_error_in_file(error, out->publish->path);
+    }
+    struct tc_writer writer = {
+        .backend = target, .plan = job->plan, .part = job->part, .out = out};
+    tc_arena_init(&writer.arena, 0);
+    writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
+    bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
+    ok = ok && order_visits(job, &writer, error) && put_all(job, &writer, error);
+    /* The producer must not outlive what the writer still holds of it, and
+     * an observer holds chunks: finish or abort comes first. */
+    if (ok)
+        ok = target->finish(&writer, error);
+    else if (writer.state)
+        target->abort(&writer);
+    if (job->flowing)
+        tc_flow_end(&job->flow);
+    job->flowing = false;
+    free(job->visits);
+    free(job->direct);
+    job->visits = NULL;
+    job->direct = NULL;
+    free(writer.state);
+    tc_arena_release(&writer.arena);
+    return ok;
+}
+
+static bool write_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
+                       struct tc_error *error) {
+    struct tc_outfile *out = tc_outfile_open(publish, name, error);
+    return out && tc_outfile_write(out, text->bytes, text->length, error) &&
+           tc_outfile_seal(out, error);
+}
+
+static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
+                        const struct tc_convert_options *options, struct tc_error *error) {
+    struct job job = {.plan = plan, .options = options};
+    uint64_t reserved = plan->bytes_out;
+    for (size_t p = 0; p < plan->part_count; p++) {
+        job.part = &plan->parts[p];
+        struct tc_outfile *out = tc_outfile_open(publish, job.part->name, error);
+        /* A compressed output may need less than its tensors' bytes. */
+        if (!out || (p == 0 && !plan->options->write.compress &&
+                     !tc_outfile_reserve(out, reserved, error)))
+            return false;
+        if (!write_part(&job, out, error) || !tc_outfile_seal(out, error))
+            return false;
+    }
+    if (plan->index_name) {
+        struct tc_outfile *out = tc_outfile_open(publish, plan->index_name, error);
+        if (!out || !plan->target->sharding->write_index(plan, out, error) ||
+            !tc_outfile_seal(out, error))
+            return false;
+    }
+    if (plan->sidecar_name) {
+        struct tc_buffer text = {0};
+        bool ok = tc_sidecar_encode(plan, &text, error) &&
+                  write_text(publish, plan->sidecar_name, &text, error);
+        tc_buffer_release(&text);
+        return ok;
+    }
+    return true;
+}
+
+/* All of the readers' files. */
+static struct tc_input **all_inputs(const struct tc_plan *plan, size_t *count) {
+    *count = 0;
+    size_t capacity = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        capacity += 1 + plan->readers[r]->shard_count;
+    struct tc_input **inputs = calloc(capacity, sizeof(struct tc_input *));
+    for (size_t r = 0; inputs && r < plan->reader_count; r++) {
+        const struct tc_reader *reader = plan->readers[r];
+        inputs[(*count)++] = reader->input;
+        for (size_t i = 0; i < reader->shard_count; i++)
+            inputs[(*count)++] = reader->shard_inputs[i];
+    }
+    return inputs;
+}
+
+static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
+                          struct tc_input *const *inputs, size_t input_count,
+                          struct tc_error *error) {
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!tc_publish_check(publish, plan->parts[p].name, inputs, input_count, error))
+            return false;
+    if (plan->index_name &&
+        !tc_publish_check(publish, plan->index_name, inputs, input_count, error))
+        return false;
+    return !plan->sidecar_name ||
+           tc_publish_check(publish, plan->sidecar_name, inputs, input_count, error);
+}
+
+/* Which tensors of a reader the plan takes. */
+static bool *wanted_of(const struct tc_plan *plan, const struct tc_reader *reader) {
+    bool *wanted = calloc(reader->table.count ? reader->table.count : 1, sizeof *wanted);
+    for (size_t i = 0; wanted && i < plan->count; i++)
+        if (plan->items[i].reader == reader)
+            wanted[plan->items[i].tensor - reader->table.tensors] = true;
+    return wanted;
+}
+
+struct checks {
+    struct tc_verify **verifies;
+    bool **wanted;
+};
+
+static bool start_checks(struct checks *checks, const struct tc_plan *plan,
+                         struct tc_error *error) {
+    checks->verifies = calloc(plan->reader_count, sizeof(struct tc_verify *));
+    checks->wanted = calloc(plan->reader_count, sizeof(bool *));
+    if (!checks->verifies || !checks->wanted)
+        return tc_fail_memory(error);
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        checks->wanted[r] = wanted_of(plan, plan->readers[r]);
+        if (!checks->wanted[r])
+            return tc_fail_memory(error);
+        checks->verifies[r] = tc_verify_start(plan->readers[r], checks->wanted[r], error);
+        if (!checks->verifies[r])
+            return false;
+    }
+    return true;
+}
+
+/* Always waits for every thread; false where one found damage. */
+static bool join_checks(struct checks *checks, const struct tc_plan *plan,
+                        struct tc_error *error) {
+    bool ok = true;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        if (checks->verifies)
+            ok &= tc_verify_join(checks->verifies[r], error);
+        if (checks->wanted)
+            free(checks->wanted[r]);
+    }
+    free(checks->verifies);
+    free(checks->wanted);
+    return ok;
+}
+
+bool tc_convert(struct tc_plan *plan, const char *output,
+                const struct tc_convert_options *options, struct tc_error *error) {
+    struct tc_publish publish;
+    struct checks checks = {0};
+    size_t input_count;
+    struct tc_input **inputs = all_inputs(plan, &input_count);
+    bool ok = tc_publish_begin(&publish, output, plan->options->folder, options->publish, error);
+    if (!inputs)
+        ok = tc_fail_memory(error);
+    ok = ok && check_targets(plan, &publish, inputs, input_count, error);
+    ok = ok && start_checks(&checks, plan, error) && write_files(plan, &publish, options, error);
+    ok = join_checks(&checks, plan, error) && ok;
+    for (size_t i = 0; i < input_count && ok; i++)
+        ok = tc_input_unchanged(inputs[i], error);
+    ok = ok && tc_publish_commit(&publish, error);
+    tc_publish_end(&publish);
+    free(inputs);
+    return ok;
+}

@@ -1,0 +1,157 @@
+#include "core/digest.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_WORKERS 4
+#define STEP ((size_t)1 << 20)
+
+struct digests {
+    struct tc_reader *reader;
+    unsigned char (*sums)[TC_SHA256_BYTES];
+    atomic_size_t next;   /* the next tensor to hash */
+    atomic_bool stop;
+    size_t workers;
+};
+
+struct worker {
+    struct digests *digests;
+    pthread_t thread;
+    struct tc_error error;
+};
+
+static bool hash_tensor(struct tc_reader *reader, const struct tc_tensor *tensor,
+                        unsigned char *buffer, unsigned char *sum, struct tc_error *error) {
+    struct tc_sha256 hash;
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    for (uint64_t at = 0; at < tensor->nbytes;) {
+        uint64_t left = tensor->nbytes - at;
+        size_t step = left < STEP ? left : STEP;
+        if (!tc_reader_read(reader, tensor, at, buffer, step, error)) {
+            tc_sha256_release(&hash);
+            return false;
+        }
+        tc_sha256_update(&hash, buffer, step);
+        at += step;
+    }
+    tc_sha256_finish(&hash, sum);
+    return true;
+}
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    struct digests *digests = worker->digests;
+    struct tc_table *table = &digests->reader->table;
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer || tc_fail_memory(&worker->error);
+    while (ok && !atomic_load(&digests->stop)) {
+        size_t i = atomic_fetch_add(&digests->next, 1);
+        if (i >= table->count)
+            break;
+        ok = hash_tensor(digests->reader, &table->tensors[i], buffer, digests->sums[i],
+                         &worker->error);
+    }
+    if (!ok)
+        atomic_store(&digests->stop, true);
+    free(buffer);
+    return NULL;
+}
+
+/* One worker where any tensor must be read in sequence. */
+static size_t count_workers(const struct tc_table *table) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t workers = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (size_t)cores;
+    for (size_t i = 0; i < table->count; i++)
+        if (table->tensors[i].sequential)
+            return 1;
+    return workers < table->count ? workers : 1;
+}
+
+static bool hash_all(struct digests *digests, struct tc_error *error) {
+    struct worker *workers = calloc(digests->workers, sizeof *workers);
+    if (!workers)
+        return tc_fail_memory(error);
+    size_t started = 1; /* this thread is the first worker */
+    for (size_t i = 0; i < digests->workers; i++)
+        workers[i].digests = digests;
+    while (started < digests->workers &&
+           tc_thread_start(&workers[started].thread, work, &workers[started], error))
+        started++;
+    if (error->class != TC_OK)
+        atomic_store(&digests->stop, true);
+    work(&workers[0]);
+    for (size_t i = 1; i < started; i++)
+        pthread_join(workers[i].thread, NULL);
+    for (size_t i = 0; i < started; i++)
+        if (workers[i].error.class != TC_OK && error->class == TC_OK)
+            *error = workers[i].error;
+    free(workers);
+    return error->class == TC_OK;
+}
+
+static int by_name(const void *a, const void *b, void *tensors) {
+    const struct tc_tensor *list = tensors;
+    return tc_text_compare(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
+}
+
+static bool sort_names(struct tc_digest *digest, const struct tc_table *table,
+                       struct tc_error *error) {
+    digest->order = malloc((table->count ? table->count : 1) * sizeof *digest->order);
+    if (!digest->order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < table->count; i++)
+        digest->order[i] = i;
+    qsort_r(digest->order, table->count, sizeof *digest->order, by_name, table->tensors);
+    return true;
+}
+
+bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error) {
+    size_t count = reader->table.count;
+    *digest = (struct tc_digest){.sums = calloc(count ? count : 1, sizeof *digest->sums)};
+    if (!digest->sums)
+        return tc_fail_memory(error);
+    struct digests digests = {
+        .reader = reader, .sums = digest->sums, .workers = count_workers(&reader->table)};
+    struct tc_verify *verify = tc_verify_start(reader, NULL, error);
+    bool ok = verify && hash_all(&digests, error);
+    ok = tc_verify_join(verify, error) && ok;
+    ok = ok && tc_input_unchanged(reader->input, error) &&
+         sort_names(digest, &reader->table, error);
+    return ok ? true : tc_error_in_file(error, reader->input->path);
+}
+
+void tc_digest_release(struct tc_digest *digest) {
+    free(digest->sums);
+    free(digest->order);
+    *digest = (struct tc_digest){0};
+}
+
+bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *reader,
+                     struct tc_buffer *text, struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *tensor = &table->tensors[digest->order[i]];
+        char hex[2 * TC_SHA256_BYTES + 1];
+        tc_hex(digest->sums[digest->order[i]], TC_SHA256_BYTES, hex);
+        tc_buffer_addf(text, "%s  %s  ", hex, tc_dtype_name(tensor->dtype));
+        tc_shape_print(text, tensor->shape, tensor->rank);
+        tc_buffer_add(text, "  ", 2);
+        tc_buffer_add_json(text, tensor->name, TC_ESCAPE_DISPLAY);
+        tc_buffer_add(text, "\n", 1);
+    }
+    return tc_buffer_ok(text, error);
+}
+
+bool tc_digest_total(const struct tc_buffer *text, char hex[2 * TC_SHA256_BYTES + 1],
+                     struct tc_error *error) {
+    struct tc_sha256 hash;
+    unsigned char sum[TC_SHA256_BYTES];
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    tc_sha256_update(&hash, text->bytes, text->length);
+    tc_sha256_finish(&hash, sum);
+    tc_hex(sum, sizeof sum, hex);
+    return true;
+}

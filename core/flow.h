@@ -1,0 +1,103 @@
+/*
+ * A flow of chunks from one thread to the next: a producer reads or decodes
+ * ahead while the consumer writes, and an observer may hash what was written.
+ * A fixed number of chunks goes round, so memory is bounded and the faster
+ * side waits for the slower.
+ *
+ * The producer's function runs in its own thread, takes empty chunks with
+ * tc_flow_take, fills them and sends them with tc_flow_send; it returns false
+ * with *error filled when it fails. The consumer gets them in order with
+ * tc_flow_next and gives each back with tc_chunk_release.
+ */
+#ifndef TCONV_CORE_FLOW_H
+#define TCONV_CORE_FLOW_H
+
+#include <pthread.h>
+
+#include "core/hash.h"
+
+#define TC_CHUNK_BYTES ((size_t)1 << 20)
+
+struct tc_flow;
+
+struct tc_chunk {
+    unsigned char *bytes; /* TC_CHUNK_BYTES of room */
+    size_t length;
+    size_t item; /* the producer's note: which tensor these bytes belong to */
+    struct tc_chunk *next;
+    struct tc_flow *flow;
+    unsigned holders;
+};
+
+struct tc_queue {
+    struct tc_chunk *first;
+    struct tc_chunk *last;
+};
+
+typedef bool tc_flow_producer(struct tc_flow *flow, void *context, struct tc_error *error);
+
+struct tc_flow {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct tc_queue empty;
+    struct tc_queue full;
+    struct tc_chunk *chunks;
+    size_t chunk_count;
+    unsigned char *memory;
+    pthread_t thread;
+    bool running;
+    bool ended;   /* the producer is through */
+    bool stopped; /* the consumer wants no more */
+    tc_flow_producer *producer;
+    void *context;
+    struct tc_error error; /* the producer's */
+};
+
+bool tc_flow_start(struct tc_flow *flow, tc_flow_producer *producer, void *context,
+                   struct tc_error *error);
+/* Stops the producer if it still runs, joins it, frees everything. */
+void tc_flow_end(struct tc_flow *flow);
+
+/* The producer's side. NULL: the consumer stopped; return true at once. */
+struct tc_chunk *tc_flow_take(struct tc_flow *flow);
+void tc_flow_send(struct tc_flow *flow, struct tc_chunk *chunk);
+
+/* The consumer's side. NULL at the end, or with *error filled when the
+ * producer failed. */
+struct tc_chunk *tc_flow_next(struct tc_flow *flow, struct tc_error *error);
+void tc_chunk_hold(struct tc_chunk *chunk);
+void tc_chunk_release(struct tc_chunk *chunk);
+
+/* pthread_create with every signal blocked in the new thread, so that the
+ * main thread alone handles them. */
+bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
+                     struct tc_error *error);
+
+/*
+ * SHA-256 in a thread of its own, over bytes given in order. Chunks are held,
+ * not copied; other bytes must be given while no chunk is in flight, that is
+ * before the first tc_observer_chunk.
+ */
+struct tc_observer {
+    struct tc_sha256 hash;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct tc_chunk **ring; /* chunks waiting to be hashed */
+    size_t capacity;
+    size_t head;
+    size_t waiting;
+    bool running;
+    bool closing;
+};
+
+bool tc_observer_start(struct tc_observer *observer, struct tc_error *error);
+void tc_observer_bytes(struct tc_observer *observer, const void *bytes, size_t length);
+bool tc_observer_chunk(struct tc_observer *observer, struct tc_chunk *chunk,
+                       struct tc_error *error);
+/* Waits for the thread; the digest is of everything given. */
+void tc_observer_finish(struct tc_observer *observer, unsigned char digest[TC_SHA256_BYTES]);
+/* After start, unless finish ran. */
+void tc_observer_abort(struct tc_observer *observer);
+
+#endif

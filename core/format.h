@@ -1,0 +1,181 @@
+/*
+ * The backend contract: what a file format is to the rest of the program.
+ *
+ * A backend is one `const struct tc_backend` with designated initialisers,
+ * last in its file, and one line in formats/registry.def. The core allocates
+ * its zeroed state (reader_size, writer_size).
+ *
+ * Reading: probe → open → read/extent/verify … → close. open parses headers
+ * and fills reader->table; it reads no tensor data. close runs once state
+ * exists, also after a failed open.
+ *
+ * Writing: check → begin → put for each item → finish, or abort. The whole
+ * part is known at begin, so headers go first. Exactly one of finish and
+ * abort runs.
+ */
+#ifndef TCONV_CORE_FORMAT_H
+#define TCONV_CORE_FORMAT_H
+
+#include "core/flow.h"
+#include "core/outfile.h"
+#include "core/table.h"
+
+struct tc_backend;
+struct tc_item;
+struct tc_plan;
+struct tc_part;
+struct tc_source;
+
+enum tc_caps {
+    TC_CAN_WRITE = 1 << 0,
+    TC_CAN_HOLD_MANY = 1 << 1,       /* more than one tensor */
+    TC_CAN_NAME = 1 << 2,            /* tensors have names; else the file's stem */
+    TC_CAN_FILE_METADATA = 1 << 3,
+    TC_CAN_TENSOR_METADATA = 1 << 4,
+    TC_CAN_COMPRESS = 1 << 5,
+    TC_CAN_CHECKSUM = 1 << 6,
+    TC_CAN_LOAD_LAZILY = 1 << 7,     /* one tensor without reading the others */
+    TC_NEEDS_SEEK = 1 << 8,          /* can't be written to a pipe */
+    TC_WRITES_ANY_ORDER = 1 << 9,    /* put may come in any order on a seekable output */
+};
+
+/* Everything a user may say about a format; each backend takes what it knows. */
+struct tc_format_options {
+    struct tc_limits limits;
+    enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
+};
+
+struct tc_reader {
+    const struct tc_backend *backend;
+    struct tc_input *input;
+    const struct tc_format_options *options;
+    struct tc_arena arena;
+    struct tc_table table;
+    struct tc_text stem; /* the name for tensors that have none in the file */
+    void *state;
+    bool checksum;
+    bool compressed;
+    /* Of a sharded model: the format of its shards and their file names. */
+    const struct tc_backend *shard_backend;
+    const char *const *shards;
+    struct tc_input **shard_inputs;
+    size_t shard_count;
+    uint64_t size;              /* bytes of all files */
+    struct tc_buffer warnings;  /* one a line, for people */
+    struct tc_buffer skipped;   /* members left out, comma-separated; empty: none */
+};
+
+/* Where a tensor's C-order little-endian bytes lie as they are. */
+struct tc_extent {
+    struct tc_input *input;
+    uint64_t offset;
+    size_t shard;
+};
+
+/* What a probe sees: the first bytes and the file itself for a few more. */
+struct tc_probe {
+    struct tc_input *input;
+    unsigned char head[512];
+    size_t length;
+};
+
+struct tc_write_options {
+    int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
+    bool checksum;
+};
+#define TC_COMPRESS_DEFAULT (-1)
+
+struct tc_writer {
+    const struct tc_backend *backend;
+    const struct tc_plan *plan;
+    const struct tc_part *part;
+    struct tc_outfile *out;
+    struct tc_arena arena;
+    void *state;
+    /* Set by begin: the writer must see every byte (to hash or compress it),
+     * so that the core may not copy from file to file. */
+    bool sees_bytes;
+};
+
+/* Conventions of a format for models in several files. */
+struct tc_sharding {
+    /* File name of shard `index` of `count`, and of the index file. */
+    void (*shard_name)(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count);
+    void (*index_name)(struct tc_buffer *name, struct tc_text stem);
+    /* Adds what a shard's own metadata says of it; may be NULL. */
+    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out,
+                        struct tc_error *error);
+    bool single; /* a model that fits one shard is written without an index */
+};
+
+struct tc_backend {
+    const char *name;
+    const char *summary;
+    const char *const *extensions; /* with their dot, NULL at the end; the first is canonical */
+    const char *mime;
+    unsigned caps;
+    tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
+    unsigned max_rank;
+    size_t max_name;     /* bytes */
+    bool empty_name;     /* "" is a name */
+    int max_level;       /* of compression; levels start at 1 */
+
+    /* 0 to 100, from content alone. */
+    int (*probe)(const struct tc_probe *probe);
+
+    size_t reader_size;
+    bool (*open)(struct tc_reader *reader, struct tc_error *error);
+    /* Bytes [offset, offset + length) of the tensor's C-order little-endian
+     * stream. Safe from several threads, but for a tensor that is sequential:
+     * that one from one thread at a time, and best with ascending offsets. */
+    bool (*read)(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                 void *buffer, size_t length, struct tc_error *error);
+    /* False where the bytes do not lie raw in a file. May be NULL. */
+    bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent);
+    /* Checks the checksums that cover the wanted tensors (by table position;
+     * NULL: all) and are not checked by reading them. Runs beside read, in
+     * another thread. May be NULL. */
+    bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
+    void (*close)(struct tc_reader *reader);
+
+    size_t writer_size;
+    /* The order in which items are written, unless the user names one; NULL:
+     * as they come. */
+    int (*compare)(const struct tc_item *a, const struct tc_item *b);
+    /* Pure: what this target can't hold beyond what the fields above say.
+     * May be NULL. */
+    bool (*check)(const struct tc_plan *plan, struct tc_error *error);
+    bool (*begin)(struct tc_writer *writer, struct tc_error *error);
+    bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
+                struct tc_error *error);
+    bool (*finish)(struct tc_writer *writer, struct tc_error *error);
+    void (*abort)(struct tc_writer *writer);
+    const struct tc_sharding *sharding; /* NULL: none */
+};
+
+/* Opens `input` with a given backend; takes the input over, also on failure.
+ * tc_reader_close frees the reader and its input. */
+struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
+                                 const struct tc_format_options *options, struct tc_error *error);
+void tc_reader_close(struct tc_reader *reader);
+bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                    void *buffer, size_t length, struct tc_error *error);
+bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                      struct tc_extent *extent);
+/* Starts backend->verify in a thread; tc_verify_join waits for its verdict. */
+struct tc_verify;
+struct tc_verify *tc_verify_start(struct tc_reader *reader, const bool *wanted,
+                                  struct tc_error *error);
+bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
+
+void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Refuses a file whose data, once decompressed, would be made from nothing. */
+bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
+                               struct tc_error *error);
+/* The header's own limit, or the user's. */
+uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard);
+
+#endif

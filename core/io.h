@@ -1,0 +1,68 @@
+/*
+ * Input files: opened once, read by range with pread, never mapped (a mapped
+ * file that is truncated meanwhile reads as silent zeros or kills us).
+ *
+ * An input in a pool (a shard) may be closed behind the scenes and opened
+ * again when it is read, so that thousands of shards need few descriptors;
+ * it must then still be the same file. Reading is safe from several threads.
+ */
+#ifndef TCONV_CORE_IO_H
+#define TCONV_CORE_IO_H
+
+#include <pthread.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "core/error.h"
+
+struct tc_input;
+
+struct tc_input_pool {
+    pthread_mutex_t lock;
+    struct tc_input *newest; /* open ones, by last use */
+    struct tc_input *oldest;
+    unsigned open;
+};
+
+struct tc_input {
+    char *path;
+    uint64_t size;
+    int fd;
+    unsigned users;
+    dev_t device;
+    ino_t inode;
+    struct timespec modified;
+    struct tc_input_pool *pool; /* NULL: stays open */
+    struct tc_input *newer;
+    struct tc_input *older;
+};
+
+void tc_input_pool_init(struct tc_input_pool *pool);
+void tc_input_pool_release(struct tc_input_pool *pool);
+
+/* "-" is standard input; what is no regular file there is first copied to an
+ * unlinked temporary file. Any other path must be a regular file. */
+struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
+                               struct tc_error *error);
+void tc_input_close(struct tc_input *input);
+
+/* Exactly `length` bytes. A range beyond the end is TC_INVALID; a file that
+ * got shorter since it was opened is TC_IO. */
+bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t length,
+                   struct tc_error *error);
+/* The descriptor, kept open until released; -1 with the error filled. */
+int tc_input_acquire(struct tc_input *input, struct tc_error *error);
+void tc_input_release(struct tc_input *input);
+/* Fails with TC_IO where size or modification time are not what they were. */
+bool tc_input_unchanged(struct tc_input *input, struct tc_error *error);
+
+/* Reads the whole of a small file's range into memory from malloc. */
+void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
+                    struct tc_error *error);
+
+/* An unlinked temporary file in $TMPDIR or /var/tmp; -1 with the error filled. */
+int tc_tempfile(struct tc_error *error);
+/* write() until all is written. */
+bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error);
+
+#endif

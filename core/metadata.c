@@ -1,0 +1,159 @@
+/* Metadata where a format has no place of its own for it: see plan.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/json.h"
+#include "core/plan.h"
+
+#define SIDECAR_LIMIT (UINT64_C(100) * 1000 * 1000)
+
+static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata) {
+    tc_buffer_add(text, "{", 1);
+    for (size_t i = 0; metadata && i < metadata->count; i++) {
+        if (i)
+            tc_buffer_add(text, ",", 1);
+        tc_buffer_add_json(text, metadata->pairs[i].key, TC_ESCAPE_SERDE);
+        tc_buffer_add(text, ":", 1);
+        tc_buffer_add_json(text, metadata->pairs[i].value, TC_ESCAPE_SERDE);
+    }
+    tc_buffer_add(text, "}", 1);
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct tc_item *x = *(const struct tc_item *const *)a;
+    const struct tc_item *y = *(const struct tc_item *const *)b;
+    return tc_text_compare(x->name, y->name);
+}
+
+/* {name: {key: value}} of the items that have metadata; nothing where none has. */
+static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc_buffer *text,
+                            struct tc_error *error) {
+    const struct tc_item **sorted = calloc(count ? count : 1, sizeof(struct tc_item *));
+    if (!sorted)
+        return tc_fail_memory(error);
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].metadata && items[i].metadata->count)
+            sorted[used++] = &items[i];
+    qsort(sorted, used, sizeof(struct tc_item *), by_name);
+    for (size_t i = 0; i < used; i++) {
+        tc_buffer_add(text, i ? "," : "{", 1);
+        tc_buffer_add_json(text, sorted[i]->name, TC_ESCAPE_SERDE);
+        tc_buffer_add(text, ":", 1);
+        add_map(text, sorted[i]->metadata);
+    }
+    if (used)
+        tc_buffer_add(text, "}", 1);
+    free(sorted);
+    return tc_buffer_ok(text, error);
+}
+
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part *part,
+                               struct tc_buffer *text, struct tc_error *error) {
+    return add_tensor_maps(plan->items + part->first, part->count, text, error);
+}
+
+bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
+                       struct tc_error *error) {
+    tc_buffer_add_string(text, "{\"metadata\":");
+    add_map(text, &plan->metadata);
+    tc_buffer_add_string(text, ",\"tensors\":");
+    size_t before = text->length;
+    if (!add_tensor_maps(plan->items, plan->count, text, error))
+        return false;
+    if (text->length == before)
+        tc_buffer_add_string(text, "{}");
+    tc_buffer_add_string(text, "}\n");
+    return tc_buffer_ok(text, error);
+}
+
+static bool read_map(struct tc_json *json, struct tc_metadata *metadata) {
+    struct tc_text key;
+    struct tc_text value;
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &key))
+        if (!tc_json_string(json, &value) ||
+            !tc_metadata_add(metadata, json->arena, key, value, json->error))
+            return false;
+    return !json->failed && tc_metadata_sort(metadata, json->error);
+}
+
+/* Gives the tensors the metadata that {name: {key: value}} holds for them. */
+static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
+    struct tc_text name;
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &name)) {
+        struct tc_metadata *metadata =
+            tc_arena_alloc(json->arena, sizeof *metadata, json->error);
+        if (!metadata || !read_map(json, metadata))
+            return false;
+        struct tc_tensor *tensor = tc_table_find(&reader->table, name);
+        if (tensor && !tensor->metadata)
+            tensor->metadata = metadata;
+        else if (!tensor)
+            tc_reader_warn(reader, "metadata of a tensor that is not there is left out: %.*s",
+                           (int)(name.length < 200 ? name.length : 200), name.bytes);
+    }
+    return !json->failed;
+}
+
+bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error) {
+    struct tc_text key = TC_TEXT(TC_TENSOR_METADATA_KEY);
+    const struct tc_text *text = tc_metadata_find(&reader->table.metadata, key);
+    if (!text)
+        return true;
+    struct tc_error inner = {0};
+    struct tc_json json;
+    tc_json_init(&json, text->bytes, text->length, 0, &reader->arena, &inner);
+    if (read_tensor_maps(&json, reader) && tc_json_end(&json)) {
+        tc_metadata_remove(&reader->table.metadata, key);
+        return true;
+    }
+    return tc_fail(error, inner.class, "tensor-metadata", "metadata key \"%s\": %s",
+                   TC_TENSOR_METADATA_KEY, inner.message);
+}
+
+static bool read_sidecar(struct tc_reader *reader, const char *text, size_t length,
+                         struct tc_error *error) {
+    struct tc_json json;
+    struct tc_text key;
+    tc_json_init(&json, text, length, 0, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    bool seen[2] = {false, false};
+    while (tc_json_key(&json, &key)) {
+        int which = tc_text_equal(key, TC_TEXT("metadata"))  ? 0
+                    : tc_text_equal(key, TC_TEXT("tensors")) ? 1
+                                                             : -1;
+        if (which < 0 || seen[which])
+            return tc_json_fail(&json, which < 0 ? "an unknown key in the sidecar"
+                                                 : "a key occurs twice in the sidecar");
+        seen[which] = true;
+        if (!(which == 0 ? read_map(&json, &reader->table.metadata)
+                         : read_tensor_maps(&json, reader)))
+            return false;
+    }
+    return tc_json_end(&json);
+}
+
+bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s.tconv.json", reader->input->path);
+    if (length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0)
+        return true;
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    if (!input)
+        return false;
+    bool ok = input->size <= SIDECAR_LIMIT ||
+              tc_fail(error, TC_UNSAFE, "sidecar-limit", "the sidecar is over %llu bytes",
+                      (unsigned long long)SIDECAR_LIMIT);
+    /* The arena keeps the text: names and values point into it. */
+    char *text = ok ? tc_arena_alloc(&reader->arena, input->size, error) : NULL;
+    ok = text && tc_input_read(input, 0, text, input->size, error) &&
+         read_sidecar(reader, text, input->size, error);
+    if (!ok)
+        tc_error_in_file(error, path);
+    tc_input_close(input);
+    return ok;
+}

@@ -1,0 +1,87 @@
+/*
+ * Output that appears whole or not at all.
+ *
+ *     tc_publish_begin(&publish, path, …)      the folder and the rules
+ *     out = tc_outfile_open(&publish, name)    a temporary file beside the target
+ *     tc_outfile_write / _write_at / _copy …
+ *     tc_outfile_seal(out)                     mode, fsync, close
+ *     …more files of the same folder (shards, then their index)…
+ *     tc_publish_commit(&publish)              renames them all, in order
+ *     tc_publish_end(&publish)                 always; removes what was not renamed
+ *
+ * Temporary files also go when a signal ends the program (tc_signals_install).
+ * A pipe or device is written as it comes, and there is then one file only.
+ */
+#ifndef TCONV_CORE_OUTFILE_H
+#define TCONV_CORE_OUTFILE_H
+
+#include <sys/types.h>
+
+#include "core/io.h"
+
+struct tc_publish_options {
+    bool no_clobber;
+    bool no_sync;
+};
+
+struct tc_outfile {
+    struct tc_outfile *next;
+    struct tc_publish *publish;
+    char *name;     /* in the publish folder */
+    char *temp;     /* likewise; NULL for a stream */
+    int fd;         /* -1 once sealed */
+    uint64_t position;
+    mode_t mode;
+    bool stream;
+    bool renamed;
+    char *buffer;   /* for copies the kernel does not make for us */
+};
+
+struct tc_publish {
+    struct tc_publish_options options;
+    char *path;     /* as the user gave it, for messages */
+    char *folder;
+    int folder_fd;
+    bool made_folder;
+    bool standard_output;
+    struct tc_outfile *files; /* oldest first */
+    struct tc_outfile *newest;
+};
+
+/* `path` is the target file, "-" for standard output, or a folder, with or
+ * without a slash behind it, when is_folder; a missing one is then made. */
+bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
+                      struct tc_publish_options options, struct tc_error *error);
+bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error);
+void tc_publish_end(struct tc_publish *publish);
+
+/* Fails when the target may not be written: exists under no_clobber, is a
+ * symlink or a folder, or is one of the inputs. */
+bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_input *const *inputs,
+                      size_t count, struct tc_error *error);
+
+struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
+                                   struct tc_error *error);
+/* Whether tc_outfile_write_at and going back work. */
+bool tc_outfile_seekable(const struct tc_outfile *out);
+/* Fails early where the folder's file system has no room for this many bytes. */
+bool tc_outfile_reserve(struct tc_outfile *out, uint64_t bytes, struct tc_error *error);
+/* At the current position, which moves. */
+bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
+                      struct tc_error *error);
+bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
+                         struct tc_error *error);
+/* Bytes of an input file, at the current position, by the kernel where it can. */
+bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
+                     uint64_t length, struct tc_error *error);
+bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error);
+
+/* The last component of a path. */
+const char *tc_path_name(const char *path);
+
+/* SIGINT, SIGTERM, SIGHUP and SIGPIPE remove temporary files and then end the
+ * program as they would have. Threads other than the main one must block all
+ * signals (tc_thread_start does). */
+void tc_signals_install(void);
+
+#endif

@@ -1,0 +1,544 @@
+#include "core/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/cast.h"
+#include "core/checked.h"
+
+static struct tc_text no_tensor(void) {
+    return (struct tc_text){NULL, 0};
+}
+
+bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
+                  struct tc_text tensor, struct tc_error *error, const char *format, ...) {
+    char detail[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    for (size_t i = 0; i < plan->entry_count; i++) {
+        struct tc_entry *entry = &plan->entries[i];
+        if (entry->severity == severity && strcmp(entry->kind, kind) == 0 &&
+            strcmp(entry->detail, detail) == 0) {
+            entry->count++;
+            return true;
+        }
+    }
+    if (plan->entry_count == plan->entry_capacity) {
+        size_t capacity = plan->entry_capacity ? plan->entry_capacity * 2 : 8;
+        struct tc_entry *entries =
+            tc_arena_array(&plan->arena, capacity, sizeof *entries, error);
+        if (!entries)
+            return false;
+        if (plan->entry_count)
+            memcpy(entries, plan->entries, plan->entry_count * sizeof *entries);
+        plan->entries = entries;
+        plan->entry_capacity = capacity;
+    }
+    char *copy = tc_arena_copy(&plan->arena, detail, strlen(detail), error);
+    if (!copy)
+        return false;
+    plan->entries[plan->entry_count++] = (struct tc_entry){
+        .severity = severity, .kind = kind, .detail = copy, .tensor = tensor, .count = 1};
+    return true;
+}
+
+/* Takes rows [first, end) of the tensor's first axis. */
+static bool take_rows(struct tc_item *item, const struct tc_selection *selection,
+                      struct tc_arena *arena, struct tc_error *error) {
+    const struct tc_tensor *tensor = item->tensor;
+    if (tensor->rank == 0)
+        return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
+    uint64_t rows = tensor->shape[0];
+    uint64_t end = selection->end_row < rows ? selection->end_row : rows;
+    uint64_t first = selection->first_row < end ? selection->first_row : end;
+    uint64_t row = rows ? tensor->nbytes / rows : 0;
+    if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
+        return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",
+                       tc_dtype_name(tensor->dtype));
+    uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
+    if (!shape)
+        return false;
+    memcpy(shape, tensor->shape, tensor->rank * sizeof *shape);
+    shape[0] = end - first;
+    item->shape = shape;
+    item->skip = first * row;
+    item->taken = (end - first) * row;
+    return true;
+}
+
+static bool item_dtype(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
+    enum tc_dtype from = item->tensor->dtype;
+    enum tc_dtype to = tc_dtype_promote(from, plan->target->dtypes);
+    if (to == TC_NONE || (to != from && !tc_cast_find(from, to)))
+        return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s cannot hold %s without loss",
+                       plan->target->name, tc_dtype_name(from));
+    item->dtype = (uint8_t)to;
+    item->nbytes = item->taken;
+    if (to == from)
+        return true;
+    uint64_t count;
+    return tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error) &&
+           tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
+                        "%s stored as %s, without loss", tc_dtype_name(from), tc_dtype_name(to));
+}
+
+static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
+                      struct tc_error *error) {
+    const struct tc_backend *target = plan->target;
+    if (item->rank > target->max_rank)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "%s holds at most %u dimensions (got %u)",
+                       target->name, target->max_rank, item->rank);
+    if (item->name.length > target->max_name)
+        return tc_fail(error, TC_UNSUPPORTED, "name",
+                       "%s holds names of at most %zu bytes (got %zu)", target->name,
+                       target->max_name, item->name.length);
+    if (item->name.length == 0 && !target->empty_name)
+        return tc_fail(error, TC_UNSUPPORTED, "name", "%s cannot hold an empty name",
+                       target->name);
+    return true;
+}
+
+static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
+                     const struct tc_tensor *tensor, size_t place, struct tc_error *error) {
+    struct tc_item *item = &plan->items[plan->count++];
+    *item = (struct tc_item){.reader = reader,
+                             .tensor = tensor,
+                             .name = tensor->name,
+                             .shape = tensor->shape,
+                             .rank = tensor->rank,
+                             .taken = tensor->nbytes,
+                             .metadata = tensor->metadata,
+                             .place = place};
+    const struct tc_selection *selection = plan->options->selection;
+    if (plan->options->keep_metadata == TC_KEEP_DROP)
+        item->metadata = NULL;
+    if ((selection && selection->has_rows && !take_rows(item, selection, &plan->arena, error)) ||
+        !item_fits(plan, item, error) || !item_dtype(plan, item, error)) {
+        tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+        return tc_error_in_file(error, reader->input->path);
+    }
+    /* The readers' tables were measured one by one; their sum may still wrap. */
+    if (!tc_add(plan->bytes_in, item->taken, &plan->bytes_in) ||
+        !tc_add(plan->bytes_out, item->nbytes, &plan->bytes_out) || plan->bytes_out > INT64_MAX)
+        return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 63 bits");
+    return true;
+}
+
+/* A name that two inputs have: readers' own tables have no doubles. */
+static bool check_unique(const struct tc_plan *plan, struct tc_error *error) {
+    struct tc_reader *const *readers = plan->readers;
+    for (size_t r = 1; r < plan->reader_count; r++)
+        for (size_t i = 0; i < readers[r]->table.count; i++) {
+            struct tc_text name = readers[r]->table.tensors[i].name;
+            for (size_t before = 0; before < r; before++)
+                if (tc_table_find(&readers[before]->table, name)) {
+                    tc_fail(error, TC_INVALID, "duplicate-name",
+                            "the name is also in %s", readers[before]->input->path);
+                    tc_error_in_tensor(error, name.bytes, name.length);
+                    return tc_error_in_file(error, readers[r]->input->path);
+                }
+        }
+    return true;
+}
+
+static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_selection *selection = plan->options->selection;
+    uint64_t total = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        total += plan->readers[r]->table.count;
+    plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
+    if (!plan->items)
+        return false;
+    size_t place = 0;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        struct tc_reader *reader = plan->readers[r];
+        for (size_t i = 0; i < reader->table.count; i++, place++) {
+            const struct tc_tensor *tensor = &reader->table.tensors[i];
+            if (selection && !tc_text_equal(selection->name, tensor->name))
+                continue;
+            if (!add_item(plan, reader, tensor, place, error))
+                return false;
+        }
+    }
+    if (selection && plan->count == 0) {
+        tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
+        tc_error_in_tensor(error, selection->name.bytes, selection->name.length);
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    if (plan->count > 1 && !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder) {
+        tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
+                plan->target->name, plan->count);
+        return tc_error_hint(error, "write -t npz, or a folder (DIR/ -t %s), or use tconv get",
+                             plan->target->name);
+    }
+    if (plan->count == 0 && !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder)
+        return tc_fail(error, TC_UNSUPPORTED, "no-tensor",
+                       "%s holds one tensor, the input has none", plan->target->name);
+    return true;
+}
+
+/* The union of the inputs' metadata; where they disagree the first one wins. */
+static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
+    if (plan->options->keep_metadata != TC_KEEP_DROP)
+        for (size_t r = 0; r < plan->reader_count; r++) {
+            const struct tc_metadata *metadata = &plan->readers[r]->table.metadata;
+            for (size_t i = 0; i < metadata->count; i++) {
+                struct tc_pair pair = metadata->pairs[i];
+                const struct tc_text *present = tc_metadata_find(&plan->metadata, pair.key);
+                bool conflict = present && !tc_text_equal(*present, pair.value);
+                if (conflict &&
+                    !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+                                  "the inputs disagree on \"%.*s\"; the first one is kept",
+                                  (int)(pair.key.length < 200 ? pair.key.length : 200),
+                                  pair.key.bytes))
+                    return false;
+                if (!present && !tc_metadata_set(&plan->metadata, &plan->arena, pair.key,
+                                                 pair.value, error))
+                    return false;
+            }
+        }
+    const struct tc_metadata *extra = plan->options->extra_metadata;
+    for (size_t i = 0; extra && i < extra->count; i++)
+        if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,
+                             extra->pairs[i].value, error))
+            return false;
+    return true;
+}
+
+static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < plan->metadata.count; i++)
+        if (!tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+                          "%s holds no metadata; the file's is lost", plan->target->name))
+            return false;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].metadata && plan->items[i].metadata->count &&
+            !tc_plan_note(plan, TC_LOSS, "metadata", plan->items[i].name, error,
+                          "%s holds no metadata; that of tensors is lost", plan->target->name))
+            return false;
+    return true;
+}
+
+static bool note_members(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        const struct tc_buffer *skipped = &plan->readers[r]->skipped;
+        if (skipped->length &&
+            !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
+                          "not a tensor, left out: %.*s", 900, skipped->bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool has_metadata(const struct tc_plan *plan) {
+    if (plan->metadata.count)
+        return true;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].metadata && plan->items[i].metadata->count)
+            return true;
+    return false;
+}
+
+struct ordering {
+    const struct tc_backend *target;
+    enum tc_order order;
+};
+
+static int item_order(const void *a, const void *b, void *context) {
+    const struct ordering *ordering = context;
+    const struct tc_item *x = a;
+    const struct tc_item *y = b;
+    int result = 0;
+    if (ordering->order == TC_ORDER_NAME)
+        result = tc_text_compare(x->name, y->name);
+    else if (ordering->order == TC_ORDER_TARGET && ordering->target->compare)
+        result = ordering->target->compare(x, y);
+    return result ? result : x->place < y->place ? -1 : 1;
+}
+
+static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count,
+                       enum tc_order order) {
+    struct ordering ordering = {plan->target, order};
+    for (size_t i = 1; i < count; i++)
+        if (item_order(&items[i - 1], &items[i], &ordering) > 0) {
+            qsort_r(items, count, sizeof *items, item_order, &ordering);
+            return;
+        }
+}
+
+/* OUT without its folder and the extension that names the format. */
+static struct tc_text output_stem(const struct tc_backend *target, const char *output) {
+    struct tc_text name = tc_text_of(tc_path_name(output));
+    struct tc_text index = TC_TEXT(".index.json");
+    if (name.length > index.length &&
+        memcmp(name.bytes + name.length - index.length, index.bytes, index.length) == 0)
+        name.length -= index.length;
+    for (const char *const *extension = target->extensions; *extension; extension++) {
+        size_t length = strlen(*extension);
+        if (name.length > length &&
+            strncasecmp(name.bytes + name.length - length, *extension, length) == 0) {
+            name.length -= length;
+            break;
+        }
+    }
+    return name;
+}
+
+static bool name_part(struct tc_plan *plan, struct tc_part *part, struct tc_buffer *name,
+                      struct tc_error *error) {
+    part->name = tc_buffer_ok(name, error)
+                     ? tc_arena_copy(&plan->arena, name->bytes, name->length, error)
+                     : NULL;
+    tc_buffer_release(name);
+    return part->name != NULL;
+}
+
+/* Greedy, in order: a shard takes tensors until the next would pass the size;
+ * a tensor larger than that has a shard of its own. */
+static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
+    plan->parts = tc_arena_array(&plan->arena, plan->count ? plan->count : 1,
+                                 sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    struct tc_part *part = &plan->parts[plan->part_count++];
+    for (size_t i = 0; i < plan->count; i++) {
+        uint64_t nbytes = plan->items[i].nbytes;
+        if (part->count && part->nbytes + nbytes > plan->options->shard_size) {
+            part = &plan->parts[plan->part_count++];
+            part->first = i;
+        }
+        part->count++;
+        part->nbytes += nbytes;
+    }
+    return true;
+}
+
+static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    const struct tc_sharding *sharding = plan->target->sharding;
+    if (!sharding)
+        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no sharded form",
+                       plan->target->name);
+    if (!split_shards(plan, error))
+        return false;
+    struct tc_text stem = output_stem(plan->target, output);
+    if (plan->part_count == 1 && sharding->single) {
+        struct tc_buffer name = {0};
+        tc_buffer_add_text(&name, stem);
+        tc_buffer_add_string(&name, plan->target->extensions[0]);
+        return name_part(plan, &plan->parts[0], &name, error);
+    }
+    for (size_t i = 0; i < plan->part_count; i++) {
+        struct tc_buffer name = {0};
+        sharding->shard_name(&name, stem, i, plan->part_count);
+        if (!name_part(plan, &plan->parts[i], &name, error))
+            return false;
+    }
+    struct tc_part index = {0};
+    struct tc_buffer name = {0};
+    sharding->index_name(&name, stem);
+    if (!name_part(plan, &index, &name, error))
+        return false;
+    plan->index_name = index.name;
+    return true;
+}
+
+/*
+ * A file name from a tensor's: '/' becomes '.'. A name that means to leave
+ * the folder, or that no file system takes, is refused, not repaired.
+ */
+static bool file_name(struct tc_text name, const char *extension, struct tc_buffer *file,
+                      struct tc_error *error) {
+    bool hostile = name.length == 0 || name.bytes[0] == '/';
+    size_t start = 0;
+    for (size_t i = 0; i <= name.length && !hostile; i++) {
+        char c = i < name.length ? name.bytes[i] : '/';
+        if (c == '/') {
+            size_t length = i - start;
+            hostile = length == 0 || (length == 1 && name.bytes[start] == '.') ||
+                      (length == 2 && memcmp(name.bytes + start, "..", 2) == 0);
+            start = i + 1;
+        } else {
+            hostile = (unsigned char)c < 0x20 || c == 0x7F || c == '\\' || c == ':';
+        }
+    }
+    if (hostile)
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name cannot be a file's name");
+    if (name.length + strlen(extension) > 200)
+        return tc_fail(error, TC_UNSUPPORTED, "file-name", "the name is too long for a file's");
+    for (size_t i = 0; i < name.length; i++)
+        tc_buffer_add(file, name.bytes[i] == '/' ? "." : name.bytes + i, 1);
+    tc_buffer_add_string(file, extension);
+    return tc_buffer_ok(file, error);
+}
+
+static int part_name_order(const void *a, const void *b, void *parts) {
+    const struct tc_part *list = parts;
+    return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
+}
+
+/* File systems may fold case: such names collide too. */
+static bool check_part_names(const struct tc_plan *plan, struct tc_error *error) {
+    size_t *order = calloc(plan->part_count ? plan->part_count : 1, sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < plan->part_count; i++)
+        order[i] = i;
+    qsort_r(order, plan->part_count, sizeof *order, part_name_order, plan->parts);
+    bool ok = true;
+    for (size_t i = 1; i < plan->part_count && ok; i++) {
+        size_t a = order[i - 1];
+        size_t b = order[i];
+        if (strcasecmp(plan->parts[a].name, plan->parts[b].name) != 0)
+            continue;
+        struct tc_text first = plan->items[plan->parts[a].first].name;
+        struct tc_text second = plan->items[plan->parts[b].first].name;
+        ok = tc_fail(error, TC_INVALID, "file-name-collision",
+                     "its file name is also that of \"%.*s\"",
+                     (int)(first.length < 300 ? first.length : 300), first.bytes);
+        tc_error_in_tensor(error, second.bytes, second.length);
+    }
+    free(order);
+    return ok;
+}
+
+static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
+    plan->parts = tc_arena_array(&plan->arena, plan->count, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct tc_part *part = &plan->parts[plan->part_count++];
+        struct tc_item *item = &plan->items[i];
+        *part = (struct tc_part){.first = i, .count = 1, .nbytes = item->nbytes};
+        struct tc_buffer name = {0};
+        if (!file_name(item->name, plan->target->extensions[0], &name, error)) {
+            tc_buffer_release(&name);
+            return tc_error_in_tensor(error, item->name.bytes, item->name.length);
+        }
+        if (!name_part(plan, part, &name, error))
+            return false;
+        if (memchr(item->name.bytes, '/', item->name.length) &&
+            !tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+                          "\"/\" in a name becomes \".\" in its file's name"))
+            return false;
+    }
+    return check_part_names(plan, error);
+}
+
+static bool plan_single(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    plan->parts = tc_arena_alloc(&plan->arena, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    plan->part_count = 1;
+    plan->parts[0] =
+        (struct tc_part){.name = tc_path_name(output), .count = plan->count};
+    if (plan->target->caps & TC_CAN_NAME || plan->count == 0 || plan->options->selection)
+        return true;
+    struct tc_item *item = &plan->items[0];
+    return tc_text_equal(item->name, output_stem(plan->target, output)) ||
+           tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+                        "%s holds no name; the file's takes its place", plan->target->name);
+}
+
+/* What each part's own metadata is, in the form the target holds it. */
+static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
+    unsigned caps = plan->target->caps;
+    for (size_t p = 0; p < plan->part_count; p++) {
+        struct tc_part *part = &plan->parts[p];
+        part->nbytes = 0;
+        for (size_t i = part->first; i < part->first + part->count; i++)
+            part->nbytes += plan->items[i].nbytes;
+        if (!(caps & TC_CAN_FILE_METADATA))
+            continue;
+        for (size_t i = 0; i < plan->metadata.count; i++)
+            if (!tc_metadata_add(&part->metadata, &plan->arena, plan->metadata.pairs[i].key,
+                                 plan->metadata.pairs[i].value, error))
+                return false;
+        if (caps & TC_CAN_TENSOR_METADATA)
+            continue;
+        struct tc_buffer text = {0};
+        bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+        if (ok && text.length) {
+            char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
+            ok = copy && tc_metadata_set(&part->metadata, &plan->arena,
+                                         TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                         (struct tc_text){copy, text.length}, error);
+        }
+        tc_buffer_release(&text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool plan_metadata(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    if (!collect_metadata(plan, error))
+        return false;
+    if (plan->target->caps & TC_CAN_FILE_METADATA || !has_metadata(plan))
+        return true;
+    if (plan->options->keep_metadata != TC_KEEP_SIDECAR)
+        return note_lost_metadata(plan, error);
+    if (plan->options->folder || strcmp(output, "-") == 0)
+        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
+                       "a sidecar goes beside a file, not a folder or a pipe");
+    struct tc_part sidecar = {0};
+    struct tc_buffer name = {0};
+    tc_buffer_addf(&name, "%s.tconv.json", tc_path_name(output));
+    if (!name_part(plan, &sidecar, &name, error))
+        return false;
+    plan->sidecar_name = sidecar.name;
+    return true;
+}
+
+static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
+    int level = plan->options->write.compress;
+    if (level == 0)
+        return true;
+    if (!(plan->target->caps & TC_CAN_COMPRESS))
+        return tc_fail(error, TC_UNSUPPORTED, "compress", "%s cannot compress",
+                       plan->target->name);
+    if (level != TC_COMPRESS_DEFAULT && (level < 1 || level > plan->target->max_level))
+        return tc_fail(error, TC_USAGE, "compress", "%s compresses at levels 1 to %d (got %d)",
+                       plan->target->name, plan->target->max_level, level);
+    return true;
+}
+
+bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
+                  const struct tc_backend *target, const char *output,
+                  const struct tc_plan_options *options, struct tc_error *error) {
+    *plan = (struct tc_plan){.target = target,
+                             .options = options,
+                             .readers = readers,
+                             .reader_count = reader_count};
+    tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
+    if (!check_level(plan, error) || !check_unique(plan, error) || !collect_items(plan, error) ||
+        !plan_metadata(plan, output, error) || !note_members(plan, error))
+        return false;
+    /* Shards and folders are cut in source or name order; the target's own
+     * order then holds within each file. */
+    bool split = options->shard_size || options->folder;
+    sort_items(plan, plan->items, plan->count,
+               split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
+    if (!(options->folder       ? plan_folder(plan, error)
+          : options->shard_size ? plan_shards(plan, output, error)
+                                : plan_single(plan, output, error)))
+        return false;
+    for (size_t p = 0; split && p < plan->part_count; p++)
+        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+                   options->order);
+    if (!part_metadata(plan, error))
+        return false;
+    for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
+        if (target->sharding->shard_metadata &&
+            !target->sharding->shard_metadata(plan, p, error))
+            return false;
+    return !target->check || target->check(plan, error);
+}
+
+void tc_plan_release(struct tc_plan *plan) {
+    tc_arena_release(&plan->arena);
+    *plan = (struct tc_plan){0};
+}

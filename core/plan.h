@@ -1,0 +1,111 @@
+/*
+ * The plan: decided from tables alone, before any output exists. It says what
+ * each tensor becomes (name, dtype, shape, metadata), in which file and order,
+ * and keeps the ledger of everything that changes or is lost on the way.
+ */
+#ifndef TCONV_CORE_PLAN_H
+#define TCONV_CORE_PLAN_H
+
+#include "core/format.h"
+
+struct tc_item {
+    struct tc_reader *reader;
+    const struct tc_tensor *tensor;
+    struct tc_text name;
+    const uint64_t *shape;
+    uint64_t skip;     /* bytes of the tensor's stream before the first one taken */
+    uint64_t taken;    /* bytes of the tensor's stream */
+    uint64_t nbytes;   /* bytes as written */
+    const struct tc_metadata *metadata; /* NULL: none */
+    size_t place;      /* in source order: over all readers, by table position */
+    uint8_t dtype;     /* as written */
+    uint8_t rank;
+};
+
+/* One output file: items [first, first + count) of the plan. */
+struct tc_part {
+    const char *name; /* in the output's folder */
+    size_t first;
+    size_t count;
+    struct tc_metadata metadata;
+    uint64_t nbytes;
+};
+
+enum tc_severity { TC_CHANGE, TC_LOSS };
+
+/* One kind of change or loss, however many tensors it concerns. */
+struct tc_entry {
+    enum tc_severity severity;
+    const char *kind;   /* "dtype", "metadata", "name", "member" */
+    const char *detail; /* for people; unescaped names inside */
+    struct tc_text tensor; /* the first one, where it concerns tensors */
+    size_t count;
+};
+
+enum tc_order { TC_ORDER_TARGET, TC_ORDER_SOURCE, TC_ORDER_NAME };
+enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
+
+struct tc_selection { /* one tensor, for `get` */
+    struct tc_text name;
+    bool has_rows;
+    uint64_t first_row;
+    uint64_t end_row;
+};
+
+struct tc_plan_options {
+    enum tc_order order;
+    enum tc_keep keep_metadata;
+    uint64_t shard_size; /* 0: one file */
+    bool folder;         /* one file a tensor, in a folder */
+    const struct tc_metadata *extra_metadata;
+    const struct tc_selection *selection;
+    struct tc_write_options write;
+};
+
+struct tc_plan {
+    const struct tc_backend *target;
+    const struct tc_plan_options *options;
+    struct tc_reader *const *readers;
+    size_t reader_count;
+    struct tc_arena arena;
+    struct tc_item *items;
+    size_t count;
+    struct tc_part *parts;
+    size_t part_count;
+    const char *index_name;  /* NULL: no index file */
+    const char *sidecar_name; /* NULL: none */
+    struct tc_metadata metadata; /* of the whole model */
+    struct tc_entry *entries;
+    size_t entry_count;
+    size_t entry_capacity;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+};
+
+/* `output` is the path given, which names the parts. */
+bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
+                  const struct tc_backend *target, const char *output,
+                  const struct tc_plan_options *options, struct tc_error *error);
+void tc_plan_release(struct tc_plan *plan);
+
+/* Adds to the entry of the same severity, kind and detail, or makes it. */
+bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
+                  struct tc_text tensor, struct tc_error *error, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/*
+ * Per-tensor metadata in a format that has only a file's: one key whose value
+ * is compact JSON {name: {key: value}}, sorted. Reading restores it.
+ */
+#define TC_TENSOR_METADATA_KEY "tconv.tensor_metadata"
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part *part,
+                               struct tc_buffer *text, struct tc_error *error);
+bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
+
+/* The sidecar FILE.tconv.json: all metadata of a format that holds none. */
+bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
+                       struct tc_error *error);
+/* Reads it, where there is one, into the reader's table. */
+bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * The table of tensors: what a reader found in a file, and nothing of the
+ * data. Order is the file's own (by data offset; zip: central directory).
+ *
+ * A reader fills it with tc_table_add, which refuses a name that is there
+ * already, and may bring it into data order with tc_table_sort.
+ */
+#ifndef TCONV_CORE_TABLE_H
+#define TCONV_CORE_TABLE_H
+
+#include "core/arena.h"
+#include "core/dtype.h"
+#include "core/limits.h"
+#include "core/text.h"
+
+/* String to string, sorted by key's bytes once tc_metadata_sort has run. */
+struct tc_pair {
+    struct tc_text key;
+    struct tc_text value;
+};
+
+struct tc_metadata {
+    struct tc_pair *pairs;
+    size_t count;
+    size_t capacity;
+};
+
+/* Keeps the slices, which must outlive it; the pairs are the arena's. */
+bool tc_metadata_add(struct tc_metadata *metadata, struct tc_arena *arena, struct tc_text key,
+                     struct tc_text value, struct tc_error *error);
+/* Sorts, then refuses a key that occurs twice. */
+bool tc_metadata_sort(struct tc_metadata *metadata, struct tc_error *error);
+/* NULL where the key is not there. For sorted metadata. */
+const struct tc_text *tc_metadata_find(const struct tc_metadata *metadata, struct tc_text key);
+/* Adds or replaces; keeps the order. */
+bool tc_metadata_set(struct tc_metadata *metadata, struct tc_arena *arena, struct tc_text key,
+                     struct tc_text value, struct tc_error *error);
+void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key);
+
+struct tc_tensor {
+    struct tc_text name;
+    const uint64_t *shape;
+    struct tc_metadata *metadata; /* NULL where it has none */
+    uint64_t nbytes;              /* of its C-order stream */
+    uint64_t offset;              /* in the backend's own terms; the order in the file */
+    uint32_t cookie;              /* the backend's own */
+    uint8_t dtype;
+    uint8_t rank;
+    bool sequential;              /* its stream can't be entered in the middle */
+};
+
+struct tc_table {
+    struct tc_arena *arena;
+    struct tc_tensor *tensors;
+    size_t count;
+    size_t capacity;
+    uint64_t max_tensors;
+    struct tc_metadata metadata;
+    uint32_t *slots; /* the hash index: position + 1, or 0 */
+    size_t slot_count;
+    uint8_t hash_key[16];
+};
+
+void tc_table_init(struct tc_table *table, struct tc_arena *arena, uint64_t max_tensors);
+void tc_table_release(struct tc_table *table);
+
+/* Copies *tensor; its slices must outlive the table. Checks name and rank
+ * limits, UTF-8, NUL, and that the name is new. */
+bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error);
+/* NULL where there is none. */
+struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);
+/* By offset; equal offsets stay in the order they were added. */
+bool tc_table_sort(struct tc_table *table, struct tc_error *error);
+
+/* Number of elements, and bytes, of a shape whose dimensions a file gave.
+ * Overflow is refused whatever the order of the dimensions: a zero among
+ * them does not hide that the others overflow. */
+bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank, uint64_t *count,
+                      uint64_t *nbytes, struct tc_error *error);
+/* "[2,3]" */
+void tc_shape_print(struct tc_buffer *buffer, const uint64_t *shape, unsigned rank);
+
+/* A tensor that is part of a sparse one, told by its role metadata. */
+struct tc_sparse {
+    struct tc_text parent;
+    struct tc_text role;
+    struct tc_text layout;
+};
+/* False where the tensor is no part of a complete group in this table. */
+bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
+                  struct tc_sparse *sparse);
+
+#endif

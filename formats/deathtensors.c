@@ -1,0 +1,729 @@
+/*
+ *     "DTLEGION", u32 version 1, u32 flags, u64 length of the header
+ *     header: JSON, padded with NUL to a multiple of 8
+ *     blob: the tensors, or one zstd frame of them (flag bit 0)
+ *     SHA-256 of header, padding and blob as they lie in the file (flag bit 1)
+ *
+ * Offsets count from the start of the blob before compression. A model in
+ * several files has an index: a file of this format without tensors whose
+ * metadata lists the shards.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/checked.h"
+#include "core/convert.h"
+#include "core/spool.h"
+#include "core/version.h"
+#include "core/zstd.h"
+#include "formats/shards.h"
+#include "formats/tensor_entry.h"
+
+#define PREFIX_BYTES 24u
+#define HEADER_LIMIT (UINT64_C(256) << 20)
+#define NAME_LIMIT 4096u
+#define METADATA_LIMIT (UINT64_C(1) << 20)
+#define STEP ((size_t)1 << 20)
+
+#define FLAG_ZSTD 1u
+#define FLAG_CHECKSUM 2u
+
+#define DTYPES                                                                                     \
+    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
+     TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128))
+
+#define KEY_PREFIX "deathtensors.shard"
+#define KEY_SHARDED "deathtensors.sharded"
+#define KEY_SHARDS "deathtensors.shards"
+#define KEY_COUNT "deathtensors.shard.count"
+#define KEY_INDEX "deathtensors.shard.index"
+
+struct deathtensors_reader {
+    char *header;
+    uint64_t header_size;
+    uint64_t blob;      /* where it starts and ends in the file */
+    uint64_t blob_end;
+    uint64_t blob_size; /* before compression */
+    /* A compressed blob: the decoder's place in it, or, once something was
+     * wanted from behind, the whole of it spooled. */
+    struct tc_zstd_decoder decoder;
+    bool decoding;
+    uint64_t position;
+    struct tc_spool spool;
+    struct shards shards;
+};
+
+static uint64_t load(const unsigned char *bytes, int count) {
+    uint64_t value = 0;
+    for (int i = count - 1; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+static int probe(const struct tc_probe *probe) {
+    return probe->length >= 8 && memcmp(probe->head, "DTLEGION", 8) == 0 ? 100 : 0;
+}
+
+/* Tensors need not fill the blob, but may not overlap, and it ends with the
+ * last one. */
+static bool check_blob(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    uint64_t end = 0;
+    for (size_t i = 0; i < reader->table.count; i++) {
+        const struct tc_tensor *tensor = &reader->table.tensors[i];
+        if (tensor->nbytes == 0)
+            continue;
+        if (tensor->offset < end) {
+            tc_fail(error, TC_INVALID, "overlap", "its data overlaps another tensor's");
+            return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+        }
+        end = tensor->offset + tensor->nbytes; /* was checked when it was read */
+    }
+    file->blob_size = end;
+    for (size_t i = 0; i < reader->table.count; i++)
+        if (reader->table.tensors[i].offset > end) {
+            tc_fail(error, TC_INVALID, "size-mismatch", "it lies behind the end of the data");
+            return tc_error_in_tensor(error, reader->table.tensors[i].name.bytes,
+                                      reader->table.tensors[i].name.length);
+        }
+    if (reader->compressed)
+        return tc_reader_check_expansion(reader, end, error);
+    uint64_t got = file->blob_end - file->blob;
+    if (got != end)
+        return tc_fail(error, TC_INVALID, got < end ? "truncated" : "trailing-data",
+                       "the data is %s than the header says (got %llu bytes, expected %llu)",
+                       got < end ? "shorter" : "longer", (unsigned long long)got,
+                       (unsigned long long)end);
+    return true;
+}
+
+static bool read_tensors(struct tc_json *json, struct tc_reader *reader) {
+    struct tc_text name;
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &name)) {
+        if (name.length == 0 || name.length > NAME_LIMIT)
+            return tc_json_fail(json, "a tensor's name has %zu bytes (1 to %u are allowed)",
+                                name.length, NAME_LIMIT);
+        if (!tensor_entry_read(json, reader, name, DTYPES, true))
+            return false;
+        struct tc_tensor *tensor = &reader->table.tensors[reader->table.count - 1];
+        tensor->sequential = reader->compressed;
+        uint64_t end;
+        if (!tc_add(tensor->offset, tensor->nbytes, &end) || end > INT64_MAX)
+            return tc_json_fail(json, "data_offsets overflow");
+    }
+    return !json->failed;
+}
+
+static bool read_format(struct tc_json *json) {
+    struct tc_text format;
+    return tc_json_string(json, &format) &&
+           (tc_text_equal(format, TC_TEXT("deathtensors")) ||
+            tc_json_fail(json, "format is not \"deathtensors\""));
+}
+
+static bool read_version(struct tc_json *json) {
+    uint64_t version;
+    if (!tc_json_unsigned(json, &version))
+        return false;
+    return version == 1 || tc_fail(json->error, TC_UNSUPPORTED, "version",
+                                   "header version %llu is not known (expected 1)",
+                                   (unsigned long long)version);
+}
+
+static bool parse_header(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    static const char *const keys[] = {"format", "format_version", "created_by",
+                                       "global_metadata", "tensors"};
+    enum { FORMAT, VERSION, CREATED_BY, METADATA, TENSORS, KEYS };
+    bool seen[KEYS] = {false};
+    struct tc_json json;
+    struct tc_text key;
+    tc_json_init(&json, file->header, file->header_size, PREFIX_BYTES, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key)) {
+        struct tc_text ignored;
+        size_t which = 0;
+        while (which < KEYS && !tc_text_equal(key, tc_text_of(keys[which])))
+            which++;
+        if (which < KEYS && seen[which])
+            return tc_json_fail(&json, "\"%s\" occurs twice", keys[which]);
+        if (which < KEYS)
+            seen[which] = true;
+        bool ok = which == FORMAT       ? read_format(&json)
+                  : which == VERSION    ? read_version(&json)
+                  : which == CREATED_BY ? tc_json_string(&json, &ignored)
+                  : which == METADATA ? tensor_entry_metadata(&json, &reader->table.metadata)
+                  : which == TENSORS  ? read_tensors(&json, reader)
+                                      : tc_json_skip(&json, &ignored);
+        if (!ok)
+            return false;
+    }
+    if (!tc_json_end(&json))
+        return false;
+    if (!seen[FORMAT] || !seen[VERSION] || !seen[TENSORS])
+        return tc_json_fail(&json, "format, format_version or tensors is missing");
+    return true;
+}
+
+static bool read_prefix(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    unsigned char prefix[PREFIX_BYTES];
+    uint64_t size = reader->input->size;
+    size_t first = size < sizeof prefix ? size : sizeof prefix;
+    if (!tc_input_read(reader->input, 0, prefix, first, error))
+        return false;
+    if (first < 8 || memcmp(prefix, "DTLEGION", 8) != 0)
+        return tc_fail(error, TC_INVALID, "magic", "this is no deathtensors file");
+    if (first < sizeof prefix)
+        return tc_fail(error, TC_INVALID, "truncated", "the file is cut short (%llu bytes)",
+                       (unsigned long long)size);
+    uint64_t version = load(prefix + 8, 4);
+    uint64_t flags = load(prefix + 12, 4);
+    if (version != 1)
+        return tc_fail(error, TC_UNSUPPORTED, "version", "version %llu is not known (expected 1)",
+                       (unsigned long long)version);
+    if (flags & ~(uint64_t)(FLAG_ZSTD | FLAG_CHECKSUM))
+        return tc_fail(error, TC_UNSUPPORTED, "flags", "%s (flags 0x%llx)",
+                       flags & 4 ? "the file is encrypted" : "unknown flags",
+                       (unsigned long long)flags);
+    reader->compressed = flags & FLAG_ZSTD;
+    reader->checksum = flags & FLAG_CHECKSUM;
+    file->header_size = load(prefix + 16, 8);
+    return true;
+}
+
+static bool read_header(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    uint64_t size = reader->input->size;
+    uint64_t footer = reader->checksum ? TC_SHA256_BYTES : 0;
+    if (!tc_add(file->header_size, PREFIX_BYTES, &file->blob) ||
+        !tc_align_up(file->blob, 8, &file->blob) || file->blob > size ||
+        size - file->blob < footer)
+        return tc_fail(error, TC_INVALID, "truncated",
+                       "the header is longer than the file (%llu bytes, the file has %llu)",
+                       (unsigned long long)file->header_size, (unsigned long long)size);
+    file->blob_end = size - footer;
+    uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
+    if (file->header_size > limit) {
+        tc_fail(error, TC_UNSAFE, "header-limit", "the header is too long (%llu bytes, limit %llu)",
+                (unsigned long long)file->header_size, (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
+    }
+    file->header = tc_input_load(reader->input, PREFIX_BYTES, file->blob - PREFIX_BYTES, error);
+    if (!file->header)
+        return false;
+    for (uint64_t at = file->header_size; at < file->blob - PREFIX_BYTES; at++)
+        if (file->header[at] != '\0') {
+            tc_fail(error, TC_INVALID, "padding", "the padding behind the header is not zero");
+            return tc_error_at(error, PREFIX_BYTES + at);
+        }
+    return true;
+}
+
+/* Keys that describe the shard, not the model, are no metadata. */
+static void drop_structure(struct tc_metadata *metadata) {
+    size_t kept = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        if (!tc_text_starts(metadata->pairs[i].key, TC_TEXT(KEY_PREFIX)))
+            metadata->pairs[kept++] = metadata->pairs[i];
+    metadata->count = kept;
+}
+
+/* One {"path": FILE, "tensors": [NAME, …], "bytes": N}. */
+static bool read_shard(struct tc_json *json, struct shards *shards) {
+    struct tc_text key;
+    struct tc_text file = {0};
+    /* The names may come before the path: they are read once it is known. */
+    struct tc_json names = {0};
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &key)) {
+        struct tc_text ignored;
+        if (tc_text_equal(key, TC_TEXT("path")) && !file.bytes) {
+            if (!tc_json_string(json, &file))
+                return false;
+        } else if (tc_text_equal(key, TC_TEXT("tensors")) && !names.bytes) {
+            tc_json_peek(json);
+            names = *json;
+            if (!tc_json_skip(json, &ignored))
+                return false;
+        } else if (!tc_json_skip(json, &ignored)) {
+            return false;
+        }
+    }
+    if (!json->failed && (!file.bytes || !names.bytes))
+        return tc_json_fail(json, "path or tensors is missing in the list of shards");
+    uint32_t position;
+    if (json->failed || !shards_add_file(shards, file, &position, json->error))
+        return false;
+    tc_json_begin(&names, TC_JSON_ARRAY);
+    while (tc_json_element(&names)) {
+        struct tc_text name;
+        if (!tc_json_string(&names, &name) ||
+            !shards_add_tensor(shards, name, position, json->error))
+            return false;
+    }
+    return !names.failed;
+}
+
+static bool open_index(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    const struct tc_text *list = tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDS));
+    if (!list)
+        return tc_fail(error, TC_INVALID, "shard-list", "the index has no list of shards");
+    if (reader->table.count)
+        return tc_fail(error, TC_INVALID, "shard-list", "the index holds tensors of its own");
+    struct tc_error inner = {0};
+    struct tc_json json;
+    tc_json_init(&json, list->bytes, list->length, 0, &reader->arena, &inner);
+    bool ok = shards_init(&file->shards, reader, &inner) && tc_json_begin(&json, TC_JSON_ARRAY);
+    while (ok && tc_json_element(&json))
+        ok = read_shard(&json, &file->shards);
+    if (!ok || json.failed || !tc_json_end(&json)) {
+        /* Offsets in the list say nothing of the file. */
+        inner.has_offset = false;
+        if (error->class == TC_OK)
+            *error = inner;
+        return false;
+    }
+    drop_structure(&reader->table.metadata);
+    return shards_open(&file->shards, reader, false, error);
+}
+
+static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) {
+    if (!read_prefix(reader, error) || !read_header(reader, error) ||
+        !parse_header(reader, error) || !tc_table_sort(&reader->table, error) ||
+        !check_blob(reader, error))
+        return false;
+    const struct tc_text *sharded =
+        tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
+    if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
+        return open_index(reader, error);
+    drop_structure(&reader->table.metadata);
+    return true;
+}
+
+static bool restart(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    tc_zstd_decoder_release(&file->decoder);
+    file->position = 0;
+    file->decoding = true;
+    return tc_zstd_decoder_init(&file->decoder, reader->input, file->blob, file->blob_end, error);
+}
+
+/* The next bytes of the blob; behind the last one the frame must end. */
+static bool decode_next(struct deathtensors_reader *file, void *buffer, size_t length,
+                        struct tc_error *error) {
+    if (!tc_zstd_decode(&file->decoder, buffer, length, error))
+        return false;
+    file->position += length;
+    return file->position < file->blob_size || tc_zstd_decoder_end(&file->decoder, error);
+}
+
+/* Passes bytes up to `end`, to the spool if it is open. */
+static bool decode_through(struct deathtensors_reader *file, uint64_t end,
+                           struct tc_error *error) {
+    unsigned char *buffer = file->position < end ? malloc(STEP) : NULL;
+    bool ok = file->position >= end || buffer || tc_fail_memory(error);
+    while (ok && file->position < end) {
+        uint64_t left = end - file->position;
+        size_t step = left < STEP ? left : STEP;
+        ok = decode_next(file, buffer, step, error) &&
+             (!file->spool.open || tc_spool_add(&file->spool, buffer, step, error));
+    }
+    free(buffer);
+    return ok;
+}
+
+static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buffer,
+                            size_t length, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    if (file->spool.open)
+        return tc_spool_read(&file->spool, offset, buffer, length, error);
+    if (!file->decoding && !restart(reader, error))
+        return false;
+    if (offset < file->position) {
+        /* Going back would mean decoding again, for every tensor maybe. */
+        if (!restart(reader, error) ||
+            !tc_spool_open(&file->spool, file->blob_size, error) ||
+            !decode_through(file, file->blob_size, error))
+            return false;
+        tc_zstd_decoder_release(&file->decoder);
+        return tc_spool_read(&file->spool, offset, buffer, length, error);
+    }
+    return decode_through(file, offset, error) && decode_next(file, buffer, length, error);
+}
+
+static bool read_deathtensors(struct tc_reader *reader, const struct tc_tensor *tensor,
+                              uint64_t offset, void *buffer, size_t length,
+                              struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    if (file->shards.ready)
+        return shards_read(&file->shards, tensor, offset, buffer, length, error);
+    if (reader->compressed)
+        return read_compressed(reader, tensor->offset + offset, buffer, length, error);
+    return tc_input_read(reader->input, file->blob + tensor->offset + offset, buffer, length,
+                         error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    struct deathtensors_reader *file = reader->state;
+    if (file->shards.ready)
+        return shards_extent(&file->shards, tensor, extent);
+    *extent =
+        (struct tc_extent){.input = reader->input, .offset = file->blob + tensor->offset};
+    return !reader->compressed;
+}
+
+static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    unsigned char expected[TC_SHA256_BYTES];
+    unsigned char got[TC_SHA256_BYTES];
+    struct tc_sha256 hash;
+    unsigned char *buffer = malloc(STEP);
+    if (!buffer)
+        return tc_fail_memory(error);
+    bool ok = tc_sha256_init(&hash, error);
+    if (!ok) {
+        free(buffer);
+        return false;
+    }
+    for (uint64_t at = PREFIX_BYTES; at < file->blob_end && ok;) {
+        uint64_t left = file->blob_end - at;
+        size_t step = left < STEP ? left : STEP;
+        ok = tc_input_read(reader->input, at, buffer, step, error);
+        if (ok)
+            tc_sha256_update(&hash, buffer, step);
+        at += step;
+    }
+    free(buffer);
+    tc_sha256_finish(&hash, got);
+    ok = ok && tc_input_read(reader->input, file->blob_end, expected, sizeof expected, error);
+    if (ok && memcmp(got, expected, sizeof got) != 0) {
+        char texts[2][2 * TC_SHA256_BYTES + 1];
+        tc_hex(got, sizeof got, texts[0]);
+        tc_hex(expected, sizeof expected, texts[1]);
+        tc_fail(error, TC_INVALID, "checksum",
+                "SHA-256 mismatch: the file is damaged (got %s, expected %s)", texts[0],
+                texts[1]);
+        ok = tc_error_at(error, file->blob_end);
+    }
+    return ok;
+}
+
+/* A compressed blob of no bytes: no read would ever come to its end. */
+static bool verify_empty(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    struct tc_zstd_decoder decoder;
+    bool ok = tc_zstd_decoder_init(&decoder, reader->input, file->blob, file->blob_end, error) &&
+              tc_zstd_decoder_end(&decoder, error);
+    tc_zstd_decoder_release(&decoder);
+    return ok;
+}
+
+static bool any_wanted(const struct tc_reader *reader, const bool *wanted) {
+    for (size_t i = 0; wanted && i < reader->table.count; i++)
+        if (wanted[i])
+            return true;
+    return !wanted || reader->table.count == 0;
+}
+
+static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    bool index = file->shards.ready;
+    if (!index && !any_wanted(reader, wanted))
+        return true;
+    /* For an index, reader->checksum tells of its shards too. */
+    bool checksum = index ? file->blob_end < reader->input->size : reader->checksum;
+    bool compressed = !index && reader->compressed;
+    if (checksum && !verify_checksum(reader, error))
+        return false;
+    if (compressed && file->blob_size == 0 && !verify_empty(reader, error))
+        return false;
+    return !index || shards_verify(&file->shards, reader, wanted, error);
+}
+
+static void close_deathtensors(struct tc_reader *reader) {
+    struct deathtensors_reader *file = reader->state;
+    shards_release(&file->shards);
+    tc_zstd_decoder_release(&file->decoder);
+    tc_spool_release(&file->spool);
+    free(file->header);
+}
+
+struct deathtensors_writer {
+    struct tc_observer observer;
+    bool observing;
+    struct tc_zstd_encoder encoder;
+    bool encoding;
+};
+
+/* serde_json's pretty form: two spaces a level, "{}" and "[]" when empty. */
+static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata, int indent) {
+    if (!metadata || metadata->count == 0) {
+        tc_buffer_add_string(text, "{}");
+        return;
+    }
+    for (size_t i = 0; i < metadata->count; i++) {
+        tc_buffer_addf(text, "%s\n%*s", i ? "," : "{", indent + 2, "");
+        tc_buffer_add_json(text, metadata->pairs[i].key, TC_ESCAPE_SERDE);
+        tc_buffer_add_string(text, ": ");
+        tc_buffer_add_json(text, metadata->pairs[i].value, TC_ESCAPE_SERDE);
+    }
+    tc_buffer_addf(text, "\n%*s}", indent, "");
+}
+
+static void add_numbers(struct tc_buffer *text, const uint64_t *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        tc_buffer_addf(text, "%s\n        %llu", i ? "," : "[", (unsigned long long)numbers[i]);
+    tc_buffer_add_string(text, count ? "\n      ]" : "[]");
+}
+
+static void add_header(struct tc_buffer *text, const struct tc_metadata *metadata,
+                       const struct tc_item *items, size_t count) {
+    tc_buffer_add_string(text, "{\n  \"format\": \"deathtensors\",\n  \"format_version\": 1,\n"
+                               "  \"created_by\": \"tconv " TC_VERSION "\",\n"
+                               "  \"global_metadata\": ");
+    add_map(text, metadata, 2);
+    tc_buffer_add_string(text, ",\n  \"tensors\": ");
+    uint64_t offset = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tc_item *item = &items[i];
+        const uint64_t offsets[2] = {offset, offset + item->nbytes};
+        tc_buffer_addf(text, "%s\n    ", i ? "," : "{");
+        tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
+        tc_buffer_addf(text, ": {\n      \"dtype\": \"%s\",\n      \"shape\": ",
+                       tc_dtype_name(item->dtype));
+        add_numbers(text, item->shape, item->rank);
+        tc_buffer_add_string(text, ",\n      \"data_offsets\": ");
+        add_numbers(text, offsets, 2);
+        tc_buffer_add_string(text, ",\n      \"metadata\": ");
+        add_map(text, item->metadata, 6);
+        tc_buffer_add_string(text, "\n    }");
+        offset += item->nbytes;
+    }
+    tc_buffer_add_string(text, count ? "\n  }\n}" : "{}\n}");
+}
+
+static bool check(const struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        uint64_t bytes = 0;
+        for (size_t m = 0; item->metadata && m < item->metadata->count; m++)
+            bytes += item->metadata->pairs[m].key.length +
+                     item->metadata->pairs[m].value.length + 8;
+        if (bytes > METADATA_LIMIT) {
+            tc_fail(error, TC_UNSUPPORTED, "metadata",
+                    "its metadata takes %llu bytes, deathtensors holds %llu a tensor",
+                    (unsigned long long)bytes, (unsigned long long)METADATA_LIMIT);
+            return tc_error_in_tensor(error, item->name.bytes, item->name.length);
+        }
+    }
+    return true;
+}
+
+/* Prefix, header and padding. `text` holds the header. */
+static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t flags,
+                       struct tc_error *error) {
+    unsigned char prefix[PREFIX_BYTES] = "DTLEGION\1";
+    for (int i = 0; i < 4; i++)
+        prefix[12 + i] = (unsigned char)(flags >> 8 * i);
+    for (int i = 0; i < 8; i++)
+        prefix[16 + i] = (unsigned char)((uint64_t)text->length >> 8 * i);
+    static const char zeros[8];
+    tc_buffer_add(text, zeros, -text->length & 7);
+    if (!tc_buffer_ok(text, error))
+        return false;
+    if (text->length > HEADER_LIMIT)
+        return tc_fail(error, TC_UNSUPPORTED, "header-limit",
+                       "the header would be %zu bytes (limit %llu)", text->length,
+                       (unsigned long long)HEADER_LIMIT);
+    return tc_outfile_write(out, prefix, sizeof prefix, error) &&
+           tc_outfile_write(out, text->bytes, text->length, error);
+}
+
+static bool emit_compressed(void *context, const void *bytes, size_t length,
+                            struct tc_error *error) {
+    struct tc_writer *writer = context;
+    struct deathtensors_writer *file = writer->state;
+    if (file->observing)
+        tc_observer_bytes(&file->observer, bytes, length);
+    return tc_outfile_write(writer->out, bytes, length, error);
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    struct deathtensors_writer *file = writer->state;
+    const struct tc_part *part = writer->part;
+    const struct tc_write_options *options = &writer->plan->options->write;
+    const struct tc_item *items = writer->plan->items + part->first;
+    struct tc_buffer text = {0};
+    add_header(&text, &part->metadata, items, part->count);
+    bool ok = write_head(writer->out, &text,
+                         (options->compress ? FLAG_ZSTD : 0) |
+                             (options->checksum ? FLAG_CHECKSUM : 0),
+                         error);
+    if (ok && options->checksum) {
+        ok = file->observing = tc_observer_start(&file->observer, error);
+        if (ok)
+            tc_observer_bytes(&file->observer, text.bytes, text.length);
+    }
+    tc_buffer_release(&text);
+    if (ok && options->compress) {
+        int level = options->compress == TC_COMPRESS_DEFAULT ? TC_ZSTD_DEFAULT_LEVEL
+                                                             : options->compress;
+        file->encoding = true;
+        ok = tc_zstd_encoder_init(&file->encoder, level, emit_compressed, writer, error);
+    }
+    writer->sees_bytes = options->compress || options->checksum;
+    return ok;
+}
+
+static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
+                struct tc_error *error) {
+    (void)item;
+    struct deathtensors_writer *file = writer->state;
+    if (!writer->sees_bytes)
+        return tc_source_write(source, writer->out, error);
+    struct tc_chunk *chunk;
+    bool ok = true;
+    while (ok && (chunk = tc_source_next(source, error))) {
+        if (file->encoding)
+            ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
+        else
+            ok = tc_observer_chunk(&file->observer, chunk, error) &&
+                 tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
+        tc_chunk_release(chunk);
+    }
+    return ok && error->class == TC_OK;
+}
+
+static void release(struct deathtensors_writer *file) {
+    if (file->observing)
+        tc_observer_abort(&file->observer);
+    if (file->encoding)
+        tc_zstd_encoder_release(&file->encoder);
+    file->observing = file->encoding = false;
+}
+
+static bool finish(struct tc_writer *writer, struct tc_error *error) {
+    struct deathtensors_writer *file = writer->state;
+    bool ok = !file->encoding || tc_zstd_encoder_finish(&file->encoder, error);
+    if (ok && file->observing) {
+        unsigned char digest[TC_SHA256_BYTES];
+        tc_observer_finish(&file->observer, digest);
+        file->observing = false;
+        ok = tc_outfile_write(writer->out, digest, sizeof digest, error);
+    }
+    release(file);
+    return ok;
+}
+
+static void abort_deathtensors(struct tc_writer *writer) {
+    release(writer->state);
+}
+
+/* Index with five digits, count with four: as the original names them. */
+static void shard_name(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count) {
+    tc_buffer_add_text(name, stem);
+    tc_buffer_addf(name, "-%05zu-of-%04zu.deathtensors", index + 1, count);
+}
+
+static void index_name(struct tc_buffer *name, struct tc_text stem) {
+    tc_buffer_add_text(name, stem);
+    tc_buffer_add_string(name, ".deathtensors");
+}
+
+static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, const char *key,
+                       size_t value, struct tc_error *error) {
+    struct tc_buffer text = {0};
+    tc_buffer_addf(&text, "%zu", value);
+    char *copy = tc_buffer_ok(&text, error)
+                     ? tc_arena_copy(arena, text.bytes, text.length, error)
+                     : NULL;
+    tc_buffer_release(&text);
+    return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
+}
+
+static bool shard_metadata(struct tc_plan *plan, size_t index, struct tc_error *error) {
+    struct tc_metadata *metadata = &plan->parts[index].metadata;
+    return set_number(metadata, &plan->arena, KEY_INDEX, index, error) &&
+           set_number(metadata, &plan->arena, KEY_COUNT, plan->part_count, error);
+}
+
+/* The list of shards as Python's json.dumps prints it. */
+static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
+    tc_buffer_add_string(text, "[");
+    for (size_t p = 0; p < plan->part_count; p++) {
+        const struct tc_part *part = &plan->parts[p];
+        tc_buffer_add_string(text, p ? ", {\"path\": " : "{\"path\": ");
+        tc_buffer_add_json(text, tc_text_of(part->name), TC_ESCAPE_ASCII);
+        tc_buffer_add_string(text, ", \"tensors\": [");
+        for (size_t i = 0; i < part->count; i++) {
+            tc_buffer_add_string(text, i ? ", " : "");
+            tc_buffer_add_json(text, plan->items[part->first + i].name, TC_ESCAPE_ASCII);
+        }
+        tc_buffer_addf(text, "], \"bytes\": %llu}", (unsigned long long)part->nbytes);
+    }
+    tc_buffer_add_string(text, "]");
+}
+
+static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
+                        struct tc_error *error) {
+    struct tc_arena arena;
+    struct tc_metadata metadata = {0};
+    struct tc_buffer list = {0};
+    struct tc_buffer text = {0};
+    tc_arena_init(&arena, 0);
+    bool ok = true;
+    for (size_t i = 0; i < plan->metadata.count && ok; i++)
+        ok = tc_metadata_add(&metadata, &arena, plan->metadata.pairs[i].key,
+                             plan->metadata.pairs[i].value, error);
+    add_shard_list(&list, plan);
+    ok = ok && tc_buffer_ok(&list, error) &&
+         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDED), TC_TEXT("true"), error) &&
+         set_number(&metadata, &arena, KEY_COUNT, plan->part_count, error) &&
+         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDS),
+                         (struct tc_text){list.bytes, list.length}, error);
+    if (ok) {
+        add_header(&text, &metadata, NULL, 0);
+        ok = write_head(out, &text, 0, error);
+    }
+    tc_buffer_release(&text);
+    tc_buffer_release(&list);
+    tc_arena_release(&arena);
+    return ok;
+}
+
+const struct tc_backend tc_backend_deathtensors = {
+    .name = "deathtensors",
+    .summary = "Death Legion deathtensors",
+    .extensions = (const char *const[]){".deathtensors", ".dt", NULL},
+    .mime = "application/x-deathtensors",
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_TENSOR_METADATA | TC_CAN_COMPRESS | TC_CAN_CHECKSUM | TC_CAN_LOAD_LAZILY,
+    .dtypes = DTYPES,
+    .max_rank = TC_MAX_RANK,
+    .max_name = NAME_LIMIT,
+    .max_level = TC_ZSTD_MAX_LEVEL,
+    .probe = probe,
+    .reader_size = sizeof(struct deathtensors_reader),
+    .open = open_deathtensors,
+    .read = read_deathtensors,
+    .extent = extent,
+    .verify = verify,
+    .close = close_deathtensors,
+    .writer_size = sizeof(struct deathtensors_writer),
+    .check = check,
+    .begin = begin,
+    .put = put,
+    .finish = finish,
+    .abort = abort_deathtensors,
+    .sharding =
+        &(const struct tc_sharding){
+            .shard_name = shard_name,
+            .index_name = index_name,
+            .shard_metadata = shard_metadata,
+            .write_index = write_index,
+        },
+};

@@ -1,0 +1,179 @@
+/*
+ * NAME.safetensors.index.json and its like:
+ *     {"metadata": {"total_size": N, …}, "weight_map": {tensor: file, …}}
+ * The shards lie beside it, in any format that the registry knows by content.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "formats/shards.h"
+
+#define INDEX_LIMIT UINT64_C(100000000)
+
+struct index_reader {
+    struct shards shards;
+    char *text;
+    bool has_total;
+    double total;
+};
+
+/* A JSON object that has a weight_map; seen in the first bytes, or told by
+ * the name of its only other key. */
+static int probe(const struct tc_probe *probe) {
+    size_t at = 0;
+    while (at < probe->length && memchr(" \t\r\n", probe->head[at], 4))
+        at++;
+    if (at == probe->length || probe->head[at] != '{')
+        return 0;
+    at++;
+    while (at < probe->length && memchr(" \t\r\n", probe->head[at], 4))
+        at++;
+    size_t left = probe->length - at;
+    if (left >= 12 && memcmp(probe->head + at, "\"weight_map\"", 12) == 0)
+        return 80;
+    return left >= 10 && memcmp(probe->head + at, "\"metadata\"", 10) == 0 ? 50 : 0;
+}
+
+/* A size: some tools write it as a real number. */
+static bool read_total(struct tc_json *json, struct index_reader *index) {
+    struct tc_text text;
+    if (tc_json_peek(json) != TC_JSON_NUMBER)
+        return tc_json_fail(json, "total_size is no number");
+    if (!tc_json_skip(json, &text))
+        return false;
+    char digits[64] = {0};
+    if (text.length < sizeof digits)
+        memcpy(digits, text.bytes, text.length);
+    index->total = strtod(digits, NULL);
+    index->has_total = true;
+    if (text.length >= sizeof digits || !(index->total >= 0 && index->total < 0x1p63))
+        return tc_json_fail(json, "total_size is out of range");
+    return true;
+}
+
+/* What else the index says of the model is kept: strings as they are, other
+ * values as JSON text. */
+static bool read_metadata(struct tc_json *json, struct tc_reader *reader) {
+    struct index_reader *index = reader->state;
+    struct tc_text key;
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &key)) {
+        struct tc_text value;
+        if (tc_text_equal(key, TC_TEXT("total_size"))) {
+            if (index->has_total)
+                return tc_json_fail(json, "total_size occurs twice");
+            if (!read_total(json, index))
+                return false;
+            continue;
+        }
+        if (!(tc_json_peek(json) == TC_JSON_STRING ? tc_json_string(json, &value)
+                                                   : tc_json_skip(json, &value)) ||
+            !tc_metadata_add(&reader->table.metadata, &reader->arena, key, value, json->error))
+            return false;
+    }
+    return !json->failed && tc_metadata_sort(&reader->table.metadata, json->error);
+}
+
+static bool read_weight_map(struct tc_json *json, struct index_reader *index) {
+    struct tc_text name;
+    struct tc_text file;
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &name)) {
+        uint32_t shard;
+        if (!tc_json_string(json, &file) ||
+            !shards_add_file(&index->shards, file, &shard, json->error) ||
+            !shards_add_tensor(&index->shards, name, shard, json->error))
+            return tc_error_in_tensor(json->error, name.bytes, name.length);
+    }
+    return !json->failed;
+}
+
+static bool parse(struct tc_reader *reader, uint64_t length, struct tc_error *error) {
+    struct index_reader *index = reader->state;
+    struct tc_json json;
+    struct tc_text key;
+    bool seen[2] = {false, false};
+    tc_json_init(&json, index->text, length, 0, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key)) {
+        struct tc_text ignored;
+        int which = tc_text_equal(key, TC_TEXT("metadata"))     ? 0
+                    : tc_text_equal(key, TC_TEXT("weight_map")) ? 1
+                                                                : -1;
+        if (which >= 0 && seen[which])
+            return tc_json_fail(&json, "a key of the index occurs twice");
+        if (which >= 0)
+            seen[which] = true;
+        bool ok = which == 0   ? read_metadata(&json, reader)
+                  : which == 1 ? read_weight_map(&json, index)
+                               : tc_json_skip(&json, &ignored);
+        if (!ok)
+            return false;
+    }
+    if (tc_json_end(&json) && !seen[1])
+        return tc_json_fail(&json, "the index has no weight_map");
+    return !json.failed;
+}
+
+static bool open_index(struct tc_reader *reader, struct tc_error *error) {
+    struct index_reader *index = reader->state;
+    uint64_t length = reader->input->size;
+    uint64_t limit = tc_reader_header_limit(reader, INDEX_LIMIT);
+    if (!shards_init(&index->shards, reader, error))
+        return false;
+    if (length > limit) {
+        tc_fail(error, TC_UNSAFE, "header-limit", "the index is too long (%llu bytes, limit %llu)",
+                (unsigned long long)length, (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
+    }
+    index->text = tc_input_load(reader->input, 0, length, error);
+    if (!index->text || !parse(reader, length, error) ||
+        !shards_open(&index->shards, reader, true, error))
+        return false;
+    uint64_t total = 0;
+    for (size_t i = 0; i < reader->table.count; i++)
+        total += reader->table.tensors[i].nbytes;
+    if (index->has_total && (double)total != index->total)
+        tc_reader_warn(reader, "the index says total_size %.0f, the tensors have %llu bytes",
+                       index->total, (unsigned long long)total);
+    return true;
+}
+
+static bool read_index(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                       void *buffer, size_t length, struct tc_error *error) {
+    struct index_reader *index = reader->state;
+    return shards_read(&index->shards, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    struct index_reader *index = reader->state;
+    return shards_extent(&index->shards, tensor, extent);
+}
+
+static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    struct index_reader *index = reader->state;
+    return shards_verify(&index->shards, reader, wanted, error);
+}
+
+static void close_index(struct tc_reader *reader) {
+    struct index_reader *index = reader->state;
+    shards_release(&index->shards);
+    free(index->text);
+}
+
+const struct tc_backend tc_backend_index = {
+    .name = "index",
+    .summary = "Index of a sharded model",
+    .extensions = (const char *const[]){".index.json", NULL},
+    .mime = "application/json",
+    .caps = TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY,
+    .probe = probe,
+    .reader_size = sizeof(struct index_reader),
+    .open = open_index,
+    .read = read_index,
+    .extent = extent,
+    .verify = verify,
+    .close = close_index,
+};

@@ -1,0 +1,146 @@
+#include "formats/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/plan.h"
+
+#define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
+#include "formats/registry.def"
+#undef TC_FORMAT
+
+const struct tc_backend *const tc_registry[] = {
+#define TC_FORMAT(name) &tc_backend_##name,
+#include "formats/registry.def"
+#undef TC_FORMAT
+    NULL,
+};
+
+const struct tc_backend *tc_registry_named(const char *name) {
+    for (size_t i = 0; tc_registry[i]; i++)
+        if (strcmp(tc_registry[i]->name, name) == 0)
+            return tc_registry[i];
+    return NULL;
+}
+
+const struct tc_backend *tc_registry_for_path(const char *path) {
+    const char *name = tc_path_name(path);
+    size_t length = strlen(name);
+    const struct tc_backend *best = NULL;
+    size_t best_length = 0;
+    for (size_t i = 0; tc_registry[i]; i++)
+        for (const char *const *extension = tc_registry[i]->extensions; *extension; extension++) {
+            size_t size = strlen(*extension);
+            if (size < length && size > best_length &&
+                strcasecmp(name + length - size, *extension) == 0) {
+                best = tc_registry[i];
+                best_length = size;
+            }
+        }
+    return best;
+}
+
+bool tc_registry_is_index(const struct tc_backend *backend) {
+    return backend == &tc_backend_index;
+}
+
+/* Files that end up where a model should be. */
+static const struct foreign {
+    const char *magic;
+    size_t length;
+    size_t offset;
+    enum tc_class class;
+    const char *what;
+    const char *hint;
+} foreigners[] = {
+    {"version https://git-lfs", 23, 0, TC_INVALID, "a git-lfs pointer, not the file itself",
+     "fetch the file with: git lfs pull"},
+    {"<!DOCTYPE", 9, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
+    {"<!doctype", 9, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
+    {"<html", 5, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
+    {"<HTML", 5, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
+    {"<?xml", 5, 0, TC_INVALID, "an XML document; the download may have gone wrong", NULL},
+    {"\x1f\x8b", 2, 0, TC_UNSUPPORTED, "gzip-compressed", "unpack it first with: gzip -d"},
+    {"\xfd" "7zXZ", 5, 0, TC_UNSUPPORTED, "xz-compressed", "unpack it first with: xz -d"},
+    {"BZh", 3, 0, TC_UNSUPPORTED, "bzip2-compressed", "unpack it first with: bzip2 -d"},
+    {"\x28\xb5\x2f\xfd", 4, 0, TC_UNSUPPORTED, "zstd-compressed",
+     "unpack it first with: zstd -d"},
+    {"7z\xbc\xaf\x27\x1c", 6, 0, TC_UNSUPPORTED, "a 7z archive", "unpack it first"},
+    {"Rar!\x1a\x07", 6, 0, TC_UNSUPPORTED, "a RAR archive", "unpack it first"},
+    {"ustar", 5, 257, TC_UNSUPPORTED, "a tar archive", "unpack it first with: tar -xf"},
+    {"GGUF", 4, 0, TC_UNSUPPORTED, "a GGUF file", NULL},
+    {"\x89HDF\r\n\x1a\n", 8, 0, TC_UNSUPPORTED, "an HDF5 file", NULL},
+    {"\x7f" "ELF", 4, 0, TC_UNSUPPORTED, "a program (ELF)", NULL},
+    {"PK\3\4", 4, 0, TC_UNSUPPORTED, "a zip archive of some other kind", NULL},
+    {"\x80\x02", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
+    {"\x80\x03", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
+    {"\x80\x04", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
+    {"\x80\x05", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
+};
+
+static const struct foreign *find_foreign(const struct tc_probe *probe) {
+    for (size_t i = 0; i < sizeof foreigners / sizeof *foreigners; i++) {
+        const struct foreign *foreign = &foreigners[i];
+        if (probe->length >= foreign->offset + foreign->length &&
+            memcmp(probe->head + foreign->offset, foreign->magic, foreign->length) == 0)
+            return foreign;
+    }
+    return NULL;
+}
+
+const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error) {
+    struct tc_probe probe = {.input = input};
+    probe.length = input->size < sizeof probe.head ? input->size : sizeof probe.head;
+    if (!tc_input_read(input, 0, probe.head, probe.length, error))
+        return NULL;
+    const struct tc_backend *by_name = tc_registry_for_path(input->path);
+    const struct tc_backend *best = NULL;
+    int best_score = 0;
+    for (size_t i = 0; tc_registry[i]; i++) {
+        int score = tc_registry[i]->probe(&probe);
+        if (score > best_score || (score == best_score && score && tc_registry[i] == by_name)) {
+            best = tc_registry[i];
+            best_score = score;
+        }
+    }
+    if (best)
+        return best;
+    const struct foreign *foreign = find_foreign(&probe);
+    if (foreign) {
+        tc_fail(error, foreign->class, "wrong-file", "this is %s", foreign->what);
+        if (foreign->hint)
+            tc_error_hint(error, "%s", foreign->hint);
+        return NULL;
+    }
+    if (by_name)
+        return by_name;
+    if (input->size == 0)
+        tc_fail(error, TC_INVALID, "empty", "the file is empty");
+    else
+        tc_fail(error, TC_INVALID, "unknown-format", "not a file of any known format");
+    tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
+    return NULL;
+}
+
+struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,
+                                   const struct tc_format_options *options,
+                                   struct tc_error *error) {
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    if (!input)
+        return NULL;
+    if (!backend)
+        backend = tc_registry_probe(input, error);
+    if (!backend) {
+        tc_error_in_file(error, path);
+        tc_input_close(input);
+        return NULL;
+    }
+    struct tc_reader *reader = tc_reader_open(backend, input, options, error);
+    if (reader && !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE &&
+        !tc_sidecar_restore(reader, error)) {
+        tc_reader_close(reader);
+        return NULL;
+    }
+    return reader;
+}

@@ -1,0 +1,26 @@
+/* The list of formats: registry.def, one line each. */
+#ifndef TCONV_FORMATS_REGISTRY_H
+#define TCONV_FORMATS_REGISTRY_H
+
+#include "core/format.h"
+
+/* NULL at the end. */
+extern const struct tc_backend *const tc_registry[];
+
+/* By name, or NULL. */
+const struct tc_backend *tc_registry_named(const char *name);
+/* By a path's extension, or NULL; compound extensions before simple ones. */
+const struct tc_backend *tc_registry_for_path(const char *path);
+/* By content. Where nothing matches: the extension's format if it has one (its
+ * open then says what is wrong), else NULL with an error that says what the
+ * file looks like. */
+const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error);
+/* Whether it is an index of shards, not a file of tensors. */
+bool tc_registry_is_index(const struct tc_backend *backend);
+
+/* Opens a path: probes (or takes `backend`) and restores a sidecar's metadata. */
+struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,
+                                   const struct tc_format_options *options,
+                                   struct tc_error *error);
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ *     u64 length of the header
+ *     header: JSON {"__metadata__": {…}, NAME: {"dtype", "shape", "data_offsets"}, …},
+ *             padded with spaces to a multiple of 8
+ *     data: the tensors, which tile it exactly; offsets count from its start
+ *
+ * Written as the reference writer does: same order, same text.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/checked.h"
+#include "core/convert.h"
+#include "formats/tensor_entry.h"
+
+#define HEADER_LIMIT UINT64_C(100000000)
+#define DTYPES                                                                                     \
+    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
+     TC_SET(TC_F64) | TC_SET_F8 | TC_SET(TC_F4) | TC_SET(TC_F6_E2M3) | TC_SET(TC_F6_E3M2) |        \
+     TC_SET(TC_C64))
+
+struct safetensors_reader {
+    char *header; /* names and metadata point into it */
+    uint64_t data;
+};
+
+static uint64_t load_u64(const unsigned char *bytes) {
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+static int probe(const struct tc_probe *probe) {
+    if (probe->length < 10)
+        return 0;
+    uint64_t length = load_u64(probe->head);
+    size_t at = 8;
+    while (at < probe->length && memchr(" \t\r\n", probe->head[at], 4))
+        at++;
+    if (at == probe->length || probe->head[at] != '{')
+        return 0;
+    return length >= 2 && length <= probe->input->size - 8 ? 90 : 40;
+}
+
+/* Names lie in order of their data; each must start where the one before
+ * ends. An empty tensor may share its place with the next. */
+static bool check_tiling(const struct tc_reader *reader, uint64_t size, struct tc_error *error) {
+    uint64_t start = 0;
+    uint64_t end = 0;
+    for (size_t i = 0; i < reader->table.count; i++) {
+        const struct tc_tensor *tensor = &reader->table.tensors[i];
+        if (tensor->offset == end || (tensor->nbytes == 0 && tensor->offset == start)) {
+            if (tensor->nbytes) {
+                start = end;
+                end += tensor->nbytes;
+            }
+            continue;
+        }
+        tc_fail(error, TC_INVALID, tensor->offset < end ? "overlap" : "hole",
+                tensor->offset < end ? "its data overlaps another tensor's (starts at %llu, "
+                                       "the one before ends at %llu)"
+                                     : "a hole in the data before it (starts at %llu, the one "
+                                       "before ends at %llu)",
+                (unsigned long long)tensor->offset, (unsigned long long)end);
+        return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+    }
+    if (end == size)
+        return true;
+    return tc_fail(error, TC_INVALID, end > size ? "truncated" : "trailing-data",
+                   end > size ? "the data is cut short (got %llu bytes, expected %llu)"
+                              : "bytes follow the last tensor (got %llu bytes, expected %llu)",
+                   (unsigned long long)size, (unsigned long long)end);
+}
+
+static bool parse_header(struct tc_reader *reader, uint64_t length, uint64_t data_size,
+                         struct tc_error *error) {
+    struct safetensors_reader *safetensors = reader->state;
+    struct tc_table *table = &reader->table;
+    struct tc_json json;
+    struct tc_text name;
+    bool metadata = false;
+    uint64_t total = 0;
+    tc_json_init(&json, safetensors->header, length, 8, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &name)) {
+        if (!tc_text_equal(name, TC_TEXT("__metadata__"))) {
+            if (!tensor_entry_read(&json, reader, name, DTYPES, false))
+                return false;
+            /* More than the data holds means overlap: no need to read on. */
+            struct tc_tensor *tensor = &table->tensors[table->count - 1];
+            if (!tc_add(total, tensor->nbytes, &total) || total > data_size) {
+                tc_fail(error, TC_INVALID, "size-mismatch",
+                        "the tensors take more than the %llu bytes of data there are",
+                        (unsigned long long)data_size);
+                return tc_error_in_tensor(error, name.bytes, name.length);
+            }
+            continue;
+        }
+        if (metadata)
+            return tc_json_fail(&json, "__metadata__ occurs twice");
+        metadata = true;
+        /* MLX writes null where there is none. */
+        if (!(tc_json_peek(&json) == TC_JSON_NULL
+                  ? tc_json_null(&json)
+                  : tensor_entry_metadata(&json, &table->metadata)))
+            return false;
+    }
+    return tc_json_end(&json);
+}
+
+static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
+    struct safetensors_reader *safetensors = reader->state;
+    struct tc_input *input = reader->input;
+    unsigned char prefix[8];
+    if (input->size < sizeof prefix)
+        return tc_fail(error, TC_INVALID, "truncated", "the file is cut short (%llu bytes)",
+                       (unsigned long long)input->size);
+    if (!tc_input_read(input, 0, prefix, sizeof prefix, error))
+        return false;
+    uint64_t length = load_u64(prefix);
+    uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
+    if (length > input->size - 8)
+        return tc_fail(error, TC_INVALID, "truncated",
+                       "the header is longer than the file (%llu bytes, the file has %llu)",
+                       (unsigned long long)length, (unsigned long long)input->size);
+    if (length > limit) {
+        tc_fail(error, TC_UNSAFE, "header-limit", "the header is too long (%llu bytes, limit %llu)",
+                (unsigned long long)length, (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
+    }
+    safetensors->header = tc_input_load(input, 8, length, error);
+    safetensors->data = 8 + length;
+    uint64_t size = input->size - safetensors->data;
+    return safetensors->header && parse_header(reader, length, size, error) &&
+           tc_table_sort(&reader->table, error) && check_tiling(reader, size, error) &&
+           tc_tensor_metadata_restore(reader, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    const struct safetensors_reader *safetensors = reader->state;
+    *extent = (struct tc_extent){.input = reader->input,
+                                 .offset = safetensors->data + tensor->offset};
+    return true;
+}
+
+static bool read_safetensors(struct tc_reader *reader, const struct tc_tensor *tensor,
+                             uint64_t offset, void *buffer, size_t length,
+                             struct tc_error *error) {
+    const struct safetensors_reader *safetensors = reader->state;
+    return tc_input_read(reader->input, safetensors->data + tensor->offset + offset, buffer,
+                         length, error);
+}
+
+static void close_safetensors(struct tc_reader *reader) {
+    free(((struct safetensors_reader *)reader->state)->header);
+}
+
+/* The reference writer's order: by alignment as its dtype list has it, then
+ * by name. */
+static const uint8_t ranks[TC_DTYPES] = {
+    [TC_U64] = 0,      [TC_I64] = 1,          [TC_F64] = 2,          [TC_C64] = 3,
+    [TC_F32] = 4,      [TC_U32] = 5,          [TC_I32] = 6,          [TC_BF16] = 7,
+    [TC_F16] = 8,      [TC_U16] = 9,          [TC_I16] = 10,         [TC_F8_E5M2FNUZ] = 11,
+    [TC_F8_E4M3FNUZ] = 12, [TC_F8_E8M0] = 13, [TC_F8_E4M3] = 14,     [TC_F8_E5M2] = 15,
+    [TC_I8] = 16,      [TC_U8] = 17,          [TC_F6_E3M2] = 18,     [TC_F6_E2M3] = 19,
+    [TC_F4] = 20,      [TC_BOOL] = 21,
+};
+
+static int compare(const struct tc_item *a, const struct tc_item *b) {
+    if (ranks[a->dtype] != ranks[b->dtype])
+        return ranks[a->dtype] < ranks[b->dtype] ? -1 : 1;
+    return tc_text_compare(a->name, b->name);
+}
+
+static bool check(const struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (tc_text_equal(plan->items[i].name, TC_TEXT("__metadata__"))) {
+            tc_fail(error, TC_UNSUPPORTED, "name",
+                    "safetensors cannot hold a tensor of this name");
+            return tc_error_in_tensor(error, plan->items[i].name.bytes,
+                                      plan->items[i].name.length);
+        }
+    return true;
+}
+
+struct safetensors_writer {
+    uint64_t *offsets; /* of the items, in the file */
+};
+
+static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
+                       const struct tc_part *part) {
+    const char *comma = "";
+    tc_buffer_add(text, "{", 1);
+    if (part->metadata.count) {
+        tc_buffer_add_string(text, "\"__metadata__\":{");
+        for (size_t i = 0; i < part->metadata.count; i++) {
+            tc_buffer_add_string(text, i ? "," : "");
+            tc_buffer_add_json(text, part->metadata.pairs[i].key, TC_ESCAPE_SERDE);
+            tc_buffer_add(text, ":", 1);
+            tc_buffer_add_json(text, part->metadata.pairs[i].value, TC_ESCAPE_SERDE);
+        }
+        tc_buffer_add(text, "}", 1);
+        comma = ",";
+    }
+    uint64_t offset = 0;
+    for (size_t i = 0; i < part->count; i++) {
+        const struct tc_item *item = &plan->items[part->first + i];
+        tc_buffer_add_string(text, comma);
+        comma = ",";
+        tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
+        tc_buffer_addf(text, ":{\"dtype\":\"%s\",\"shape\":", tc_dtype_name(item->dtype));
+        tc_shape_print(text, item->shape, item->rank);
+        tc_buffer_addf(text, ",\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
+                       (unsigned long long)(offset + item->nbytes));
+        offset += item->nbytes;
+    }
+    tc_buffer_add(text, "}", 1);
+    tc_buffer_addf(text, "%*s", (int)(-text->length & 7), "");
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    struct safetensors_writer *safetensors = writer->state;
+    const struct tc_part *part = writer->part;
+    struct tc_buffer text = {0};
+    add_header(&text, writer->plan, part);
+    bool ok = tc_buffer_ok(&text, error);
+    if (ok && text.length > HEADER_LIMIT)
+        ok = tc_fail(error, TC_UNSUPPORTED, "header-limit",
+                     "the header would be %zu bytes, more than safetensors allows (%llu)",
+                     text.length, (unsigned long long)HEADER_LIMIT);
+    unsigned char prefix[8];
+    for (int i = 0; i < 8; i++)
+        prefix[i] = (unsigned char)((uint64_t)text.length >> 8 * i);
+    uint64_t offset = sizeof prefix + text.length;
+    ok = ok && tc_outfile_write(writer->out, prefix, sizeof prefix, error) &&
+         tc_outfile_write(writer->out, text.bytes, text.length, error);
+    tc_buffer_release(&text);
+    safetensors->offsets =
+        ok ? tc_arena_array(&writer->arena, part->count, sizeof(uint64_t), error) : NULL;
+    for (size_t i = 0; safetensors->offsets && i < part->count; i++) {
+        safetensors->offsets[i] = offset;
+        offset += writer->plan->items[part->first + i].nbytes;
+    }
+    return safetensors->offsets != NULL;
+}
+
+static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
+                struct tc_error *error) {
+    const struct safetensors_writer *safetensors = writer->state;
+    writer->out->position = safetensors->offsets[item];
+    return tc_source_write(source, writer->out, error);
+}
+
+static bool finish(struct tc_writer *writer, struct tc_error *error) {
+    (void)writer;
+    (void)error;
+    return true;
+}
+
+static void abort_safetensors(struct tc_writer *writer) {
+    (void)writer;
+}
+
+static void shard_name(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count) {
+    tc_buffer_add_text(name, stem);
+    tc_buffer_addf(name, "-%05zu-of-%05zu.safetensors", index + 1, count);
+}
+
+static void index_name(struct tc_buffer *name, struct tc_text stem) {
+    tc_buffer_add_text(name, stem);
+    tc_buffer_add_string(name, ".safetensors.index.json");
+}
+
+struct placed {
+    struct tc_text name;
+    const char *file;
+};
+
+static int by_name(const void *a, const void *b) {
+    return tc_text_compare(((const struct placed *)a)->name, ((const struct placed *)b)->name);
+}
+
+/* As transformers writes it: json.dumps(…, indent=2, sort_keys=True). */
+static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
+                        struct tc_error *error) {
+    struct placed *placed = malloc((plan->count ? plan->count : 1) * sizeof *placed);
+    if (!placed)
+        return tc_fail_memory(error);
+    for (size_t p = 0; p < plan->part_count; p++)
+        for (size_t i = 0; i < plan->parts[p].count; i++) {
+            size_t at = plan->parts[p].first + i;
+            placed[at] = (struct placed){plan->items[at].name, plan->parts[p].name};
+        }
+    qsort(placed, plan->count, sizeof *placed, by_name);
+    struct tc_buffer text = {0};
+    tc_buffer_addf(&text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n",
+                   (unsigned long long)plan->bytes_out);
+    tc_buffer_add_string(&text, "  \"weight_map\": {");
+    for (size_t i = 0; i < plan->count; i++) {
+        tc_buffer_add_string(&text, i ? ",\n    " : "\n    ");
+        tc_buffer_add_json(&text, placed[i].name, TC_ESCAPE_ASCII);
+        tc_buffer_add_string(&text, ": ");
+        tc_buffer_add_json(&text, tc_text_of(placed[i].file), TC_ESCAPE_ASCII);
+    }
+    tc_buffer_add_string(&text, plan->count ? "\n  }\n}\n" : "}\n}\n");
+    free(placed);
+    bool ok = tc_buffer_ok(&text, error) && tc_outfile_write(out, text.bytes, text.length, error);
+    tc_buffer_release(&text);
+    return ok;
+}
+
+const struct tc_backend tc_backend_safetensors = {
+    .name = "safetensors",
+    .summary = "Hugging Face safetensors",
+    .extensions = (const char *const[]){".safetensors", NULL},
+    .mime = "application/vnd.safetensors",
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
+    .dtypes = DTYPES,
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .empty_name = true,
+    .probe = probe,
+    .reader_size = sizeof(struct safetensors_reader),
+    .open = open_safetensors,
+    .read = read_safetensors,
+    .extent = extent,
+    .close = close_safetensors,
+    .writer_size = sizeof(struct safetensors_writer),
+    .compare = compare,
+    .check = check,
+    .begin = begin,
+    .put = put,
+    .finish = finish,
+    .abort = abort_safetensors,
+    .sharding =
+        &(const struct tc_sharding){
+            .shard_name = shard_name,
+            .index_name = index_name,
+            .write_index = write_index,
+            .single = true,
+        },
+};

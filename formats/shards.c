@@ -1,0 +1,246 @@
+#include "formats/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/registry.h"
+
+bool shards_init(struct shards *shards, struct tc_reader *reader, struct tc_error *error) {
+    (void)error;
+    tc_input_pool_init(&shards->pool);
+    tc_table_init(&shards->files, &reader->arena, TC_MAX_SHARDS);
+    tc_table_init(&shards->listed, &reader->arena, reader->options->limits.tensors);
+    shards->ready = true;
+    return true;
+}
+
+static bool is_plain_name(struct tc_text file) {
+    if (file.length == 0 || file.length > 255 || tc_text_equal(file, TC_TEXT(".")) ||
+        tc_text_equal(file, TC_TEXT("..")))
+        return false;
+    return !memchr(file.bytes, '/', file.length) && !memchr(file.bytes, '\\', file.length) &&
+           !memchr(file.bytes, '\0', file.length);
+}
+
+bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
+                     struct tc_error *error) {
+    if (!is_plain_name(file)) {
+        tc_fail(error, TC_UNSAFE, "shard-path",
+                "the index names a shard outside its folder: \"%.*s\"",
+                (int)(file.length < 200 ? file.length : 200), file.bytes);
+        return tc_error_hint(error, "shards must be files beside their index");
+    }
+    const struct tc_tensor *present = tc_table_find(&shards->files, file);
+    if (present) {
+        *position = present->cookie;
+        return true;
+    }
+    if (shards->files.count >= TC_MAX_SHARDS)
+        return tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
+                       TC_MAX_SHARDS);
+    *position = (uint32_t)shards->files.count;
+    struct tc_tensor entry = {.name = file, .cookie = *position, .offset = *position};
+    return tc_table_add(&shards->files, &entry, error);
+}
+
+bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
+                       struct tc_error *error) {
+    struct tc_tensor entry = {.name = name, .cookie = shard};
+    return tc_table_add(&shards->listed, &entry, error);
+}
+
+static int by_file_name(const void *a, const void *b) {
+    return tc_text_compare(((const struct tc_tensor *)a)->name,
+                           ((const struct tc_tensor *)b)->name);
+}
+
+/* The index's folder and the shard's name. */
+static char *shard_path(const struct tc_reader *reader, const char *name,
+                        struct tc_error *error) {
+    const char *index = reader->input->path;
+    size_t folder = (size_t)(tc_path_name(index) - index);
+    struct tc_buffer path = {0};
+    tc_buffer_add(&path, index, folder);
+    tc_buffer_add_string(&path, name);
+    if (!tc_buffer_ok(&path, error)) {
+        tc_buffer_release(&path);
+        return NULL;
+    }
+    return path.bytes;
+}
+
+static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *reader,
+                                    const char *name, struct tc_error *error) {
+    char *path = shard_path(reader, name, error);
+    struct tc_input *input = path ? tc_input_open(path, &shards->pool, error) : NULL;
+    free(path);
+    if (!input)
+        return NULL;
+    const struct tc_backend *backend = tc_registry_probe(input, error);
+    if (!backend) {
+        tc_error_in_file(error, input->path);
+        tc_input_close(input);
+        return NULL;
+    }
+    if (input->device == reader->input->device && input->inode == reader->input->inode)
+        tc_fail(error, TC_INVALID, "shard-index", "the index names itself as a shard");
+    else if (tc_registry_is_index(backend))
+        tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
+    if (error->class != TC_OK) {
+        tc_error_in_file(error, input->path);
+        tc_input_close(input);
+        return NULL;
+    }
+    struct tc_reader *shard = tc_reader_open(backend, input, reader->options, error);
+    if (shard && shard->shard_count) {
+        tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
+        tc_error_in_file(error, shard->input->path);
+        tc_reader_close(shard);
+        return NULL;
+    }
+    return shard;
+}
+
+static bool merge_metadata(struct tc_reader *reader, const struct tc_reader *shard,
+                           struct tc_error *error) {
+    for (size_t i = 0; i < shard->table.metadata.count; i++) {
+        struct tc_pair pair = shard->table.metadata.pairs[i];
+        const struct tc_text *present = tc_metadata_find(&reader->table.metadata, pair.key);
+        if (present && !tc_text_equal(*present, pair.value))
+            tc_reader_warn(reader, "the shards disagree on metadata \"%.*s\"; the first is kept",
+                           (int)(pair.key.length < 200 ? pair.key.length : 200), pair.key.bytes);
+        else if (!present && !tc_metadata_set(&reader->table.metadata, &reader->arena, pair.key,
+                                              pair.value, error))
+            return false;
+    }
+    return true;
+}
+
+static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
+                        struct tc_error *error) {
+    struct tc_reader *shard = shards->readers[position];
+    size_t unlisted = 0;
+    for (size_t i = 0; i < shard->table.count; i++) {
+        struct tc_tensor tensor = shard->table.tensors[i];
+        const struct tc_tensor *listed = tc_table_find(&shards->listed, tensor.name);
+        if (!listed || listed->cookie != position)
+            unlisted++;
+        tensor.cookie = position;
+        tensor.offset = i;
+        if (!tc_table_add(&reader->table, &tensor, error))
+            return tc_error_in_file(error, shard->input->path);
+    }
+    if (unlisted)
+        tc_reader_warn(reader, "%s holds %zu tensor%s that the index does not list there",
+                       shards->names[position], unlisted, unlisted == 1 ? "" : "s");
+    reader->size += shard->size;
+    reader->checksum |= shard->checksum;
+    reader->compressed |= shard->compressed;
+    if (shard->warnings.length)
+        tc_buffer_add(&reader->warnings, shard->warnings.bytes, shard->warnings.length);
+    if (shard->skipped.length)
+        tc_buffer_add(&reader->skipped, shard->skipped.bytes, shard->skipped.length);
+    return merge_metadata(reader, shard, error);
+}
+
+static bool check_listed(const struct shards *shards, const struct tc_reader *reader,
+                         struct tc_error *error) {
+    for (size_t i = 0; i < shards->listed.count; i++) {
+        const struct tc_tensor *listed = &shards->listed.tensors[i];
+        const struct tc_tensor *found = tc_table_find(&reader->table, listed->name);
+        if (!found || found->cookie != listed->cookie) {
+            tc_fail(error, TC_INVALID, "missing-tensor",
+                    "the index lists it in %s, which does not hold it",
+                    shards->names[listed->cookie]);
+            return tc_error_in_tensor(error, listed->name.bytes, listed->name.length);
+        }
+    }
+    return true;
+}
+
+/* Brings the files into the order of their names, and the listing with them. */
+static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_error *error) {
+    uint32_t *moved = tc_arena_array(arena, shards->files.count, sizeof *moved, error);
+    if (!moved)
+        return false;
+    qsort(shards->files.tensors, shards->files.count, sizeof *shards->files.tensors,
+          by_file_name);
+    for (size_t i = 0; i < shards->files.count; i++)
+        moved[shards->files.tensors[i].cookie] = (uint32_t)i;
+    for (size_t i = 0; i < shards->listed.count; i++)
+        shards->listed.tensors[i].cookie = moved[shards->listed.tensors[i].cookie];
+    return true;
+}
+
+bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
+                 struct tc_error *error) {
+    size_t count = shards->files.count;
+    if (by_name && !sort_files(shards, &reader->arena, error))
+        return false;
+    shards->readers = tc_arena_array(&reader->arena, count, sizeof(struct tc_reader *), error);
+    shards->names = tc_arena_array(&reader->arena, count, sizeof(char *), error);
+    shards->inputs = tc_arena_array(&reader->arena, count, sizeof(struct tc_input *), error);
+    if (!shards->readers || !shards->names || !shards->inputs)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tc_text file = shards->files.tensors[i].name;
+        shards->names[i] = tc_arena_copy(&reader->arena, file.bytes, file.length, error);
+        if (!shards->names[i])
+            return false;
+        shards->readers[i] = open_shard(shards, reader, shards->names[i], error);
+        if (!shards->readers[i])
+            return false;
+        shards->count++;
+        shards->inputs[i] = shards->readers[i]->input;
+        if (!merge_shard(shards, reader, i, error))
+            return false;
+    }
+    reader->shards = shards->names;
+    reader->shard_inputs = shards->inputs;
+    reader->shard_count = count;
+    reader->shard_backend = count ? shards->readers[0]->backend : NULL;
+    return check_listed(shards, reader, error);
+}
+
+static const struct tc_tensor *in_shard(const struct shards *shards,
+                                        const struct tc_tensor *tensor) {
+    return &shards->readers[tensor->cookie]->table.tensors[tensor->offset];
+}
+
+bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
+                 void *buffer, size_t length, struct tc_error *error) {
+    return tc_reader_read(shards->readers[tensor->cookie], in_shard(shards, tensor), offset,
+                          buffer, length, error);
+}
+
+bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    if (!tc_reader_extent(shards->readers[tensor->cookie], in_shard(shards, tensor), extent))
+        return false;
+    extent->shard = tensor->cookie;
+    return true;
+}
+
+bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
+                   struct tc_error *error) {
+    size_t at = 0; /* the table holds the shards' tensors one after the other */
+    for (size_t i = 0; i < shards->count; i++) {
+        struct tc_reader *shard = shards->readers[i];
+        const bool *here = wanted ? wanted + at : NULL;
+        at += shard->table.count;
+        if (shard->backend->verify && !shard->backend->verify(shard, here, error))
+            return tc_error_in_file(error, shard->input->path);
+    }
+    return at == reader->table.count;
+}
+
+void shards_release(struct shards *shards) {
+    if (!shards->ready)
+        return;
+    for (size_t i = 0; i < shards->count; i++)
+        tc_reader_close(shards->readers[i]);
+    tc_table_release(&shards->files);
+    tc_table_release(&shards->listed);
+    tc_input_pool_release(&shards->pool);
+    shards->ready = false;
+}

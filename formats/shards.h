@@ -1,0 +1,43 @@
+/*
+ * A model in several files: the shards' readers behind one table. Used by
+ * every format that has an index.
+ */
+#ifndef TCONV_FORMATS_SHARDS_H
+#define TCONV_FORMATS_SHARDS_H
+
+#include "core/format.h"
+
+struct shards {
+    struct tc_input_pool pool;
+    struct tc_reader **readers;
+    const char **names;
+    struct tc_input **inputs;
+    size_t count;
+    struct tc_table files;  /* the shards' file names; cookie: position */
+    struct tc_table listed; /* tensors the index names; cookie: shard */
+    bool ready;
+};
+
+bool shards_init(struct shards *shards, struct tc_reader *reader, struct tc_error *error);
+/* Notes a shard by its file name, which must be a plain name in the index's
+ * folder; *position is its place. A name noted before keeps its place. */
+bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
+                     struct tc_error *error);
+/* Notes that the index puts a tensor in a shard. */
+bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
+                       struct tc_error *error);
+/* Opens the shards, by name or as they were noted, and fills the reader's
+ * table with all their tensors. What the index lists must be there; what it
+ * does not list is taken, with a warning. */
+bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
+                 struct tc_error *error);
+
+bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
+                 void *buffer, size_t length, struct tc_error *error);
+bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
+                   struct tc_extent *extent);
+bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
+                   struct tc_error *error);
+void shards_release(struct shards *shards);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * A strict reader of zip archives: one reading or none. It takes only what
+ * every other reader would read in the same way: one end record, a directory
+ * that fills its place, local headers that agree with it, members that don't
+ * overlap, nothing before the first.
+ *
+ * Ours rather than libzip's, which does not tell where a member's data lies,
+ * and accepts flags, sizes and names that others read differently.
+ */
+#ifndef TCONV_FORMATS_ZIP_READ_H
+#define TCONV_FORMATS_ZIP_READ_H
+
+#include "core/format.h"
+
+enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
+
+struct zip_member {
+    struct tc_text name;
+    uint64_t data; /* where its bytes lie in the file */
+    uint64_t stored;
+    uint64_t size; /* inflated */
+    uint64_t local;
+    uint32_t crc;
+    uint16_t flags;
+    uint16_t method;
+};
+
+struct zip {
+    struct zip_member *members; /* in the directory's order */
+    size_t count;
+    char *directory; /* its bytes: names point into it */
+};
+
+/* 1 when the file ends in a zip's end record, else 0. */
+bool zip_probe(struct tc_input *input);
+bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
+void zip_release(struct zip *zip);
+/* Checks a stored member's CRC. */
+bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
+                       struct tc_error *error);
+
+#endif

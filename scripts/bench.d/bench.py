@@ -1,0 +1,293 @@
+"""Runs the jobs of scripts/bench: bench.py TCONV FOLDER RESULTS.json [--quick]
+
+Every job runs once to warm up (and for its peak memory), then five times in turn with its peer, up to
+fifteen while it is over its bar: machines are noisy, and the best of each counts. Outputs are removed
+before each run, so that nobody pays for freeing old ones.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+
+MIB, GIB = 1 << 20, 1 << 30
+ROUNDS, MOST_ROUNDS = 5, 15
+RAW_MIB = 64  # PERFORMANCE: peak resident memory, plus three times the header
+ZSTD_MIB = 160
+
+
+class Failed(Exception):
+    """A command that could not run."""
+
+
+def spawn(command):
+    """Runs a command to its end; its seconds."""
+    devnull = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+               (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    begin = time.perf_counter()
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=devnull)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    seconds = time.perf_counter() - begin
+    if status != 0:
+        raise Failed(f"exit status {status}: {' '.join(command)}")
+    return seconds
+
+
+class Bench:
+    def __init__(self, tconv, folder):
+        self.tconv = tconv
+        self.folder = folder
+        self.rows = []
+        self.failed = False
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def size(self, name):
+        return os.path.getsize(self.path(name))
+
+    def remove(self, *names):
+        for name in names:
+            if os.path.exists(self.path(name)):
+                os.unlink(self.path(name))
+
+    def peak(self, command):
+        """Peak resident MiB. By time(1), which is small: a child's figure starts at its parent's."""
+        spawn(["time", "-f", "%M", "-o", self.path("peak"), *command])
+        with open(self.path("peak"), encoding="ascii") as file:
+            return int(file.read().split()[-1]) / 1024
+
+    def run(self, job, arguments, peer=None, bar=None, limit=None, mib=None, out=None, note=None):
+        """One row. arguments and peer are commands in which {NAME} is a file of the folder; bar
+        bounds the ratio to the peer, limit the seconds, mib the memory; out is the output, kept."""
+        command = [self.tconv] + [self.expand(word) for word in arguments.split()]
+        peer_command = [self.expand(word) for word in peer.split()] if peer else None
+        if peer_command and peer_command[0] == "tconv":
+            peer_command[0] = self.tconv
+        outputs = [name for name in (out, "peer.out") if name]
+        row = {"job": job, "command": "tconv " + arguments, "peer": peer, "bar": bar,
+               "limit": limit, "mib_bar": mib, "rounds": 0}
+        try:
+            self.remove(*outputs)
+            row["mib"] = self.peak(command)
+            while row["rounds"] < ROUNDS or (row["rounds"] < MOST_ROUNDS and within(row) is False):
+                row["rounds"] += 1
+                if peer_command:
+                    self.remove(*outputs)
+                    row["peer_seconds"] = least(row.get("peer_seconds"), spawn(peer_command))
+                self.remove(*outputs)
+                row["seconds"] = least(row.get("seconds"), spawn(command))
+                if peer_command:
+                    row["ratio"] = row["seconds"] / row["peer_seconds"]
+            if note:
+                row["note"] = note()
+        except (Failed, OSError) as error:
+            row["error"] = str(error)
+        self.remove("peer.out")
+        self.add(row)
+        return row
+
+    def expand(self, word):
+        return self.path(word[1:-1]) if word.startswith("{") else word
+
+    def add(self, row):
+        self.rows.append(row)
+        if "error" in row:
+            self.failed = True
+            print(f"{row['job']:<42} could not run: {row['error']}", flush=True)
+            return
+        fits = None if row["mib_bar"] is None else row["mib"] <= row["mib_bar"]
+        row["ok"] = within(row) is not False and fits is not False
+        print(line(row["job"], seconds(row["seconds"]), peer_name(row["peer"]),
+                   seconds(row.get("peer_seconds")), number(row.get("ratio"), ".2f"),
+                   number(row["bar"], ".2f") or (row["limit"] and seconds(row["limit"])),
+                   word(within(row)), number(row["mib"], ".1f"), number(row["mib_bar"], ".0f"),
+                   word(fits), row.get("note")), flush=True)
+
+
+def line(job, own, peer, peer_seconds, ratio, bar, verdict, mib, mib_bar, mib_verdict, note):
+    cells = [f"{job:<42}", f"{own:>8}", f"  {peer or '':<21}", f"{peer_seconds or '':>8}",
+             f"{ratio or '':>6}", f"{bar or '':>8}", f"{verdict or '':<5}", f"{mib or '':>7}",
+             f"{mib_bar or '':>5}", f"{mib_verdict or '':<5}", note or ""]
+    return " ".join(cells).rstrip()
+
+
+def within(row):
+    """Whether a row's time is within its bar; None without one."""
+    if row["bar"] is not None:
+        return row["ratio"] <= row["bar"]
+    return None if row["limit"] is None else row["seconds"] <= row["limit"]
+
+
+def least(a, b):
+    return b if a is None else min(a, b)
+
+
+def number(value, form):
+    return None if value is None else format(value, form)
+
+
+def seconds(value):
+    if value is None:
+        return None
+    return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value:.3f} s"
+
+
+def peer_name(command):
+    if command is None:
+        return None
+    return "tconv on 1 GiB" if command.startswith("tconv") else command.split("{")[0]
+
+
+def word(good):
+    return None if good is None else "ok" if good else "over"
+
+
+def transformer(layers, vocabulary, weights):
+    """[(dtype, name, shape)]: 7 matrices a layer of the given dtype, embedding and norms in F32."""
+    width, narrow, inner = 1536, 512, 4224
+    tensors = [("F32", "model.embed_tokens.weight", [vocabulary, width]),
+               ("F32", "model.norm.weight", [width])]
+    for i in range(layers):
+        layer = f"model.layers.{i}."
+        tensors.append(("F32", layer + "input_layernorm.weight", [width]))
+        for name, shape in (("self_attn.q_proj", [width, width]), ("self_attn.k_proj", [narrow, width]),
+                            ("self_attn.v_proj", [narrow, width]), ("self_attn.o_proj", [width, width]),
+                            ("mlp.gate_proj", [inner, width]), ("mlp.up_proj", [inner, width]),
+                            ("mlp.down_proj", [width, inner])):
+            tensors.append((weights, layer + name + ".weight", shape))
+    return tensors
+
+
+def write_model(bench, name, tensors):
+    """A safetensors file as its reference writer lays it out: F32 first, then by name."""
+    header, end, counts = {}, 0, []
+    for dtype, tensor, shape in sorted(tensors, key=lambda t: (t[0] != "F32", t[1])):
+        count = 1
+        for extent in shape:
+            count *= extent
+        begin, end = end, end + count * (4 if dtype == "F32" else 2)
+        header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        counts.append(f"{dtype} {count}\n")
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(bench.path(name), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.flush()
+        subprocess.run([bench.path("weights")], input="".join(counts), encoding="ascii", stdout=file,
+                       check=True)
+    return len(text)
+
+
+def raw_rows(bench):
+    header = write_model(bench, "model.safetensors", transformer(16, 40960, "BF16"))
+    mib = RAW_MIB + 3 * header / MIB
+
+    def share():
+        return f"{bench.size('z.deathtensors') / bench.size('model.safetensors'):.3f} of its size"
+
+    bench.run("safetensors -> deathtensors, raw", "--no-checksum {model.safetensors} {raw.deathtensors}",
+              "cp {model.safetensors} {peer.out}", 1.15, mib=mib, out="raw.deathtensors")
+    bench.run("deathtensors, raw -> safetensors", "{raw.deathtensors} {out.safetensors}",
+              "cp {raw.deathtensors} {peer.out}", 1.15, mib=mib, out="out.safetensors")
+    bench.remove("raw.deathtensors", "out.safetensors")
+    bench.run("safetensors -> deathtensors, checksum", "{model.safetensors} {sum.deathtensors}",
+              "openssl dgst -sha256 {model.safetensors}", 1.15, mib=mib, out="sum.deathtensors")
+    bench.run("deathtensors, checksum -> safetensors", "{sum.deathtensors} {out.safetensors}",
+              "openssl dgst -sha256 {sum.deathtensors}", 1.15, mib=mib, out="out.safetensors")
+    bench.remove("sum.deathtensors", "out.safetensors")
+    bench.run("hash --digest, safetensors", "hash --digest {model.safetensors}",
+              "openssl dgst -sha256 {model.safetensors}", 1.15, mib=mib)
+    bench.run("safetensors -> deathtensors, zstd", "--compress {model.safetensors} {z.deathtensors}",
+              "zstd -q -3 -T0 {model.safetensors} -o {peer.out}", 1.1, mib=ZSTD_MIB,
+              out="z.deathtensors", note=share)
+    spawn(["zstd", "-q", "-3", "-T0", bench.path("model.safetensors"), "-o", bench.path("model.zst")])
+    bench.run("deathtensors, zstd -> safetensors", "{z.deathtensors} {out.safetensors}",
+              "zstd -q -d {model.zst} -o {peer.out}", 1.15, mib=mib, out="out.safetensors")
+    bench.remove("z.deathtensors", "model.zst", "out.safetensors")
+
+
+def npz_rows(bench):
+    """In F32: npz has no BF16, and a cast is another row's matter."""
+    header = write_model(bench, "f32.safetensors", transformer(8, 40960, "F32"))
+    mib = RAW_MIB + 3 * header / MIB
+
+    def share():
+        return f"{bench.size('z.npz') / bench.size('f32.safetensors'):.3f} of its size"
+
+    bench.run("safetensors -> npz, stored", "{f32.safetensors} {f32.npz}",
+              "cp {f32.safetensors} {peer.out}", 1.3, mib=mib, out="f32.npz")
+    bench.run("npz, stored -> safetensors", "{f32.npz} {out.safetensors}",
+              "cp {f32.npz} {peer.out}", 1.15, mib=mib, out="out.safetensors")
+    bench.remove("f32.npz", "out.safetensors")
+    bench.run("safetensors -> npz, deflated", "--compress {f32.safetensors} {z.npz}", mib=mib,
+              out="z.npz", note=share)
+    bench.run("npz, deflated -> safetensors", "{z.npz} {out.safetensors}", mib=mib,
+              out="out.safetensors")
+    bench.remove("f32.safetensors", "z.npz", "out.safetensors")
+
+
+def table_rows(bench):
+    for count, limit in ((1000, 0.010), (1_000_000, 3.0)):
+        tensors = [("F32", f"layers.{i}.weight", [2]) for i in range(count)]
+        header = write_model(bench, "many.safetensors", tensors)
+        bench.run(f"info, {count:,} tensors", "info {many.safetensors}", limit=limit,
+                  mib=RAW_MIB + 3 * header / MIB)
+    bench.remove("many.safetensors")
+
+
+def size_row(bench):
+    """Cost against size: the job on 4 GiB, beside itself on 1 GiB."""
+    write_model(bench, "four.safetensors", transformer(64, 4 * 40960, "BF16"))
+    bench.run("4 GiB -> deathtensors, checksum", "{four.safetensors} {out.deathtensors}",
+              "tconv {model.safetensors} {peer.out} -t deathtensors", 4.4, mib=RAW_MIB,
+              out="out.deathtensors")
+    bench.remove("four.safetensors", "out.deathtensors")
+
+
+def available(folder):
+    """Bytes that may go to the RAM disk."""
+    disk = os.statvfs(folder)
+    with open("/proc/meminfo", encoding="ascii") as file:
+        fields = dict(text.split(":", 1) for text in file)
+    return min(disk.f_bavail * disk.f_frsize, int(fields["MemAvailable"].split()[0]) * 1024)
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for text in file:
+            if text.startswith("model name"):
+                return text.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main():
+    tconv, folder, results = sys.argv[1:4]
+    quick = "--quick" in sys.argv[4:]
+    bench = Bench(os.path.abspath(tconv), folder)
+    if available(folder) < 5 * GIB:
+        sys.exit(f"bench: {folder} and memory have {available(folder) / GIB:.1f} GiB free, "
+                 "5 GiB are needed")
+    print(line("job", "tconv", "peer", "peer", "ratio", "bar", "", "MiB", "bar", "", ""), flush=True)
+    raw_rows(bench)
+    if not quick:
+        if available(folder) < 10 * GIB:
+            print("4 GiB: left out, it needs 10 GiB of free memory", flush=True)
+        else:
+            size_row(bench)
+    bench.remove("model.safetensors")
+    npz_rows(bench)
+    table_rows(bench)
+    machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release()}
+    with open(results, "w", encoding="utf-8") as file:
+        json.dump({"machine": machine, "rows": bench.rows}, file, indent=2)
+        file.write("\n")
+    print(f"written to {results}; {sum(not row.get('ok', False) for row in bench.rows)} of "
+          f"{len(bench.rows)} rows over their bar or not run")
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
