@@ -6,6 +6,7 @@
 struct hash {
     struct common common;
     bool digest;
+    bool several;
 };
 
 static void add_json(struct tc_buffer *out, const struct tc_digest *digest,
@@ -39,8 +40,9 @@ static bool hash_file(void *context, struct tc_reader *reader, const char *path,
     if (ok && hash->common.json) {
         add_json(&out, &digest, reader, path, total);
     } else if (ok && hash->digest) {
-        tc_buffer_addf(&out, "%s  ", total);
-        tc_buffer_add_visible(&out, tc_text_of(path));
+        tc_buffer_addf(&out, hash->several ? "%s  " : "%s", total);
+        if (hash->several)
+            tc_buffer_add_visible(&out, tc_text_of(path));
         tc_buffer_add_string(&out, "\n");
     } else if (ok) {
         tc_buffer_add(&out, text.bytes, text.length);
@@ -59,7 +61,7 @@ int cmd_hash(int argc, char **argv) {
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Hashing:"},
         {"digest", 0, OPTION_FLAG, &hash.digest, NULL,
-         "only the SHA-256 of all the lines, and the file's name", NULL, NULL},
+         "only the SHA-256 of all the lines; of several files, with their names", NULL, NULL},
         COMMON_OPTIONS(&hash.common),
         {.type = OPTION_END},
     };
@@ -69,7 +71,8 @@ int cmd_hash(int argc, char **argv) {
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && !hash.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
-    if (ok && arguments.count > 1 && !hash.digest && !hash.common.json) {
+    hash.several = arguments.count > 1;
+    if (ok && hash.several && !hash.digest && !hash.common.json) {
         ok = tc_fail(&error, TC_USAGE, "usage", "several files only with --digest or --json");
     }
     if (!ok)

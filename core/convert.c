@@ -66,9 +66,9 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
                          struct tc_error *error) {
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
     for (uint64_t at = 0; at < item->nbytes;) {
-        struct tc_chunk *chunk = tc_flow_take(&job->flow);
+        struct tc_chunk *chunk = tc_flow_take(&job->flow, error);
         if (!chunk)
-            return true;
+            return error->class == TC_OK;
         uint64_t left = item->nbytes - at;
         /* TC_CHUNK_BYTES is a multiple of every element's size. */
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define MAX_WORKERS 4
-#define STEP ((size_t)1 << 20)
+#define STEP ((size_t)1 << 18)
 
 struct digests {
     struct tc_reader *reader;

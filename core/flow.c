@@ -24,6 +24,13 @@ static void queue_push(struct tc_queue *queue, struct tc_chunk *chunk) {
     queue->last = chunk;
 }
 
+static void queue_push_front(struct tc_queue *queue, struct tc_chunk *chunk) {
+    chunk->next = queue->first;
+    queue->first = chunk;
+    if (!queue->last)
+        queue->last = chunk;
+}
+
 static struct tc_chunk *queue_pop(struct tc_queue *queue) {
     struct tc_chunk *chunk = queue->first;
     if (chunk) {
@@ -50,13 +57,11 @@ bool tc_flow_start(struct tc_flow *flow, tc_flow_producer *producer, void *conte
     pthread_mutex_init(&flow->lock, NULL);
     pthread_cond_init(&flow->changed, NULL);
     flow->chunks = calloc(CHUNKS, sizeof *flow->chunks);
-    flow->memory = aligned_alloc(4096, CHUNKS * TC_CHUNK_BYTES);
-    if (!flow->chunks || !flow->memory) {
+    if (!flow->chunks) {
         tc_flow_end(flow);
         return tc_fail_memory(error);
     }
     for (size_t i = 0; i < CHUNKS; i++) {
-        flow->chunks[i].bytes = flow->memory + i * TC_CHUNK_BYTES;
         flow->chunks[i].flow = flow;
         queue_push(&flow->empty, &flow->chunks[i]);
     }
@@ -78,20 +83,27 @@ void tc_flow_end(struct tc_flow *flow) {
         pthread_mutex_destroy(&flow->lock);
         pthread_cond_destroy(&flow->changed);
     }
+    for (size_t i = 0; flow->chunks && i < flow->chunk_count; i++)
+        free(flow->chunks[i].bytes);
     free(flow->chunks);
-    free(flow->memory);
     *flow = (struct tc_flow){0};
 }
 
-struct tc_chunk *tc_flow_take(struct tc_flow *flow) {
+struct tc_chunk *tc_flow_take(struct tc_flow *flow, struct tc_error *error) {
     pthread_mutex_lock(&flow->lock);
     while (!flow->empty.first && !flow->stopped)
         pthread_cond_wait(&flow->changed, &flow->lock);
     struct tc_chunk *chunk = flow->stopped ? NULL : queue_pop(&flow->empty);
     pthread_mutex_unlock(&flow->lock);
-    if (chunk) {
-        chunk->holders = 1;
-        chunk->length = 0;
+    if (!chunk)
+        return NULL;
+    chunk->holders = 1;
+    chunk->length = 0;
+    /* Chunks get their memory when they are first used: small files need one. */
+    if (!chunk->bytes && !(chunk->bytes = aligned_alloc(4096, TC_CHUNK_BYTES))) {
+        tc_fail_memory(error);
+        tc_chunk_release(chunk);
+        return NULL;
     }
     return chunk;
 }
@@ -124,7 +136,7 @@ void tc_chunk_release(struct tc_chunk *chunk) {
     struct tc_flow *flow = chunk->flow;
     pthread_mutex_lock(&flow->lock);
     if (--chunk->holders == 0) {
-        queue_push(&flow->empty, chunk);
+        queue_push_front(&flow->empty, chunk); /* the warmest goes out first */
         pthread_cond_broadcast(&flow->changed);
     }
     pthread_mutex_unlock(&flow->lock);

@@ -43,7 +43,6 @@ struct tc_flow {
     struct tc_queue full;
     struct tc_chunk *chunks;
     size_t chunk_count;
-    unsigned char *memory;
     pthread_t thread;
     bool running;
     bool ended;   /* the producer is through */
@@ -58,8 +57,9 @@ bool tc_flow_start(struct tc_flow *flow, tc_flow_producer *producer, void *conte
 /* Stops the producer if it still runs, joins it, frees everything. */
 void tc_flow_end(struct tc_flow *flow);
 
-/* The producer's side. NULL: the consumer stopped; return true at once. */
-struct tc_chunk *tc_flow_take(struct tc_flow *flow);
+/* The producer's side. NULL: the consumer stopped, or there is no memory and
+ * the error says so; return at once. */
+struct tc_chunk *tc_flow_take(struct tc_flow *flow, struct tc_error *error);
 void tc_flow_send(struct tc_flow *flow, struct tc_chunk *chunk);
 
 /* The consumer's side. NULL at the end, or with *error filled when the

@@ -99,14 +99,18 @@ struct tc_writer {
 
 /* Conventions of a format for models in several files. */
 struct tc_sharding {
-    /* File name of shard `index` of `count`, and of the index file. */
-    void (*shard_name)(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count);
-    void (*index_name)(struct tc_buffer *name, struct tc_text stem);
+    /* File name of shard `index` of `count`, and of the index file; the
+     * extension is the one the user gave, with its dot. */
+    void (*shard_name)(struct tc_buffer *name, struct tc_text stem, const char *extension,
+                       size_t index, size_t count);
+    void (*index_name)(struct tc_buffer *name, struct tc_text stem, const char *extension);
     /* Adds what a shard's own metadata says of it; may be NULL. */
     bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out,
                         struct tc_error *error);
-    bool single; /* a model that fits one shard is written without an index */
+    /* A model that fits one shard is written without an index, unless the
+     * user named the index. */
+    bool single;
 };
 
 struct tc_backend {

@@ -270,21 +270,32 @@ static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count
         }
 }
 
+/* Takes an ending off a name, whatever its case; false where it has none. */
+static bool strip(struct tc_text *name, const char *ending) {
+    size_t length = strlen(ending);
+    if (name->length <= length ||
+        strncasecmp(name->bytes + name->length - length, ending, length) != 0)
+        return false;
+    name->length -= length;
+    return true;
+}
+
 /* OUT without its folder and the extension that names the format. */
-static struct tc_text output_stem(const struct tc_backend *target, const char *output) {
-    struct tc_text name = tc_text_of(tc_path_name(output));
-    struct tc_text index = TC_TEXT(".index.json");
-    if (name.length > index.length &&
-        memcmp(name.bytes + name.length - index.length, index.bytes, index.length) == 0)
-        name.length -= index.length;
-    for (const char *const *extension = target->extensions; *extension; extension++) {
-        size_t length = strlen(*extension);
-        if (name.length > length &&
-            strncasecmp(name.bytes + name.length - length, *extension, length) == 0) {
-            name.length -= length;
+struct output_name {
+    struct tc_text stem;
+    const char *extension; /* with its dot; the canonical one where OUT has none */
+    bool is_index;         /* OUT named the index itself */
+};
+
+static struct output_name output_name(const struct tc_backend *target, const char *output) {
+    struct output_name name = {.stem = tc_text_of(tc_path_name(output)),
+                               .extension = target->extensions[0]};
+    name.is_index = strip(&name.stem, ".index.json");
+    for (const char *const *extension = target->extensions; *extension; extension++)
+        if (strip(&name.stem, *extension)) {
+            name.extension = *extension;
             break;
         }
-    }
     return name;
 }
 
@@ -304,7 +315,8 @@ static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
                                  sizeof *plan->parts, error);
     if (!plan->parts)
         return false;
-    struct tc_part *part = &plan->parts[plan->part_count++];
+    struct tc_part *part = plan->parts;
+    plan->part_count = plan->count > 0;
     for (size_t i = 0; i < plan->count; i++) {
         uint64_t nbytes = plan->items[i].nbytes;
         if (part->count && part->nbytes + nbytes > plan->options->shard_size) {
@@ -324,22 +336,21 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
                        plan->target->name);
     if (!split_shards(plan, error))
         return false;
-    struct tc_text stem = output_stem(plan->target, output);
-    if (plan->part_count == 1 && sharding->single) {
-        struct tc_buffer name = {0};
-        tc_buffer_add_text(&name, stem);
-        tc_buffer_add_string(&name, plan->target->extensions[0]);
-        return name_part(plan, &plan->parts[0], &name, error);
+    struct output_name out = output_name(plan->target, output);
+    if (plan->part_count <= 1 && sharding->single && !out.is_index) {
+        plan->part_count = 1;
+        plan->parts[0].name = tc_path_name(output);
+        return true;
     }
     for (size_t i = 0; i < plan->part_count; i++) {
         struct tc_buffer name = {0};
-        sharding->shard_name(&name, stem, i, plan->part_count);
+        sharding->shard_name(&name, out.stem, out.extension, i, plan->part_count);
         if (!name_part(plan, &plan->parts[i], &name, error))
             return false;
     }
     struct tc_part index = {0};
     struct tc_buffer name = {0};
-    sharding->index_name(&name, stem);
+    sharding->index_name(&name, out.stem, out.extension);
     if (!name_part(plan, &index, &name, error))
         return false;
     plan->index_name = index.name;
@@ -438,7 +449,7 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     if (plan->target->caps & TC_CAN_NAME || plan->count == 0 || plan->options->selection)
         return true;
     struct tc_item *item = &plan->items[0];
-    return tc_text_equal(item->name, output_stem(plan->target, output)) ||
+    return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
            tc_plan_note(plan, TC_LOSS, "name", item->name, error,
                         "%s holds no name; the file's takes its place", plan->target->name);
 }

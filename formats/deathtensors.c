@@ -23,7 +23,7 @@
 #define HEADER_LIMIT (UINT64_C(256) << 20)
 #define NAME_LIMIT 4096u
 #define METADATA_LIMIT (UINT64_C(1) << 20)
-#define STEP ((size_t)1 << 20)
+#define STEP ((size_t)1 << 18)
 
 #define FLAG_ZSTD 1u
 #define FLAG_CHECKSUM 2u
@@ -290,11 +290,58 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     return shards_open(&file->shards, reader, false, error);
 }
 
-static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) {
-    if (!read_prefix(reader, error) || !read_header(reader, error) ||
-        !parse_header(reader, error) || !tc_table_sort(&reader->table, error) ||
-        !check_blob(reader, error))
+static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
+    struct deathtensors_reader *file = reader->state;
+    unsigned char expected[TC_SHA256_BYTES];
+    unsigned char got[TC_SHA256_BYTES];
+    struct tc_sha256 hash;
+    unsigned char *buffer = malloc(STEP);
+    if (!buffer)
+        return tc_fail_memory(error);
+    bool ok = tc_sha256_init(&hash, error);
+    if (!ok) {
+        free(buffer);
         return false;
+    }
+    for (uint64_t at = PREFIX_BYTES; at < file->blob_end && ok;) {
+        uint64_t left = file->blob_end - at;
+        size_t step = left < STEP ? left : STEP;
+        ok = tc_input_read(reader->input, at, buffer, step, error);
+        if (ok)
+            tc_sha256_update(&hash, buffer, step);
+        at += step;
+    }
+    free(buffer);
+    tc_sha256_finish(&hash, got);
+    ok = ok && tc_input_read(reader->input, file->blob_end, expected, sizeof expected, error);
+    if (ok && memcmp(got, expected, sizeof got) != 0) {
+        char texts[2][2 * TC_SHA256_BYTES + 1];
+        tc_hex(got, sizeof got, texts[0]);
+        tc_hex(expected, sizeof expected, texts[1]);
+        tc_fail(error, TC_INVALID, "checksum",
+                "SHA-256 mismatch: the file is damaged (got %s, expected %s)", texts[0],
+                texts[1]);
+        ok = tc_error_at(error, file->blob_end);
+    }
+    return ok;
+}
+
+/* A damaged header may look like one of a newer version: where the checksum
+ * is wrong, that is what there is to say. */
+static bool blame_damage(struct tc_reader *reader, struct tc_error *error) {
+    struct tc_error damage = {0};
+    if (reader->checksum && error->class != TC_IO && !verify_checksum(reader, &damage) &&
+        damage.class == TC_INVALID)
+        *error = damage;
+    return false;
+}
+
+static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) {
+    if (!read_prefix(reader, error) || !read_header(reader, error))
+        return false;
+    if (!parse_header(reader, error) || !tc_table_sort(&reader->table, error) ||
+        !check_blob(reader, error))
+        return blame_damage(reader, error);
     const struct tc_text *sharded =
         tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
     if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
@@ -374,42 +421,6 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     *extent =
         (struct tc_extent){.input = reader->input, .offset = file->blob + tensor->offset};
     return !reader->compressed;
-}
-
-static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
-    struct deathtensors_reader *file = reader->state;
-    unsigned char expected[TC_SHA256_BYTES];
-    unsigned char got[TC_SHA256_BYTES];
-    struct tc_sha256 hash;
-    unsigned char *buffer = malloc(STEP);
-    if (!buffer)
-        return tc_fail_memory(error);
-    bool ok = tc_sha256_init(&hash, error);
-    if (!ok) {
-        free(buffer);
-        return false;
-    }
-    for (uint64_t at = PREFIX_BYTES; at < file->blob_end && ok;) {
-        uint64_t left = file->blob_end - at;
-        size_t step = left < STEP ? left : STEP;
-        ok = tc_input_read(reader->input, at, buffer, step, error);
-        if (ok)
-            tc_sha256_update(&hash, buffer, step);
-        at += step;
-    }
-    free(buffer);
-    tc_sha256_finish(&hash, got);
-    ok = ok && tc_input_read(reader->input, file->blob_end, expected, sizeof expected, error);
-    if (ok && memcmp(got, expected, sizeof got) != 0) {
-        char texts[2][2 * TC_SHA256_BYTES + 1];
-        tc_hex(got, sizeof got, texts[0]);
-        tc_hex(expected, sizeof expected, texts[1]);
-        tc_fail(error, TC_INVALID, "checksum",
-                "SHA-256 mismatch: the file is damaged (got %s, expected %s)", texts[0],
-                texts[1]);
-        ok = tc_error_at(error, file->blob_end);
-    }
-    return ok;
 }
 
 /* A compressed blob of no bytes: no read would ever come to its end. */
@@ -624,14 +635,15 @@ static void abort_deathtensors(struct tc_writer *writer) {
 }
 
 /* Index with five digits, count with four: as the original names them. */
-static void shard_name(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count) {
+static void shard_name(struct tc_buffer *name, struct tc_text stem, const char *extension,
+                       size_t index, size_t count) {
     tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "-%05zu-of-%04zu.deathtensors", index + 1, count);
+    tc_buffer_addf(name, "-%05zu-of-%04zu%s", index + 1, count, extension);
 }
 
-static void index_name(struct tc_buffer *name, struct tc_text stem) {
+static void index_name(struct tc_buffer *name, struct tc_text stem, const char *extension) {
     tc_buffer_add_text(name, stem);
-    tc_buffer_add_string(name, ".deathtensors");
+    tc_buffer_add_string(name, extension);
 }
 
 static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, const char *key,
@@ -668,6 +680,19 @@ static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
     tc_buffer_add_string(text, "]");
 }
 
+/* The checksum of a file that is all header. */
+static bool write_footer(struct tc_outfile *out, const struct tc_buffer *text,
+                         struct tc_error *error) {
+    struct tc_sha256 hash;
+    unsigned char digest[TC_SHA256_BYTES];
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    tc_sha256_update(&hash, text->bytes, text->length);
+    tc_sha256_finish(&hash, digest);
+    return tc_outfile_write(out, digest, sizeof digest, error);
+}
+
+/* The index is never compressed. */
 static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
                         struct tc_error *error) {
     struct tc_arena arena;
@@ -686,8 +711,10 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
          tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDS),
                          (struct tc_text){list.bytes, list.length}, error);
     if (ok) {
+        bool checksum = plan->options->write.checksum;
         add_header(&text, &metadata, NULL, 0);
-        ok = write_head(out, &text, 0, error);
+        ok = write_head(out, &text, checksum ? FLAG_CHECKSUM : 0, error) &&
+             (!checksum || write_footer(out, &text, error));
     }
     tc_buffer_release(&text);
     tc_buffer_release(&list);

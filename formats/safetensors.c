@@ -263,14 +263,15 @@ static void abort_safetensors(struct tc_writer *writer) {
     (void)writer;
 }
 
-static void shard_name(struct tc_buffer *name, struct tc_text stem, size_t index, size_t count) {
+static void shard_name(struct tc_buffer *name, struct tc_text stem, const char *extension,
+                       size_t index, size_t count) {
     tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "-%05zu-of-%05zu.safetensors", index + 1, count);
+    tc_buffer_addf(name, "-%05zu-of-%05zu%s", index + 1, count, extension);
 }
 
-static void index_name(struct tc_buffer *name, struct tc_text stem) {
+static void index_name(struct tc_buffer *name, struct tc_text stem, const char *extension) {
     tc_buffer_add_text(name, stem);
-    tc_buffer_add_string(name, ".safetensors.index.json");
+    tc_buffer_addf(name, "%s.index.json", extension);
 }
 
 struct placed {

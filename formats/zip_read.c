@@ -337,7 +337,7 @@ void zip_release(struct zip *zip) {
     *zip = (struct zip){0};
 }
 
-#define VERIFY_STEP ((size_t)1 << 20)
+#define VERIFY_STEP ((size_t)1 << 18)
 
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error) {

@@ -122,7 +122,7 @@ tconv_build_locked() {
     [[ $1 != fuzz ]] || local -x CC=clang
     configured="$tconv_root $options CC=${CC-} CFLAGS=${CFLAGS-} LDFLAGS=${LDFLAGS-}"
     if [[ -f $dir/.configured && $(<"$dir/.configured") == "$configured" ]]; then
-        ninja -C "$dir" >"$log" 2>&1 && return 0
+        ninja --quiet -C "$dir" >"$log" 2>&1 && return 0
         # Code that does not compile is the caller's; a build that ninja or meson rejects is begun again.
         grep -qE '^ninja: (error|fatal)|^FAILED: build\.ninja' "$log" || return 1
     fi
@@ -131,7 +131,7 @@ tconv_build_locked() {
     # shellcheck disable=SC2086 # options hold no spaces
     meson setup "$dir" $options >"$log" 2>&1 || return 1
     echo "$configured" >"$dir/.configured"
-    ninja -C "$dir" >"$log" 2>&1
+    ninja --quiet -C "$dir" >"$log" 2>&1
 }
 
 tconv_build() {

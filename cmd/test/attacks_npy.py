@@ -1,5 +1,6 @@
 """Attacks on .npy (N01 to N16)."""
 
+import os
 import pickle
 import struct
 
@@ -15,8 +16,6 @@ class System:
     """Pickles as a call of os.system."""
 
     def __reduce__(self):
-        import os
-
         return os.system, ("touch executed",)
 
 
@@ -42,24 +41,17 @@ def header_of_spaces():
     yield Input("9 MB", npy(version=(2, 0), header=header + " " * 9_000_000), message="header")
 
 
+def nested(depth):
+    return npy(version=(2, 0), header="{'descr': " + "[" * depth)
+
+
 @row("N05", INVALID, FILE)
 def nesting():
     for label, prefix in (("", ()), (" small stack", limited("-s 64"))):
-        yield Input(
-            f"60,000{label}", npy(version=(2, 0), header="{'descr': " + "[" * 60_000), prefix=prefix
-        )
-        yield Input(
-            f"100,000{label}",
-            npy(version=(2, 0), header="{'descr': " + "[" * 100_000),
-            UNSAFE,
-            prefix=prefix,
-        )
-        yield Input(
-            f"100,000 allowed{label}",
-            npy(version=(2, 0), header="{'descr': " + "[" * 100_000),
-            prefix=prefix,
-            options=("--max-header", "1M"),
-        )
+        allowed = ("--max-header", "1M")
+        yield Input(f"60,000{label}", nested(60_000), prefix=prefix)
+        yield Input(f"100,000{label}", nested(100_000), UNSAFE, prefix=prefix)
+        yield Input(f"100,000 allowed{label}", nested(100_000), prefix=prefix, options=allowed)
 
 
 @row("N06", UNSAFE, FILE)

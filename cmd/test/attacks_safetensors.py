@@ -161,7 +161,7 @@ def write_abuse(folder, size):
 
 @row("S07", UNSAFE, FILE, commands=("hash",))
 def abuse():
-    yield Input("600 MB", functools.partial(write_abuse, size=600_000_000), seconds=2)
+    yield Input("101 MB", functools.partial(write_abuse, size=101_000_000), seconds=2)
     yield Input("99 MB", functools.partial(write_abuse, size=99_000_000), INVALID)
 
 

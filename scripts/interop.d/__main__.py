@@ -13,7 +13,7 @@ SECTIONS = {  # and the peers that each can't do without
     "npy": ["numpy"],
     "conversions": ["numpy"],
     "metadata": ["numpy", "safetensors", "deathtensors"],
-    "promotion": ["numpy", "ml_dtypes", "safetensors", "deathtensors"],
+    "promotion": ["numpy", "ml_dtypes", "safetensors"],
 }
 SHOWN = 20  # failures a section
 

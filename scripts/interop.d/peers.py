@@ -39,6 +39,7 @@ class Format:
     suffix: str
     dtypes: set[str]
     keeps_metadata = True
+    may_be_empty = True
 
     def holds(self, name: str, tensor: Tensor) -> bool:
         return tensor.dtype in self.dtypes
@@ -152,12 +153,13 @@ def safetensors_by_hand(model: Model, names_in_header) -> bytes:
     return struct.pack("<Q", len(header)) + header + b"".join(tensor.data for tensor in model.tensors.values())
 
 
-def shard_limit(model: Model) -> int:
-    return max(1, model.nbytes // 4)
+def shard_limit(model: Model, shards: int = 4) -> int:
+    """A size at which the model takes about that many shards, and exactly one if it is one."""
+    return max(1, model.nbytes // shards)
 
 
 class SafetensorsSharded(Safetensors):
-    label = "safetensors sharded"
+    label, may_be_empty = "safetensors sharded", False  # no shards and their index: nobody writes that
 
     def options(self, model):
         return ["--shard-size", str(shard_limit(model))]
@@ -205,11 +207,12 @@ class SafetensorsSharded(Safetensors):
 
 
 class Deathtensors(Format):
-    peer, suffix, dtypes = "deathtensors", ".deathtensors", {*NUMPY, "BF16"}
+    peer, dtypes = "deathtensors", {*NUMPY, "BF16"}
 
-    def __init__(self, checksum: bool, compress: bool, sharded: bool = False):
-        self.saving, self.sharded = {"checksum": checksum, "compress": compress}, sharded
-        self.label = " ".join(["deathtensors", *(word for word, on in self.saving.items() if on), *["sharded"] * sharded])
+    def __init__(self, checksum: bool, compress: bool, shards: int = 0, suffix: str = ".deathtensors"):
+        self.saving, self.shards, self.suffix = {"checksum": checksum, "compress": compress}, shards, suffix
+        words = {**self.saving, "one shard": shards == 1, "sharded": shards > 1}
+        self.label = " ".join([suffix[1:], *(word for word, holds in words.items() if holds)])
 
     def holds(self, name, tensor):
         return super().holds(name, tensor) and 1 <= len(name.encode()) <= 4096
@@ -218,7 +221,7 @@ class Deathtensors(Format):
         return [
             *([] if self.saving["checksum"] else ["--no-checksum"]),
             *(["--compress"] if self.saving["compress"] else []),
-            *(["--shard-size", str(shard_limit(model))] if self.sharded else []),
+            *(["--shard-size", str(shard_limit(model, self.shards))] if self.shards else []),
         ]
 
     def write(self, path, model):
@@ -226,12 +229,12 @@ class Deathtensors(Format):
             name: tensor.array() if tensor.dtype in NUMPY else tuple(tensor) for name, tensor in model.tensors.items()
         }
         save, options = deathtensors.save, {}
-        if self.sharded:
-            save, options = deathtensors.save_sharded, {"max_shard_bytes": shard_limit(model)}
+        if self.shards:
+            save, options = deathtensors.save_sharded, {"max_shard_bytes": shard_limit(model, self.shards)}
         save(path, tensors, metadata=model.tensor_metadata, global_metadata=model.metadata, **self.saving, **options)
 
     def read(self, path):
-        reader = deathtensors.open_sharded if self.sharded else deathtensors.open
+        reader = deathtensors.open_sharded if self.shards else deathtensors.open
         with reader(path, verify=True) as opened:
             model = Model({}, opened.metadata())
             for name in opened.keys():
@@ -289,7 +292,9 @@ FORMATS = [
     Safetensors(),
     SafetensorsSharded(),
     *(Deathtensors(checksum, compress) for checksum in (False, True) for compress in (False, True)),
-    Deathtensors(checksum=True, compress=False, sharded=True),
-    Deathtensors(checksum=True, compress=True, sharded=True),
-    Deathtensors(checksum=False, compress=False, sharded=True),
+    Deathtensors(checksum=True, compress=False, shards=4),
+    Deathtensors(checksum=True, compress=True, shards=4),
+    Deathtensors(checksum=False, compress=False, shards=1),
+    Deathtensors(checksum=True, compress=False, suffix=".dt"),
+    Deathtensors(checksum=False, compress=False, shards=4, suffix=".dt"),
 ]

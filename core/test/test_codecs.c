@@ -1,0 +1,153 @@
+/* zstd and deflate: what goes in comes out, and nothing odd gets through. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/deflate.h"
+#include "core/text.h"
+#include "core/zstd.h"
+
+static bool collect(void *context, const void *bytes, size_t length, struct tc_error *error) {
+    (void)error;
+    tc_buffer_add(context, bytes, length);
+    return true;
+}
+
+/* An input file that holds these bytes. */
+static struct tc_input *input_of(const void *bytes, size_t length) {
+    char path[] = "/tmp/tconv-test-XXXXXX";
+    int fd = mkstemp(path);
+    struct tc_error error = {0};
+    cr_assert(fd >= 0 && tc_write_all(fd, bytes, length, &error));
+    close(fd);
+    struct tc_input *input = tc_input_open(path, NULL, &error);
+    unlink(path);
+    cr_assert_not_null(input);
+    return input;
+}
+
+#define SIZE 300000
+
+static unsigned char *sample(void) {
+    unsigned char *bytes = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        bytes[i] = (unsigned char)(i % 251 * (i / 5000));
+    return bytes;
+}
+
+static struct tc_buffer zstd_of(const void *bytes, size_t length) {
+    struct tc_buffer packed = {0};
+    struct tc_zstd_encoder encoder;
+    struct tc_error error = {0};
+    cr_assert(tc_zstd_encoder_init(&encoder, 3, collect, &packed, &error));
+    cr_assert(tc_zstd_encode(&encoder, bytes, length, &error));
+    cr_assert(tc_zstd_encoder_finish(&encoder, &error));
+    tc_zstd_encoder_release(&encoder);
+    return packed;
+}
+
+/* Decodes `length` bytes and demands the end; the error's class. */
+static enum tc_class unzstd(const struct tc_buffer *packed, size_t cut, void *to, size_t length) {
+    struct tc_input *input = input_of(packed->bytes, packed->length - cut);
+    struct tc_zstd_decoder decoder;
+    struct tc_error error = {0};
+    (void)(tc_zstd_decoder_init(&decoder, input, 0, input->size, &error) &&
+           tc_zstd_decode(&decoder, to, length, &error) && tc_zstd_decoder_end(&decoder, &error));
+    tc_zstd_decoder_release(&decoder);
+    tc_input_close(input);
+    return error.class;
+}
+
+Test(zstd, round_trip_and_exact_ends) {
+    unsigned char *bytes = sample();
+    unsigned char *back = calloc(1, SIZE + 1);
+    struct tc_buffer packed = zstd_of(bytes, SIZE);
+    cr_assert_eq(unzstd(&packed, 0, back, SIZE), TC_OK);
+    cr_assert_arr_eq(back, bytes, SIZE);
+    cr_assert_eq(unzstd(&packed, 0, back, SIZE - 1), TC_INVALID, "more than declared");
+    cr_assert_eq(unzstd(&packed, 0, back, SIZE + 1), TC_INVALID, "less than declared");
+    for (size_t cut = 1; cut < 40; cut++)
+        cr_assert_eq(unzstd(&packed, cut, back, SIZE), TC_INVALID, "cut by %zu", cut);
+    tc_buffer_add(&packed, "x", 1);
+    cr_assert_eq(unzstd(&packed, 0, back, SIZE), TC_INVALID, "a byte behind the frame");
+    struct tc_buffer again = zstd_of(bytes, SIZE);
+    cr_assert_arr_eq(again.bytes, packed.bytes, again.length, "not deterministic");
+    tc_buffer_release(&again);
+    tc_buffer_release(&packed);
+    free(bytes);
+    free(back);
+}
+
+Test(zstd, nothing_is_a_frame_too) {
+    struct tc_buffer packed = zstd_of("", 0);
+    cr_assert_gt(packed.length, 0);
+    cr_assert_eq(unzstd(&packed, 0, NULL, 0), TC_OK);
+    tc_buffer_release(&packed);
+}
+
+static struct tc_buffer deflate_of(const void *bytes, size_t length, int level) {
+    struct tc_buffer packed = {0};
+    struct tc_deflater deflater;
+    struct tc_error error = {0};
+    cr_assert(tc_deflater_init(&deflater, level, collect, &packed, &error));
+    cr_assert(tc_deflate(&deflater, bytes, length, &error));
+    cr_assert(tc_deflater_finish(&deflater, &error));
+    tc_deflater_release(&deflater);
+    return packed;
+}
+
+static enum tc_class inflate(const struct tc_buffer *packed, size_t cut, unsigned char *to,
+                             size_t length, size_t step) {
+    struct tc_input *input = input_of(packed->bytes, packed->length - cut);
+    struct tc_inflater inflater;
+    struct tc_error error = {0};
+    bool ok = tc_inflater_init(&inflater, input, 0, input->size, &error);
+    for (size_t at = 0; at < length && ok; at += step)
+        ok = tc_inflate(&inflater, to + at, length - at < step ? length - at : step, &error);
+    if (ok)
+        tc_inflater_end(&inflater, &error);
+    tc_inflater_release(&inflater);
+    tc_input_close(input);
+    return error.class;
+}
+
+Test(deflate, round_trip_and_exact_ends) {
+    unsigned char *bytes = sample();
+    unsigned char *back = calloc(1, SIZE + 1);
+    for (int level = 1; level <= 9; level += 4) {
+        struct tc_buffer packed = deflate_of(bytes, SIZE, level);
+        cr_assert_lt(packed.length, SIZE / 2);
+        cr_assert_eq(inflate(&packed, 0, back, SIZE, 7001), TC_OK);
+        cr_assert_arr_eq(back, bytes, SIZE);
+        cr_assert_eq(inflate(&packed, 0, back, SIZE - 1, SIZE), TC_INVALID);
+        cr_assert_eq(inflate(&packed, 0, back, SIZE + 1, SIZE + 1), TC_INVALID);
+        for (size_t cut = 1; cut < 40; cut++)
+            cr_assert_eq(inflate(&packed, cut, back, SIZE, SIZE), TC_INVALID, "cut %zu", cut);
+        tc_buffer_add(&packed, "x", 1);
+        cr_assert_eq(inflate(&packed, 0, back, SIZE, SIZE), TC_INVALID);
+        tc_buffer_release(&packed);
+    }
+    free(bytes);
+    free(back);
+}
+
+Test(deflate, garbage_is_refused_quickly, .timeout = 20) {
+    unsigned char back[1000];
+    uint32_t state = 1;
+    for (int round = 0; round < 300; round++) {
+        struct tc_buffer noise = {0};
+        for (int i = 0; i < 200; i++) {
+            state = state * 1664525 + 1013904223;
+            unsigned char byte = (unsigned char)(state >> 24);
+            tc_buffer_add(&noise, &byte, 1);
+        }
+        cr_assert_neq(inflate(&noise, 0, back, sizeof back, 100), TC_OK);
+        tc_buffer_release(&noise);
+    }
+}
+
+Test(deflate, crc32_is_that_of_zip) {
+    cr_assert_eq(tc_crc32(0, "123456789", 9), 0xCBF43926);
+    cr_assert_eq(tc_crc32(tc_crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
+}

@@ -1,0 +1,113 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/gather.h"
+
+struct storage {
+    unsigned char *bytes;
+    size_t size;
+    size_t fetches;
+};
+
+static bool fetch(void *context, uint64_t offset, void *buffer, size_t length,
+                  struct tc_error *error) {
+    (void)error;
+    struct storage *storage = context;
+    cr_assert_leq(offset + length, storage->size);
+    memcpy(buffer, storage->bytes + offset, length);
+    storage->fetches++;
+    return true;
+}
+
+static uint64_t count_of(const struct tc_view *view) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < view->rank; i++)
+        count *= view->shape[i];
+    return count;
+}
+
+/* The C-order stream, element by element, straight from the definition. */
+static unsigned char *expected_stream(const struct tc_view *view, const struct storage *storage) {
+    uint64_t count = count_of(view);
+    unsigned char *stream = malloc(count * view->element);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t from = view->start;
+        uint64_t rest = i;
+        for (unsigned axis = view->rank; axis > 0; axis--) {
+            from += rest % view->shape[axis - 1] * view->stride[axis - 1];
+            rest /= view->shape[axis - 1];
+        }
+        memcpy(stream + i * view->element, storage->bytes + from, view->element);
+    }
+    return stream;
+}
+
+static size_t check(struct tc_view view, size_t size, size_t step) {
+    struct storage storage = {malloc(size), size, 0};
+    for (size_t i = 0; i < size; i++)
+        storage.bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    view.storage = size;
+    unsigned char *expected = expected_stream(&view, &storage);
+    uint64_t total = count_of(&view) * view.element;
+    unsigned char *got = malloc(total);
+    struct tc_gather gather;
+    struct tc_error error = {0};
+    cr_assert(tc_gather_init(&gather, &view, fetch, &storage, &error));
+    for (uint64_t at = 0; at < total; at += step) {
+        size_t length = total - at < step ? total - at : step;
+        cr_assert(tc_gather_read(&gather, at, got + at, length, &error));
+    }
+    cr_assert_arr_eq(got, expected, total);
+    /* And again from the middle, backwards. */
+    cr_assert(tc_gather_read(&gather, total / 2, got, total - total / 2, &error));
+    cr_assert_arr_eq(got, expected + total / 2, total - total / 2);
+    cr_assert(tc_gather_read(&gather, 0, got, 1, &error));
+    cr_assert_eq(got[0], expected[0]);
+    tc_gather_release(&gather);
+    free(storage.bytes);
+    free(expected);
+    free(got);
+    return storage.fetches;
+}
+
+Test(gather, fortran_order) {
+    check((struct tc_view){2, 4, {4, 6}, {4, 16}, 0, 0}, 96, 7);
+    check((struct tc_view){3, 8, {2, 3, 4}, {8, 16, 48}, 0, 0}, 192, 5);
+    check((struct tc_view){4, 2, {3, 1, 5, 7}, {2, 6, 6, 30}, 0, 0}, 210, 1000);
+}
+
+Test(gather, permuted_and_offset) {
+    check((struct tc_view){3, 4, {5, 2, 3}, {4, 60, 20}, 40, 0}, 200, 13);
+}
+
+Test(gather, zero_and_overlapping_strides) {
+    check((struct tc_view){2, 4, {8, 3}, {0, 4}, 4, 0}, 16, 9);
+    check((struct tc_view){2, 4, {3, 3}, {4, 4}, 0, 0}, 20, 4);
+    check((struct tc_view){1, 1, {100}, {0}, 3, 0}, 4, 33);
+}
+
+Test(gather, wide_gaps) {
+    check((struct tc_view){2, 4, {3, 5}, {4, 10000}, 0, 0}, 50000, 17);
+    check((struct tc_view){1, 2, {50}, {6}, 0, 0}, 300, 11);
+}
+
+Test(gather, scalars_and_one_row) {
+    check((struct tc_view){0, 8, {0}, {0}, 8, 0}, 16, 3);
+    check((struct tc_view){2, 16, {1, 4}, {64, 16}, 0, 0}, 64, 64);
+}
+
+/* More than one tile, and rows that a tile cuts. */
+Test(gather, larger_than_the_window) {
+    check((struct tc_view){2, 1, {3000, 7001}, {1, 3000}, 0, 0}, 3000u * 7001, 1 << 20);
+    check((struct tc_view){3, 4, {2, 2500, 1021}, {4, 8, 20000}, 0, 0}, 2u * 2500 * 1021 * 4,
+          999983);
+}
+
+/* Short runs that follow each other in the storage are read ahead: a first
+ * axis of three must not mean a call for every three elements. */
+Test(gather, short_runs_do_not_cost_a_call_each) {
+    size_t fetches = check((struct tc_view){3, 4, {3, 1000, 100}, {4, 12, 12000}, 0, 0}, 1200000,
+                           1 << 20);
+    cr_assert_lt(fetches, 100);
+}

@@ -1,0 +1,205 @@
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/outfile.h"
+
+static char folder[64];
+static char path[96];
+
+static void setup(void) {
+    snprintf(folder, sizeof folder, "/tmp/tconv-out-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/target", folder);
+}
+
+static size_t entries(void) {
+    size_t count = 0;
+    DIR *handle = opendir(folder);
+    while (readdir(handle))
+        count++;
+    closedir(handle);
+    return count - 2;
+}
+
+static void teardown(void) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(outfile, .init = setup, .fini = teardown);
+
+static void write_old(const char *text) {
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+}
+
+static void expect(const char *text) {
+    char got[64] = {0};
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    cr_assert_lt(fread(got, 1, sizeof got - 1, file), sizeof got);
+    fclose(file);
+    cr_assert_str_eq(got, text);
+}
+
+Test(outfile, appears_only_when_committed) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    write_old("old");
+    cr_assert_eq(chmod(path, 0640), 0);
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    cr_assert(tc_publish_check(&publish, "target", NULL, 0, &error));
+    struct tc_outfile *out = tc_outfile_open(&publish, "target", &error);
+    cr_assert_not_null(out);
+    cr_assert(tc_outfile_write(out, "new!", 4, &error));
+    cr_assert(tc_outfile_write_at(out, 1, "E", 1, &error));
+    expect("old");
+    cr_assert_eq(entries(), 2);
+    cr_assert(tc_outfile_seal(out, &error));
+    cr_assert(tc_publish_commit(&publish, &error));
+    tc_publish_end(&publish);
+    expect("nEw!");
+    cr_assert_eq(entries(), 1);
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0);
+    cr_assert_eq(status.st_mode & 0777, 0640, "the old file's mode is kept");
+}
+
+Test(outfile, nothing_stays_of_an_abandoned_one) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    write_old("old");
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    cr_assert(tc_outfile_write(tc_outfile_open(&publish, "target", &error), "x", 1, &error));
+    tc_publish_end(&publish);
+    expect("old");
+    cr_assert_eq(entries(), 1);
+}
+
+Test(outfile, refuses_links_folders_and_what_exists) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    cr_assert_eq(symlink("elsewhere", path), 0);
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    cr_assert_not(tc_publish_check(&publish, "target", NULL, 0, &error));
+    cr_assert_eq(error.class, TC_UNSAFE);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    error = (struct tc_error){0};
+    cr_assert_not(tc_publish_check(&publish, "target", NULL, 0, &error));
+    cr_assert_eq(error.class, TC_USAGE);
+    cr_assert_eq(rmdir(path), 0);
+    publish.options.no_clobber = true;
+    write_old("old");
+    error = (struct tc_error){0};
+    cr_assert_not(tc_publish_check(&publish, "target", NULL, 0, &error));
+    cr_assert_eq(error.class, TC_USAGE);
+    tc_publish_end(&publish);
+}
+
+/* Made by another process between the check and the rename. */
+Test(outfile, no_clobber_holds_until_the_end) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    cr_assert(tc_publish_begin(&publish, path, false,
+                               (struct tc_publish_options){.no_clobber = true}, &error));
+    struct tc_outfile *out = tc_outfile_open(&publish, "target", &error);
+    write_old("theirs");
+    cr_assert(tc_outfile_seal(out, &error));
+    cr_assert_not(tc_publish_commit(&publish, &error));
+    cr_assert_eq(error.class, TC_IO);
+    tc_publish_end(&publish);
+    expect("theirs");
+    cr_assert_eq(entries(), 1);
+}
+
+Test(outfile, copies_ranges_large_and_small) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    size_t size = 5000000;
+    char *bytes = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (char)(i * 7 + i / 1000);
+    char source[96];
+    snprintf(source, sizeof source, "%s/source", folder);
+    int fd = open(source, O_CREAT | O_WRONLY, 0600);
+    cr_assert(tc_write_all(fd, bytes, size, &error));
+    close(fd);
+    struct tc_input *input = tc_input_open(source, NULL, &error);
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    struct tc_outfile *out = tc_outfile_open(&publish, "target", &error);
+    cr_assert(tc_outfile_copy(out, input, 3, 10, &error));
+    cr_assert(tc_outfile_copy(out, input, 1, size - 1, &error));
+    cr_assert(tc_outfile_seal(out, &error));
+    cr_assert(tc_publish_commit(&publish, &error));
+    tc_publish_end(&publish);
+    tc_input_close(input);
+    input = tc_input_open(path, NULL, &error);
+    cr_assert_eq(input->size, size + 9);
+    char *got = tc_input_load(input, 0, size + 9, &error);
+    cr_assert_arr_eq(got, bytes + 3, 10);
+    cr_assert_arr_eq(got + 10, bytes + 1, size - 1);
+    tc_input_close(input);
+    free(got);
+    free(bytes);
+}
+
+Test(outfile, a_file_that_changes_is_noticed) {
+    struct tc_error error = {0};
+    char bytes[8];
+    write_old("0123456789");
+    struct tc_input *input = tc_input_open(path, NULL, &error);
+    cr_assert(tc_input_read(input, 2, bytes, 8, &error));
+    cr_assert_arr_eq(bytes, "23456789", 8);
+    cr_assert_not(tc_input_read(input, 3, bytes, 8, &error));
+    cr_assert_eq(error.class, TC_INVALID);
+    error = (struct tc_error){0};
+    cr_assert(tc_input_unchanged(input, &error));
+    cr_assert_eq(truncate(path, 4), 0);
+    cr_assert_not(tc_input_read(input, 2, bytes, 8, &error));
+    cr_assert_eq(error.class, TC_IO);
+    error = (struct tc_error){0};
+    cr_assert_not(tc_input_unchanged(input, &error));
+    tc_input_close(input);
+}
+
+/* Thousands of shards must do with a few descriptors. */
+Test(io, a_pool_keeps_few_files_open) {
+    struct tc_input_pool pool;
+    struct tc_input *inputs[50];
+    struct tc_error error = {0};
+    setup();
+    tc_input_pool_init(&pool);
+    for (int i = 0; i < 50; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s/%d", folder, i);
+        FILE *file = fopen(name, "w");
+        fprintf(file, "file %02d", i);
+        fclose(file);
+        inputs[i] = tc_input_open(name, &pool, &error);
+        cr_assert_not_null(inputs[i]);
+        cr_assert_leq(pool.open, 8);
+    }
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 50; i++) {
+            char got[8] = {0};
+            char expected[16];
+            cr_assert(tc_input_read(inputs[i], 0, got, 7, &error));
+            snprintf(expected, sizeof expected, "file %02d", i);
+            cr_assert_str_eq(got, expected);
+            cr_assert_leq(pool.open, 8);
+        }
+    for (int i = 0; i < 50; i++)
+        tc_input_close(inputs[i]);
+    cr_assert_eq(pool.open, 0);
+    tc_input_pool_release(&pool);
+    teardown();
+}

@@ -1,0 +1,41 @@
+/* What the formats' tests share: files made in a folder of their own, and
+ * conversions without the command. */
+#ifndef TCONV_FORMATS_TEST_SUPPORT_H
+#define TCONV_FORMATS_TEST_SUPPORT_H
+
+#include "core/convert.h"
+#include "formats/registry.h"
+
+extern const struct tc_format_options test_options;
+
+/* A fresh folder, removed when the test ends. Use as .init and .fini. */
+void test_folder_make(void);
+void test_folder_remove(void);
+/* A path in that folder; valid until the eighth call after it. */
+const char *test_path(const char *name);
+void test_write(const char *path, const void *bytes, size_t length);
+/* The whole file, from malloc. */
+char *test_load(const char *path, size_t *length);
+
+/* The class with which a file of these bytes is refused, TC_OK if it opens;
+ * data and checksums are read too. The error is left in test_error. */
+extern struct tc_error test_error;
+enum tc_class test_open_class(const char *name, const void *bytes, size_t length);
+enum tc_class test_file_class(const char *path);
+
+struct tc_reader *test_open(const char *path);
+/* All bytes of a tensor, from malloc. */
+unsigned char *test_read(struct tc_reader *reader, const struct tc_tensor *tensor);
+/* The text of `tconv hash`, from malloc. */
+char *test_digest(const char *path);
+
+/* Converts; the error's class. `changes` counts entries in the ledger of kind
+ * "dtype"; may be NULL. */
+enum tc_class test_convert(const char *from, const char *to, const struct tc_backend *target,
+                           const struct tc_plan_options *options, size_t *promoted);
+
+/* Calls `each` for every file below testdata/NAME. */
+typedef void test_visitor(const char *path, void *context);
+size_t test_each_file(const char *name, test_visitor *each, void *context);
+
+#endif

@@ -1,0 +1,104 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/test/support.h"
+
+TestSuite(npy, .init = test_folder_make, .fini = test_folder_remove);
+
+/* A version 1 file with this dict and this much data. */
+static enum tc_class open_dict(const char *dict, size_t data) {
+    char file[1024] = "\x93NUMPY\1";
+    size_t length = strlen(dict) + 1;
+    file[8] = (char)(length & 0xFF);
+    file[9] = (char)(length >> 8);
+    snprintf(file + 10, sizeof file - 10, "%s\n", dict);
+    return test_open_class("x.npy", file, 10 + length + data);
+}
+
+#define DICT(shape) "{'descr': '<f4', 'fortran_order': False, 'shape': " shape ", }"
+
+Test(npy, literals_only) {
+    cr_assert_eq(open_dict(DICT("(2, 3)"), 24), TC_OK);
+    cr_assert_eq(open_dict(DICT("(3L,)"), 12), TC_OK, "as Python 2 wrote it");
+    cr_assert_eq(open_dict(DICT("()"), 4), TC_OK);
+    cr_assert_eq(open_dict("{\"shape\":(2,),'fortran_order':True,'descr':'|u1'}", 2), TC_OK);
+    static const char *const bad[] = {
+        DICT("(3)"), DICT("[3]"), DICT("(-1,)"), DICT("(True,)"), DICT("(1.0,)"), DICT("(0x10,)"),
+        DICT("(1_0,)"), DICT("(3,,)"), DICT("(,)"), DICT("(2*3,)"), DICT("(1,)+(2,)"),
+        DICT("(9223372036854775808,)"), DICT("(4294967296, 4294967296)"), DICT("(03,)"),
+        "{'descr': '<' 'f4', 'fortran_order': False, 'shape': (), }",
+        "{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (), }",
+        "{'descr': '<f4', 'fortran_order': 0, 'shape': (), }",
+        "{'descr': '<f4', 'fortran_order': False, }",
+        "{'descr': '<f4', 'descr': '|O', 'fortran_order': False, 'shape': (), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (), 'x': 1, }",
+        "__import__('os').system('x')", "", "{", "{'descr': '<f4'"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_eq(open_dict(bad[i], 4), TC_INVALID, "%s", bad[i]);
+}
+
+Test(npy, dtypes_are_told_apart) {
+    static const struct {
+        const char *descr;
+        enum tc_class class;
+    } cases[] = {{"'|O'", TC_UNSAFE},        {"'O'", TC_UNSAFE},
+                 {"'<U10'", TC_UNSUPPORTED}, {"'<M8[ns]'", TC_UNSUPPORTED},
+                 {"'<f16'", TC_UNSUPPORTED}, {"'V7'", TC_UNSUPPORTED},
+                 {"'<V2'", TC_UNSUPPORTED},  {"[('a', '<f4')]", TC_UNSUPPORTED},
+                 {"[('a', '|O')]", TC_UNSAFE}, {"[('a', [('b', '|O')])]", TC_UNSAFE},
+                 {"[[[[", TC_INVALID}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char dict[256];
+        snprintf(dict, sizeof dict, "{'descr': %s, 'fortran_order': False, 'shape': (), }",
+                 cases[i].descr);
+        cr_assert_eq(open_dict(dict, 4), cases[i].class, "%s: %s", dict, test_error.message);
+    }
+}
+
+Test(npy, the_data_fits_the_shape) {
+    cr_assert_eq(open_dict(DICT("(3,)"), 11), TC_INVALID);
+    cr_assert_eq(open_dict(DICT("(3,)"), 13), TC_INVALID);
+    cr_assert_str_eq(test_error.code, "trailing-data");
+}
+
+Test(npy, a_void_type_must_be_named) {
+    struct tc_format_options options = test_options;
+    struct tc_error error = {0};
+    open_dict("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4);
+    cr_assert(strstr(test_error.hint, "--npy-void BF16"));
+    options.npy_void = TC_BF16;
+    struct tc_reader *reader = tc_registry_open(test_path("x.npy"), NULL, &options, &error);
+    cr_assert_not_null(reader);
+    cr_assert_eq(reader->table.tensors[0].dtype, TC_BF16);
+    tc_reader_close(reader);
+}
+
+/* Reading vectors of np.save and writing them again gives the same bytes. */
+static void rewrite(const char *path, void *context) {
+    size_t *same = context;
+    if (test_file_class(path) != TC_OK)
+        return;
+    const char *out = test_path("out.npy");
+    cr_assert_eq(test_convert(path, out, tc_registry_named("npy"), NULL, NULL), TC_OK);
+    size_t a;
+    size_t b;
+    char *first = test_load(path, &a);
+    char *second = test_load(out, &b);
+    const char *name = strrchr(path, '/') + 1;
+    bool other = strncmp(name, "be_", 3) == 0 || strncmp(name, "fortran", 7) == 0 ||
+                 strcmp(name, "version2.npy") == 0 || strcmp(name, "version3.npy") == 0;
+    if (!other) {
+        cr_assert(a == b && memcmp(first, second, a) == 0, "%s", path);
+        (*same)++;
+    }
+    free(first);
+    free(second);
+}
+
+Test(npy, writes_what_np_save_writes) {
+    size_t same = 0;
+    test_each_file("npy", rewrite, &same);
+    cr_assert_geq(same, 15);
+}

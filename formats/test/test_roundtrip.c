@@ -1,0 +1,181 @@
+/*
+ * Every testdata file through every pair of formats: A → B → A gives what A
+ * had. Where a dtype is promoted the values differ in type by design, and
+ * cast's own tests cover them.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/test/support.h"
+
+TestSuite(roundtrip, .init = test_folder_make, .fini = test_folder_remove, .timeout = 300);
+
+/* Ways to write, for formats that can. */
+static const struct variant {
+    const char *name;
+    struct tc_plan_options options;
+    unsigned needs;
+} variants[] = {
+    {"plain", {.write = {.checksum = true}}, 0},
+    {"bare", {.write = {.checksum = false}, .order = TC_ORDER_NAME}, 0},
+    {"compressed", {.write = {.compress = TC_COMPRESS_DEFAULT, .checksum = true}}, TC_CAN_COMPRESS},
+    {"compressed by name",
+     {.write = {.compress = 1}, .order = TC_ORDER_NAME}, TC_CAN_COMPRESS},
+};
+#define VARIANTS (sizeof variants / sizeof *variants)
+
+static void make_path(char path[256], const char *stem, const struct tc_backend *backend) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", stem, backend->extensions[0]);
+    snprintf(path, 256, "%s", test_path(name));
+}
+
+static void expect_same(const char *a, const char *b, const char *what) {
+    char *first = test_digest(a);
+    char *second = test_digest(b);
+    cr_assert_str_eq(first, second, "%s", what);
+    free(first);
+    free(second);
+}
+
+static bool metadata_equal(const struct tc_metadata *a, const struct tc_metadata *b) {
+    size_t count_a = a ? a->count : 0;
+    size_t count_b = b ? b->count : 0;
+    for (size_t i = 0; i < count_a && count_a == count_b; i++)
+        if (!tc_text_equal(a->pairs[i].key, b->pairs[i].key) ||
+            !tc_text_equal(a->pairs[i].value, b->pairs[i].value))
+            return false;
+    return count_a == count_b;
+}
+
+static void expect_same_metadata(const char *a, const char *b, const char *what) {
+    struct tc_reader *first = test_open(a);
+    struct tc_reader *second = test_open(b);
+    cr_assert(metadata_equal(&first->table.metadata, &second->table.metadata), "%s", what);
+    for (size_t i = 0; i < first->table.count; i++) {
+        const struct tc_tensor *tensor = &first->table.tensors[i];
+        const struct tc_tensor *other = tc_table_find(&second->table, tensor->name);
+        cr_assert(other && metadata_equal(tensor->metadata, other->metadata), "%s: %.*s", what,
+                  (int)tensor->name.length, tensor->name.bytes);
+    }
+    tc_reader_close(first);
+    tc_reader_close(second);
+}
+
+struct counts {
+    size_t trips;
+};
+
+static void trip(const char *path, const struct tc_backend *a, const struct tc_backend *b,
+                 const struct variant *variant, struct counts *counts) {
+    char first[256];
+    char second[256];
+    char third[256];
+    size_t promoted;
+    make_path(first, "first", a);
+    make_path(second, "second", b);
+    make_path(third, "third", a);
+    char what[512];
+    snprintf(what, sizeof what, "%s: %s, %s (%s)", path, a->name, b->name, variant->name);
+    if (variant->needs & ~b->caps)
+        return;
+    if (test_convert(path, first, a, NULL, NULL) == TC_UNSUPPORTED)
+        return;
+    cr_assert_eq(test_error.class, TC_OK, "%s: %s", what, test_error.message);
+    enum tc_class class = test_convert(first, second, b, &variant->options, &promoted);
+    if (class == TC_UNSUPPORTED || promoted)
+        return;
+    cr_assert_eq(class, TC_OK, "%s: %s", what, test_error.message);
+    if (b->caps & TC_CAN_NAME)
+        expect_same(first, second, what);
+    cr_assert_eq(test_convert(second, third, a, NULL, &promoted), TC_OK, "%s: %s", what,
+                 test_error.message);
+    cr_assert_eq(promoted, 0);
+    if (a->caps & b->caps & TC_CAN_NAME)
+        expect_same(first, third, what);
+    if (a->caps & b->caps & TC_CAN_FILE_METADATA)
+        expect_same_metadata(first, second, what);
+    counts->trips++;
+}
+
+/* All pairs as they are written by default; the other ways to write on the
+ * pairs that start from the file's own format. */
+static void visit(const char *path, void *context) {
+    if (test_file_class(path) != TC_OK)
+        return;
+    const struct tc_backend *own = tc_registry_for_path(path);
+    for (size_t a = 0; tc_registry[a]; a++)
+        for (size_t b = 0; tc_registry[b]; b++)
+            if (tc_registry[a]->caps & tc_registry[b]->caps & TC_CAN_WRITE)
+                for (size_t v = 0; v < (tc_registry[a] == own ? VARIANTS : 1); v++)
+                    trip(path, tc_registry[a], tc_registry[b], &variants[v], context);
+}
+
+Test(roundtrip, every_file_through_every_pair) {
+    struct counts counts = {0};
+    size_t files = 0;
+    for (size_t i = 0; tc_registry[i]; i++)
+        files += test_each_file(tc_registry[i]->name, visit, &counts);
+    cr_assert_gt(files, 30);
+    cr_assert_gt(counts.trips, 300, "only %zu trips", counts.trips);
+}
+
+static void visit_same_bytes(const char *path, void *context) {
+    (void)context;
+    if (test_file_class(path) != TC_OK)
+        return;
+    for (size_t i = 0; tc_registry[i]; i++)
+        for (size_t v = 0; v < VARIANTS; v++) {
+            const struct tc_backend *backend = tc_registry[i];
+            if (!(backend->caps & TC_CAN_WRITE) || variants[v].needs & ~backend->caps)
+                continue;
+            char once[256];
+            char twice[256];
+            make_path(once, "once", backend);
+            make_path(twice, "twice", backend);
+            if (test_convert(path, once, backend, &variants[v].options, NULL) != TC_OK)
+                continue;
+            cr_assert_eq(test_convert(path, twice, backend, &variants[v].options, NULL), TC_OK);
+            size_t a;
+            size_t b;
+            char *first = test_load(once, &a);
+            char *second = test_load(twice, &b);
+            cr_assert(a == b && memcmp(first, second, a) == 0, "%s to %s", path, backend->name);
+            free(first);
+            free(second);
+        }
+}
+
+Test(roundtrip, same_input_same_bytes) {
+    for (size_t i = 0; tc_registry[i]; i++)
+        test_each_file(tc_registry[i]->name, visit_same_bytes, NULL);
+}
+
+Test(roundtrip, shards_of_any_size_hold_the_same) {
+    for (size_t i = 0; tc_registry[i]; i++) {
+        const struct tc_backend *backend = tc_registry[i];
+        if (!backend->sharding)
+            continue;
+        for (uint64_t size = 1; size <= 2048; size *= 4) {
+            struct tc_plan_options options = {.shard_size = size, .write = {.checksum = true}};
+            const char *source = TESTDATA "/npz/stored.npz";
+            char out[256];
+            make_path(out, "model", backend);
+            cr_assert_eq(test_convert(source, out, backend, &options, NULL), TC_OK, "%s",
+                         test_error.message);
+            struct tc_buffer name = {0};
+            backend->sharding->index_name(&name, TC_TEXT("model"), backend->extensions[0]);
+            char *index = strdup(test_path(name.bytes));
+            /* The source has 376 bytes of data: more fit one file. */
+            cr_assert(size > 376 || test_file_class(index) == TC_OK, "%s", test_error.message);
+            if (test_file_class(index) == TC_OK)
+                expect_same(source, index, index);
+            free(index);
+            tc_buffer_release(&name);
+            test_folder_remove();
+            test_folder_make();
+        }
+    }
+}
