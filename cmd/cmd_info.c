@@ -88,8 +88,8 @@ static size_t display_width(const struct tc_buffer *text) {
 
 static void add_padded(struct tc_buffer *out, const struct tc_buffer *text, size_t width) {
     tc_buffer_add(out, text->bytes, text->length);
-    size_t used = display_width(text);
-    tc_buffer_addf(out, "%*s", used < width ? (int)(width - used) : 0, "");
+    for (size_t used = display_width(text); used < width; used++)
+        tc_buffer_add(out, " ", 1);
 }
 
 static void print_cell(struct tc_buffer *cell, const struct tc_tensor *tensor, int column) {
@@ -106,27 +106,29 @@ static void print_cell(struct tc_buffer *cell, const struct tc_tensor *tensor, i
 
 static void info_table(struct tc_buffer *out, const struct tc_table *table) {
     static const char *const titles[] = {"name", "dtype", "shape", "size"};
-    size_t widths[4];
+    size_t widths[4] = {0}; /* the last column needs none */
     struct tc_buffer cell = {0};
-    for (int column = 0; column < 4; column++) {
+    for (int column = 0; column < 3; column++) {
         widths[column] = strlen(titles[column]);
-        for (size_t i = 0; i < table->count; i++) {
+        for (size_t i = 0; i < table->count && widths[column] < WIDEST_NAME; i++) {
             print_cell(&cell, &table->tensors[i], column);
             size_t width = display_width(&cell);
             if (width > widths[column])
                 widths[column] = width < WIDEST_NAME ? width : WIDEST_NAME;
         }
     }
-    for (size_t row = 0; row <= table->count; row++) {
+    for (int column = 0; column < 4; column++) {
+        cell.length = 0;
+        tc_buffer_add_string(&cell, titles[column]);
+        tc_buffer_add_string(out, column ? "  " : "");
+        add_padded(out, &cell, widths[column]);
+    }
+    tc_buffer_add_string(out, "\n");
+    for (size_t i = 0; i < table->count; i++) {
         for (int column = 0; column < 4; column++) {
-            if (row == 0) {
-                cell.length = 0;
-                tc_buffer_add_string(&cell, titles[column]);
-            } else {
-                print_cell(&cell, &table->tensors[row - 1], column);
-            }
+            print_cell(&cell, &table->tensors[i], column);
             tc_buffer_add_string(out, column ? "  " : "");
-            add_padded(out, &cell, column < 3 ? widths[column] : 0);
+            add_padded(out, &cell, widths[column]);
         }
         tc_buffer_add_string(out, "\n");
     }

@@ -117,11 +117,16 @@ void report_size(struct tc_buffer *buffer, uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double size = (double)bytes;
     size_t unit = 0;
+    if (bytes < 1024) {
+        tc_buffer_add_number(buffer, bytes);
+        tc_buffer_add_string(buffer, " B");
+        return;
+    }
     while (size >= 1024 && unit + 1 < sizeof units / sizeof *units) {
         size /= 1024;
         unit++;
     }
-    tc_buffer_addf(buffer, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
+    tc_buffer_addf(buffer, "%.1f %s", size, units[unit]);
 }
 
 void report_out(struct tc_buffer *buffer) {

@@ -46,7 +46,7 @@ static void *produce(void *argument) {
     flow->producer(flow, flow->context, &flow->error);
     pthread_mutex_lock(&flow->lock);
     flow->ended = true;
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_signal(&flow->filled);
     pthread_mutex_unlock(&flow->lock);
     return NULL;
 }
@@ -55,7 +55,9 @@ bool tc_flow_start(struct tc_flow *flow, tc_flow_producer *producer, void *conte
                    struct tc_error *error) {
     *flow = (struct tc_flow){.producer = producer, .context = context, .chunk_count = CHUNKS};
     pthread_mutex_init(&flow->lock, NULL);
-    pthread_cond_init(&flow->changed, NULL);
+    pthread_cond_init(&flow->emptied, NULL);
+    pthread_cond_init(&flow->filled, NULL);
+    flow->empty_count = CHUNKS;
     flow->chunks = calloc(CHUNKS, sizeof *flow->chunks);
     if (!flow->chunks) {
         tc_flow_end(flow);
@@ -75,13 +77,14 @@ void tc_flow_end(struct tc_flow *flow) {
     if (flow->running) {
         pthread_mutex_lock(&flow->lock);
         flow->stopped = true;
-        pthread_cond_broadcast(&flow->changed);
+        pthread_cond_signal(&flow->emptied);
         pthread_mutex_unlock(&flow->lock);
         pthread_join(flow->thread, NULL);
     }
     if (flow->chunk_count) {
         pthread_mutex_destroy(&flow->lock);
-        pthread_cond_destroy(&flow->changed);
+        pthread_cond_destroy(&flow->emptied);
+        pthread_cond_destroy(&flow->filled);
     }
     for (size_t i = 0; flow->chunks && i < flow->chunk_count; i++)
         free(flow->chunks[i].bytes);
@@ -91,9 +94,13 @@ void tc_flow_end(struct tc_flow *flow) {
 
 struct tc_chunk *tc_flow_take(struct tc_flow *flow, struct tc_error *error) {
     pthread_mutex_lock(&flow->lock);
-    while (!flow->empty.first && !flow->stopped)
-        pthread_cond_wait(&flow->changed, &flow->lock);
+    while (!flow->empty.first && !flow->stopped) {
+        flow->producer_waits = true;
+        pthread_cond_wait(&flow->emptied, &flow->lock);
+    }
+    flow->producer_waits = false;
     struct tc_chunk *chunk = flow->stopped ? NULL : queue_pop(&flow->empty);
+    flow->empty_count -= chunk != NULL;
     pthread_mutex_unlock(&flow->lock);
     if (!chunk)
         return NULL;
@@ -111,14 +118,18 @@ struct tc_chunk *tc_flow_take(struct tc_flow *flow, struct tc_error *error) {
 void tc_flow_send(struct tc_flow *flow, struct tc_chunk *chunk) {
     pthread_mutex_lock(&flow->lock);
     queue_push(&flow->full, chunk);
-    pthread_cond_broadcast(&flow->changed);
+    if (flow->consumer_waits)
+        pthread_cond_signal(&flow->filled);
     pthread_mutex_unlock(&flow->lock);
 }
 
 struct tc_chunk *tc_flow_next(struct tc_flow *flow, struct tc_error *error) {
     pthread_mutex_lock(&flow->lock);
-    while (!flow->full.first && !flow->ended)
-        pthread_cond_wait(&flow->changed, &flow->lock);
+    while (!flow->full.first && !flow->ended) {
+        flow->consumer_waits = true;
+        pthread_cond_wait(&flow->filled, &flow->lock);
+    }
+    flow->consumer_waits = false;
     struct tc_chunk *chunk = queue_pop(&flow->full);
     pthread_mutex_unlock(&flow->lock);
     if (!chunk && flow->error.class != TC_OK && error->class == TC_OK)
@@ -137,7 +148,11 @@ void tc_chunk_release(struct tc_chunk *chunk) {
     pthread_mutex_lock(&flow->lock);
     if (--chunk->holders == 0) {
         queue_push_front(&flow->empty, chunk); /* the warmest goes out first */
-        pthread_cond_broadcast(&flow->changed);
+        /* A producer that ran out sleeps until half of the chunks are back:
+         * waking it for each would cost a switch a tensor when they are small.
+         * All come back in the end, for nobody else waits for it meanwhile. */
+        if (++flow->empty_count >= CHUNKS / 2 && flow->producer_waits)
+            pthread_cond_signal(&flow->emptied);
     }
     pthread_mutex_unlock(&flow->lock);
 }

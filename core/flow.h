@@ -38,7 +38,11 @@ typedef bool tc_flow_producer(struct tc_flow *flow, void *context, struct tc_err
 
 struct tc_flow {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t emptied; /* the producer waits for this */
+    pthread_cond_t filled;  /* and the consumer for this */
+    bool producer_waits;
+    bool consumer_waits;
+    size_t empty_count;
     struct tc_queue empty;
     struct tc_queue full;
     struct tc_chunk *chunks;

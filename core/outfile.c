@@ -12,7 +12,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define COPY_STEP ((size_t)1 << 20)
+#define BUFFER_BYTES ((size_t)1 << 18)
+/* From this size on a write is not worth another copy. */
+#define SMALL_WRITE ((size_t)1 << 16)
 #define LARGEST_TRANSFER (UINT64_C(1) << 30)
 
 /*
@@ -271,8 +273,8 @@ static bool write_failed(struct tc_outfile *out, int errnum, struct tc_error *er
     return tc_error_in_file(error, out->publish->path);
 }
 
-bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
-                         struct tc_error *error) {
+static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes,
+                          size_t length, struct tc_error *error) {
     const char *at = bytes;
     while (length) {
         size_t step = length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER;
@@ -286,6 +288,46 @@ bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *by
         offset += (uint64_t)done;
         length -= (size_t)done;
     }
+    return true;
+}
+
+static bool flush(struct tc_outfile *out, struct tc_error *error) {
+    size_t length = out->buffered;
+    out->buffered = 0;
+    return length == 0 || write_through(out, out->buffer_at, out->buffer, length, error);
+}
+
+/* Room for `length` bytes at `offset` behind what is buffered, flushing first
+ * what they don't follow. */
+static char *buffer_room(struct tc_outfile *out, uint64_t offset, size_t length,
+                         struct tc_error *error) {
+    if (!out->buffer && !(out->buffer = malloc(BUFFER_BYTES))) {
+        tc_fail_memory(error);
+        return NULL;
+    }
+    bool follows = out->buffered && offset == out->buffer_at + out->buffered;
+    if (!follows || length > BUFFER_BYTES - out->buffered) {
+        if (!flush(out, error))
+            return NULL;
+        out->buffer_at = offset;
+    }
+    return out->buffer + out->buffered;
+}
+
+bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
+                         struct tc_error *error) {
+    if (length >= SMALL_WRITE)
+        return flush(out, error) && write_through(out, offset, bytes, length, error);
+    /* A field patched in what was just written. */
+    if (offset >= out->buffer_at && offset - out->buffer_at + length <= out->buffered) {
+        memcpy(out->buffer + (offset - out->buffer_at), bytes, length);
+        return true;
+    }
+    char *room = buffer_room(out, offset, length, error);
+    if (!room)
+        return false;
+    memcpy(room, bytes, length);
+    out->buffered += length;
     return true;
 }
 
@@ -326,7 +368,9 @@ static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64
 
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error) {
-    if (!out->stream && length >= COPY_STEP) {
+    if (!out->stream && length >= BUFFER_BYTES) {
+        if (!flush(out, error))
+            return false;
         int fd = tc_input_acquire(input, error);
         if (fd < 0)
             return false;
@@ -335,13 +379,13 @@ bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t of
         if (!ok)
             return false;
     }
-    if (length && !out->buffer && !(out->buffer = malloc(COPY_STEP)))
-        return tc_fail_memory(error);
     while (length) {
-        size_t step = length < COPY_STEP ? length : COPY_STEP;
-        if (!tc_input_read(input, offset, out->buffer, step, error) ||
-            !tc_outfile_write(out, out->buffer, step, error))
+        size_t step = length < BUFFER_BYTES ? length : BUFFER_BYTES;
+        char *room = buffer_room(out, out->position, step, error);
+        if (!room || !tc_input_read(input, offset, room, step, error))
             return false;
+        out->buffered += step;
+        out->position += step;
         offset += step;
         length -= step;
     }
@@ -349,8 +393,8 @@ bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t of
 }
 
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
-    bool ok = true;
-    if (!out->stream) {
+    bool ok = flush(out, error);
+    if (ok && !out->stream) {
         if (fchmod(out->fd, out->mode) != 0)
             ok = write_failed(out, errno, error);
         if (ok && !out->publish->options.no_sync && fsync(out->fd) != 0)

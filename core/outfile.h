@@ -34,7 +34,10 @@ struct tc_outfile {
     mode_t mode;
     bool stream;
     bool renamed;
-    char *buffer;   /* for copies the kernel does not make for us */
+    /* Small writes gather here: bytes [buffer_at, buffer_at + buffered). */
+    char *buffer;
+    uint64_t buffer_at;
+    size_t buffered;
 };
 
 struct tc_publish {
@@ -66,7 +69,8 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
 bool tc_outfile_seekable(const struct tc_outfile *out);
 /* Fails early where the folder's file system has no room for this many bytes. */
 bool tc_outfile_reserve(struct tc_outfile *out, uint64_t bytes, struct tc_error *error);
-/* At the current position, which moves. */
+/* At the current position, which moves. A write may be kept back until the
+ * next large one or until the file is sealed; so may its failure. */
 bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
                       struct tc_error *error);
 bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,

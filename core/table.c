@@ -272,8 +272,11 @@ overflow:
 
 void tc_shape_print(struct tc_buffer *buffer, const uint64_t *shape, unsigned rank) {
     tc_buffer_add(buffer, "[", 1);
-    for (unsigned i = 0; i < rank; i++)
-        tc_buffer_addf(buffer, i ? ",%llu" : "%llu", (unsigned long long)shape[i]);
+    for (unsigned i = 0; i < rank; i++) {
+        if (i)
+            tc_buffer_add(buffer, ",", 1);
+        tc_buffer_add_number(buffer, shape[i]);
+    }
     tc_buffer_add(buffer, "]", 1);
 }
 

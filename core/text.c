@@ -61,6 +61,10 @@ size_t tc_utf8_length(const char *bytes, size_t length, uint32_t *character) {
 bool tc_utf8_valid(struct tc_text text) {
     size_t at = 0;
     while (at < text.length) {
+        if (!(text.bytes[at] & 0x80)) {
+            at++;
+            continue;
+        }
         uint32_t character;
         size_t step = tc_utf8_length(text.bytes + at, text.length - at, &character);
         if (step == 0)
@@ -116,19 +120,35 @@ void tc_buffer_add_string(struct tc_buffer *buffer, const char *string) {
 }
 
 void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...) {
+    if (!reserve(buffer, 64)) /* most pieces fit at once */
+        return;
+    size_t room = buffer->capacity - buffer->length;
     va_list args;
     va_start(args, format);
-    va_list again;
-    va_copy(again, args);
-    int need = vsnprintf(NULL, 0, format, args);
+    int need = vsnprintf(buffer->bytes + buffer->length, room, format, args);
     va_end(args);
-    if (need < 0)
+    if (need < 0) {
         buffer->failed = true;
-    else if (reserve(buffer, (size_t)need)) {
-        vsnprintf(buffer->bytes + buffer->length, (size_t)need + 1, format, again);
-        buffer->length += (size_t)need;
+        return;
     }
-    va_end(again);
+    if ((size_t)need >= room) {
+        if (!reserve(buffer, (size_t)need))
+            return;
+        va_start(args, format);
+        vsnprintf(buffer->bytes + buffer->length, (size_t)need + 1, format, args);
+        va_end(args);
+    }
+    buffer->length += (size_t)need;
+}
+
+void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    tc_buffer_add(buffer, digits + at, sizeof digits - at);
 }
 
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error) {
@@ -180,18 +200,20 @@ static void add_json_character(struct tc_buffer *buffer, const char *bytes, size
         tc_buffer_add(buffer, bytes, length);
 }
 
+/* Adds the run of printable ASCII at `at`, but for " and \; returns its end. */
+static size_t add_plain(struct tc_buffer *buffer, struct tc_text text, size_t at) {
+    size_t end = at;
+    while (end < text.length && text.bytes[end] >= 0x20 && text.bytes[end] < 0x7F &&
+           text.bytes[end] != '"' && text.bytes[end] != '\\')
+        end++;
+    tc_buffer_add(buffer, text.bytes + at, end - at);
+    return end;
+}
+
 void tc_buffer_add_json(struct tc_buffer *buffer, struct tc_text text, enum tc_escape how) {
     tc_buffer_add(buffer, "\"", 1);
     size_t at = 0;
-    while (at < text.length) {
-        size_t plain = at;
-        while (plain < text.length && text.bytes[plain] >= 0x20 && text.bytes[plain] < 0x7F &&
-               text.bytes[plain] != '"' && text.bytes[plain] != '\\')
-            plain++;
-        tc_buffer_add(buffer, text.bytes + at, plain - at);
-        at = plain;
-        if (at == text.length)
-            break;
+    while ((at = add_plain(buffer, text, at)) < text.length) {
         uint32_t character;
         size_t step = tc_utf8_length(text.bytes + at, text.length - at, &character);
         if (step == 0) {
@@ -208,7 +230,7 @@ void tc_buffer_add_json(struct tc_buffer *buffer, struct tc_text text, enum tc_e
 
 void tc_buffer_add_visible(struct tc_buffer *buffer, struct tc_text text) {
     size_t at = 0;
-    while (at < text.length) {
+    while ((at = add_plain(buffer, text, at)) < text.length) {
         uint32_t character;
         size_t step = tc_utf8_length(text.bytes + at, text.length - at, &character);
         if (step == 0) {

@@ -45,6 +45,8 @@ void tc_buffer_add_text(struct tc_buffer *buffer, struct tc_text text);
 void tc_buffer_add_string(struct tc_buffer *buffer, const char *string);
 void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* In decimal. */
+void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number);
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error);
 
 enum tc_escape {

@@ -486,8 +486,10 @@ static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata, 
 }
 
 static void add_numbers(struct tc_buffer *text, const uint64_t *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        tc_buffer_addf(text, "%s\n        %llu", i ? "," : "[", (unsigned long long)numbers[i]);
+    for (size_t i = 0; i < count; i++) {
+        tc_buffer_add_string(text, i ? ",\n        " : "[\n        ");
+        tc_buffer_add_number(text, numbers[i]);
+    }
     tc_buffer_add_string(text, count ? "\n      ]" : "[]");
 }
 

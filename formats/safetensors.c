@@ -210,10 +210,15 @@ static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
         tc_buffer_add_string(text, comma);
         comma = ",";
         tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
-        tc_buffer_addf(text, ":{\"dtype\":\"%s\",\"shape\":", tc_dtype_name(item->dtype));
+        tc_buffer_add_string(text, ":{\"dtype\":\"");
+        tc_buffer_add_string(text, tc_dtype_name(item->dtype));
+        tc_buffer_add_string(text, "\",\"shape\":");
         tc_shape_print(text, item->shape, item->rank);
-        tc_buffer_addf(text, ",\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
-                       (unsigned long long)(offset + item->nbytes));
+        tc_buffer_add_string(text, ",\"data_offsets\":[");
+        tc_buffer_add_number(text, offset);
+        tc_buffer_add_string(text, ",");
+        tc_buffer_add_number(text, offset + item->nbytes);
+        tc_buffer_add_string(text, "]}");
         offset += item->nbytes;
     }
     tc_buffer_add(text, "}", 1);

@@ -116,7 +116,7 @@ class Spawner:
             ended = os.pidfd_open(child)
             timed_out = not select.select([ended], [], [], timeout)[0]
             if timed_out:
-                os.kill(child, signal.SIGKILL)
+                os.killpg(child, signal.SIGKILL)
             _, status, usage = os.wait4(child, 0)
             os.close(ended)
             marshal.dump(
@@ -132,7 +132,12 @@ class Spawner:
             (os.POSIX_SPAWN_OPEN, fd, path, write, 0o600) for fd, path in enumerate(self.paths, 1)
         ]
         return os.posix_spawnp(
-            command[0], command, env, file_actions=files, setsigdef=[signal.SIGINT, signal.SIGPIPE]
+            command[0],
+            command,
+            env,
+            file_actions=files,
+            setpgroup=0,  # so that a timeout ends all of a shell's children too
+            setsigdef=[signal.SIGINT, signal.SIGPIPE],
         )
 
 
