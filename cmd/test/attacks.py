@@ -29,7 +29,7 @@ class Input:
     tensors: dict = None  # what an accepted file must hold
     options: tuple = ()
     prefix: object = ()  # a command that runs tconv, or a function that returns one
-    seconds: float = None  # bars tighter than the common ones
+    seconds: float = None  # of processor time; bars tighter than the common ones
     rss: int = None
     timeout: float = None
     message: str = ""  # must occur on stderr, in whatever case
@@ -112,8 +112,8 @@ def check_bars(item, result):
         raise result.failed(f"expected: {item.printed!r} on stdout")
     if SANITIZED:
         return
-    if item.seconds and result.seconds > item.seconds:
-        raise result.failed(f"expected: at most {item.seconds} s, got {result.seconds:.2f}")
+    if item.seconds and result.cpu_seconds > item.seconds:
+        raise result.failed(f"expected: at most {item.seconds} s, got {result.cpu_seconds:.2f}")
     if item.rss and result.rss > item.rss:
         raise result.failed(f"expected: at most {item.rss} bytes resident, got {result.rss}")
 

@@ -92,7 +92,7 @@ def index_against_shards():
         "there, not listed",
         folder_of(index({"a": ONE}), {ONE: BOTH}),
         OK,
-        tensors={"a": BOTH["a"]},
+        tensors=BOTH,
         message="index",
     )
     yield Input(

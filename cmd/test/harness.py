@@ -10,6 +10,7 @@ when the exit code or one of the rules for failures is broken.
 """
 
 import argparse
+import atexit
 import collections
 import concurrent.futures
 import marshal
@@ -62,6 +63,7 @@ class Result:
     out: bytes
     err: bytes
     seconds: float
+    cpu_seconds: float  # what a busy machine does not change
     rss: int
     timed_out: bool
 
@@ -100,9 +102,9 @@ class Spawner:
     def run(self, command, cwd, env, stdin, timeout):
         marshal.dump((command, str(cwd), env, str(stdin), timeout), self.requests)
         self.requests.flush()
-        status, seconds, rss, timed_out = marshal.load(self.replies)
+        status, *measures = marshal.load(self.replies)
         out, err = (Path(path).read_bytes() for path in self.paths)
-        return Result(command, os.waitstatus_to_exitcode(status), out, err, seconds, rss, timed_out)
+        return Result(command, os.waitstatus_to_exitcode(status), out, err, *measures)
 
     def _serve(self, requests, replies):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -119,9 +121,8 @@ class Spawner:
                 os.killpg(child, signal.SIGKILL)
             _, status, usage = os.wait4(child, 0)
             os.close(ended)
-            marshal.dump(
-                (status, time.monotonic() - started, usage.ru_maxrss * 1024, timed_out), replies
-            )
+            seconds, cpu_seconds = time.monotonic() - started, usage.ru_utime + usage.ru_stime
+            marshal.dump((status, seconds, cpu_seconds, usage.ru_maxrss * 1024, timed_out), replies)
             replies.flush()
 
     def _start(self, command, cwd, env, stdin):
@@ -143,6 +144,13 @@ class Spawner:
 
 WORK = Path(tempfile.mkdtemp(prefix="tconv-test-"))
 WORK.chmod(0o755)
+
+
+@atexit.register
+def remove_work():
+    shutil.rmtree(WORK, ignore_errors=True)
+
+
 _spawners = queue.SimpleQueue()
 for _ in range(JOBS):
     _spawners.put(Spawner(tempfile.mkdtemp(dir=WORK)))
@@ -308,17 +316,15 @@ class Suite:
             if outcome != "pass" or self.options.verbose:
                 print(f"{outcome} {line}", flush=True)
 
-        try:
-            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-                for case in filter(lambda case: self.wants(case[0]), cases):
-                    running.append(pool.submit(self._one, case))
-                    if len(running) > 2 * jobs:
-                        report()
-                while running:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for case in filter(lambda case: self.wants(case[0]), cases):
+                running.append(pool.submit(self._one, case))
+                if len(running) > 2 * jobs:
                     report()
-        finally:
-            if not (self.options.keep and tally["FAIL"]):
-                shutil.rmtree(WORK, ignore_errors=True)
+            while running:
+                report()
+        if self.options.keep and tally["FAIL"]:
+            atexit.unregister(remove_work)
         skipped = f", {tally['SKIP']} skipped" if tally["SKIP"] else ""
         print(f"{tally['pass']} passed, {tally['FAIL']} failed{skipped}")
         return 1 if tally["FAIL"] else 0

@@ -97,7 +97,6 @@ def make_files():
         "dots": ("..",),
         "prefix": ("a", "a/b"),
         "empty": ("",),
-        "nfc": ("\u00e9", "e\u0301"),
     }.items():
         make(f"{label}.safetensors", files.safetensors({name: f32(1) for name in names}))
     entries, blob = files.entries_of(pair)
