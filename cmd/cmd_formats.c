@@ -39,6 +39,13 @@ static void formats_json(struct tc_buffer *out) {
     }
 }
 
+/* Padding at the end of a line is of no use. */
+static void end_line(struct tc_buffer *out) {
+    while (out->length && out->bytes[out->length - 1] == ' ')
+        out->length--;
+    tc_buffer_add_string(out, "\n");
+}
+
 static void formats_table(struct tc_buffer *out) {
     tc_buffer_addf(out, "%-13s %-18s %-5s %-6s %-5s", "format", "extensions", "read", "write",
                    "safe");
@@ -66,7 +73,7 @@ static void dtypes_table(struct tc_buffer *out) {
     for (size_t f = 0; tc_registry[f]; f++)
         if (tc_registry[f]->caps & TC_CAN_WRITE)
             tc_buffer_addf(out, " %-13s", tc_registry[f]->name);
-    tc_buffer_add_string(out, "\n");
+    end_line(out);
     for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++) {
         tc_buffer_addf(out, "%-13s", tc_dtype_name(dtype));
         for (size_t f = 0; tc_registry[f]; f++) {
@@ -76,7 +83,7 @@ static void dtypes_table(struct tc_buffer *out) {
             tc_buffer_addf(out, " %-13s", as == TC_NONE ? "-" : as == dtype ? "as it is"
                                                                             : tc_dtype_name(as));
         }
-        tc_buffer_add_string(out, "\n");
+        end_line(out);
     }
     tc_buffer_add_string(out, "A name: promoted to that dtype, without loss. -: no lossless home, "
                               "an error.\n");

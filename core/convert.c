@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/cast.h"
+#include "core/metadata.h"
 
 /* Copies from file to file go in steps, so that progress shows. */
 #define COPY_STEP (UINT64_C(64) << 20)
@@ -207,10 +208,6 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
 
 static bool write_part(struct job *job, struct tc_outfile *out, struct tc_error *error) {
     const struct tc_backend *target = job->plan->target;
-    if (target->caps & TC_NEEDS_SEEK && !tc_outfile_seekable(out)) {
-        tc_fail(error, TC_USAGE, "seek", "%s cannot be written to a pipe", target->name);
-        return tc_error_in_file(error, out->publish->path);
-    }
     struct tc_writer writer = {
         .backend = target, .plan = job->plan, .part = job->part, .out = out};
     tc_arena_init(&writer.arena, 0);
@@ -291,9 +288,20 @@ static struct tc_input **all_inputs(const struct tc_plan *plan, size_t *count) {
 static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
                           struct tc_input *const *inputs, size_t input_count,
                           struct tc_error *error) {
-    for (size_t p = 0; p < plan->part_count; p++)
-        if (!tc_publish_check(publish, plan->parts[p].name, inputs, input_count, error))
+    bool needs_seek = plan->target->caps & TC_NEEDS_SEEK;
+    bool one = plan->part_count == 1 && !plan->index_name && !plan->sidecar_name;
+    for (size_t p = 0; p < plan->part_count; p++) {
+        const char *name = plan->parts[p].name;
+        if (!tc_publish_check(publish, name, inputs, input_count, error))
             return false;
+        if ((needs_seek || !one) && tc_publish_is_stream(publish, name)) {
+            tc_fail(error, TC_USAGE, "seek",
+                    needs_seek ? "%s cannot be written to a pipe"
+                               : "%s in several files cannot be written to a pipe",
+                    plan->target->name);
+            return tc_error_in_file(error, publish->path);
+        }
+    }
     if (plan->index_name &&
         !tc_publish_check(publish, plan->index_name, inputs, input_count, error))
         return false;

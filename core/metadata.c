@@ -1,11 +1,9 @@
-/* Metadata where a format has no place of its own for it: see plan.h. */
+#include "core/metadata.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "core/json.h"
-#include "core/plan.h"
 
 #define SIDECAR_LIMIT (UINT64_C(100) * 1000 * 1000)
 
@@ -69,7 +67,7 @@ bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
     return tc_buffer_ok(text, error);
 }
 
-static bool read_map(struct tc_json *json, struct tc_metadata *metadata) {
+bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata) {
     struct tc_text key;
     struct tc_text value;
     tc_json_begin(json, TC_JSON_OBJECT);
@@ -87,7 +85,7 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
     while (tc_json_key(json, &name)) {
         struct tc_metadata *metadata =
             tc_arena_alloc(json->arena, sizeof *metadata, json->error);
-        if (!metadata || !read_map(json, metadata))
+        if (!metadata || !tc_metadata_read(json, metadata))
             return false;
         struct tc_tensor *tensor = tc_table_find(&reader->table, name);
         if (tensor && !tensor->metadata)
@@ -130,7 +128,7 @@ static bool read_sidecar(struct tc_reader *reader, const char *text, size_t leng
             return tc_json_fail(&json, which < 0 ? "an unknown key in the sidecar"
                                                  : "a key occurs twice in the sidecar");
         seen[which] = true;
-        if (!(which == 0 ? read_map(&json, &reader->table.metadata)
+        if (!(which == 0 ? tc_metadata_read(&json, &reader->table.metadata)
                          : read_tensor_maps(&json, reader)))
             return false;
     }

@@ -200,27 +200,46 @@ static bool open_temporary(struct tc_outfile *out, struct tc_error *error) {
     return tc_fail_errno(error, errno, "output", "cannot create the output");
 }
 
-static bool open_target(struct tc_outfile *out, struct tc_error *error) {
+static bool open_stream(struct tc_outfile *out, struct tc_error *error) {
+    out->stream = true;
+    /* Without a reader this waits; a signal may end it. */
+    out->fd = out->publish->standard_output
+                  ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
+                  : openat(out->publish->folder_fd, out->name, O_WRONLY | O_CLOEXEC);
+    return out->fd >= 0 || tc_fail_errno(error, errno, "output", "cannot open the output");
+}
+
+static void add_file(struct tc_publish *publish, struct tc_outfile *out) {
+    *(publish->newest ? &publish->newest->next : &publish->files) = out;
+    publish->newest = out;
+}
+
+static bool open_file(struct tc_outfile *out, struct tc_error *error) {
     struct tc_publish *publish = out->publish;
-    if (publish->standard_output) {
-        out->stream = true;
-        out->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-        return out->fd >= 0 ||
-               tc_fail_errno(error, errno, "output", "cannot write to standard output");
-    }
     struct stat status;
     bool exists;
     if (!target_status(publish, out->name, &status, &exists, error))
         return false;
-    if (exists && is_stream(status.st_mode)) {
-        out->stream = true;
-        out->fd = openat(publish->folder_fd, out->name, O_WRONLY | O_CLOEXEC);
-        return out->fd >= 0 || tc_fail_errno(error, errno, "output", "cannot open the output");
-    }
     mode_t mask = umask(0);
     umask(mask);
     out->mode = exists && S_ISREG(status.st_mode) ? status.st_mode & 0777 : 0666 & ~mask;
-    return open_temporary(out, error);
+    /* No signal may come between the file and the note that it is there. */
+    sigset_t old;
+    block_signals(&old);
+    bool ok = open_temporary(out, error);
+    if (ok)
+        add_file(publish, out);
+    unblock_signals(&old);
+    return ok;
+}
+
+bool tc_publish_is_stream(struct tc_publish *publish, const char *name) {
+    struct stat status;
+    bool exists;
+    struct tc_error ignored = {0};
+    return publish->standard_output ||
+           (target_status(publish, name, &status, &exists, &ignored) && exists &&
+            is_stream(status.st_mode));
 }
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
@@ -234,21 +253,16 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
         return NULL;
     }
     *out = (struct tc_outfile){.publish = publish, .name = copy, .fd = -1};
-    sigset_t old;
-    block_signals(&old);
-    bool ok = open_target(out, error);
-    if (ok) {
-        *(publish->newest ? &publish->newest->next : &publish->files) = out;
-        publish->newest = out;
+    bool stream = tc_publish_is_stream(publish, name);
+    if (stream ? open_stream(out, error) : open_file(out, error)) {
+        if (stream)
+            add_file(publish, out);
+        return out;
     }
-    unblock_signals(&old);
-    if (!ok) {
-        tc_error_in_file(error, publish->path);
-        free(out->name);
-        free(out);
-        return NULL;
-    }
-    return out;
+    tc_error_in_file(error, publish->path);
+    free(out->name);
+    free(out);
+    return NULL;
 }
 
 bool tc_outfile_seekable(const struct tc_outfile *out) {

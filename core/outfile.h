@@ -63,6 +63,9 @@ void tc_publish_end(struct tc_publish *publish);
 bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_input *const *inputs,
                       size_t count, struct tc_error *error);
 
+/* Whether the target is a pipe or a device, which can't be sought. */
+bool tc_publish_is_stream(struct tc_publish *publish, const char *name);
+
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
                                    struct tc_error *error);
 /* Whether tc_outfile_write_at and going back work. */

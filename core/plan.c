@@ -8,6 +8,7 @@
 
 #include "core/cast.h"
 #include "core/checked.h"
+#include "core/metadata.h"
 
 static struct tc_text no_tensor(void) {
     return (struct tc_text){NULL, 0};
@@ -379,7 +380,7 @@ static bool file_name(struct tc_text name, const char *extension, struct tc_buff
     if (hostile)
         return tc_fail(error, TC_UNSAFE, "file-name", "the name cannot be a file's name");
     if (name.length + strlen(extension) > 200)
-        return tc_fail(error, TC_UNSUPPORTED, "file-name", "the name is too long for a file's");
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name is too long for a file's");
     for (size_t i = 0; i < name.length; i++)
         tc_buffer_add(file, name.bytes[i] == '/' ? "." : name.bytes + i, 1);
     tc_buffer_add_string(file, extension);

@@ -93,19 +93,4 @@ bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *k
                   struct tc_text tensor, struct tc_error *error, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/*
- * Per-tensor metadata in a format that has only a file's: one key whose value
- * is compact JSON {name: {key: value}}, sorted. Reading restores it.
- */
-#define TC_TENSOR_METADATA_KEY "tconv.tensor_metadata"
-bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part *part,
-                               struct tc_buffer *text, struct tc_error *error);
-bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
-
-/* The sidecar FILE.tconv.json: all metadata of a format that holds none. */
-bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
-                       struct tc_error *error);
-/* Reads it, where there is one, into the reader's table. */
-bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error);
-
 #endif

@@ -12,31 +12,13 @@
 #include <string.h>
 
 #include "core/checked.h"
-#include "core/convert.h"
+#include "core/metadata.h"
 #include "core/spool.h"
-#include "core/version.h"
-#include "core/zstd.h"
+#include "formats/deathtensors.h"
 #include "formats/shards.h"
 #include "formats/tensor_entry.h"
 
-#define PREFIX_BYTES 24u
-#define HEADER_LIMIT (UINT64_C(256) << 20)
-#define NAME_LIMIT 4096u
-#define METADATA_LIMIT (UINT64_C(1) << 20)
 #define STEP ((size_t)1 << 18)
-
-#define FLAG_ZSTD 1u
-#define FLAG_CHECKSUM 2u
-
-#define DTYPES                                                                                     \
-    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
-     TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128))
-
-#define KEY_PREFIX "deathtensors.shard"
-#define KEY_SHARDED "deathtensors.sharded"
-#define KEY_SHARDS "deathtensors.shards"
-#define KEY_COUNT "deathtensors.shard.count"
-#define KEY_INDEX "deathtensors.shard.index"
 
 struct deathtensors_reader {
     char *header;
@@ -153,7 +135,7 @@ static bool parse_header(struct tc_reader *reader, struct tc_error *error) {
         bool ok = which == FORMAT       ? read_format(&json)
                   : which == VERSION    ? read_version(&json)
                   : which == CREATED_BY ? tc_json_string(&json, &ignored)
-                  : which == METADATA ? tensor_entry_metadata(&json, &reader->table.metadata)
+                  : which == METADATA ? tc_metadata_read(&json, &reader->table.metadata)
                   : which == TENSORS  ? read_tensors(&json, reader)
                                       : tc_json_skip(&json, &ignored);
         if (!ok)
@@ -463,267 +445,6 @@ static void close_deathtensors(struct tc_reader *reader) {
     free(file->header);
 }
 
-struct deathtensors_writer {
-    struct tc_observer observer;
-    bool observing;
-    struct tc_zstd_encoder encoder;
-    bool encoding;
-};
-
-/* serde_json's pretty form: two spaces a level, "{}" and "[]" when empty. */
-static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata, int indent) {
-    if (!metadata || metadata->count == 0) {
-        tc_buffer_add_string(text, "{}");
-        return;
-    }
-    for (size_t i = 0; i < metadata->count; i++) {
-        tc_buffer_addf(text, "%s\n%*s", i ? "," : "{", indent + 2, "");
-        tc_buffer_add_json(text, metadata->pairs[i].key, TC_ESCAPE_SERDE);
-        tc_buffer_add_string(text, ": ");
-        tc_buffer_add_json(text, metadata->pairs[i].value, TC_ESCAPE_SERDE);
-    }
-    tc_buffer_addf(text, "\n%*s}", indent, "");
-}
-
-static void add_numbers(struct tc_buffer *text, const uint64_t *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        tc_buffer_add_string(text, i ? ",\n        " : "[\n        ");
-        tc_buffer_add_number(text, numbers[i]);
-    }
-    tc_buffer_add_string(text, count ? "\n      ]" : "[]");
-}
-
-static void add_header(struct tc_buffer *text, const struct tc_metadata *metadata,
-                       const struct tc_item *items, size_t count) {
-    tc_buffer_add_string(text, "{\n  \"format\": \"deathtensors\",\n  \"format_version\": 1,\n"
-                               "  \"created_by\": \"tconv " TC_VERSION "\",\n"
-                               "  \"global_metadata\": ");
-    add_map(text, metadata, 2);
-    tc_buffer_add_string(text, ",\n  \"tensors\": ");
-    uint64_t offset = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct tc_item *item = &items[i];
-        const uint64_t offsets[2] = {offset, offset + item->nbytes};
-        tc_buffer_addf(text, "%s\n    ", i ? "," : "{");
-        tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
-        tc_buffer_addf(text, ": {\n      \"dtype\": \"%s\",\n      \"shape\": ",
-                       tc_dtype_name(item->dtype));
-        add_numbers(text, item->shape, item->rank);
-        tc_buffer_add_string(text, ",\n      \"data_offsets\": ");
-        add_numbers(text, offsets, 2);
-        tc_buffer_add_string(text, ",\n      \"metadata\": ");
-        add_map(text, item->metadata, 6);
-        tc_buffer_add_string(text, "\n    }");
-        offset += item->nbytes;
-    }
-    tc_buffer_add_string(text, count ? "\n  }\n}" : "{}\n}");
-}
-
-static bool check(const struct tc_plan *plan, struct tc_error *error) {
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct tc_item *item = &plan->items[i];
-        uint64_t bytes = 0;
-        for (size_t m = 0; item->metadata && m < item->metadata->count; m++)
-            bytes += item->metadata->pairs[m].key.length +
-                     item->metadata->pairs[m].value.length + 8;
-        if (bytes > METADATA_LIMIT) {
-            tc_fail(error, TC_UNSUPPORTED, "metadata",
-                    "its metadata takes %llu bytes, deathtensors holds %llu a tensor",
-                    (unsigned long long)bytes, (unsigned long long)METADATA_LIMIT);
-            return tc_error_in_tensor(error, item->name.bytes, item->name.length);
-        }
-    }
-    return true;
-}
-
-/* Prefix, header and padding. `text` holds the header. */
-static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t flags,
-                       struct tc_error *error) {
-    unsigned char prefix[PREFIX_BYTES] = "DTLEGION\1";
-    for (int i = 0; i < 4; i++)
-        prefix[12 + i] = (unsigned char)(flags >> 8 * i);
-    for (int i = 0; i < 8; i++)
-        prefix[16 + i] = (unsigned char)((uint64_t)text->length >> 8 * i);
-    static const char zeros[8];
-    tc_buffer_add(text, zeros, -text->length & 7);
-    if (!tc_buffer_ok(text, error))
-        return false;
-    if (text->length > HEADER_LIMIT)
-        return tc_fail(error, TC_UNSUPPORTED, "header-limit",
-                       "the header would be %zu bytes (limit %llu)", text->length,
-                       (unsigned long long)HEADER_LIMIT);
-    return tc_outfile_write(out, prefix, sizeof prefix, error) &&
-           tc_outfile_write(out, text->bytes, text->length, error);
-}
-
-static bool emit_compressed(void *context, const void *bytes, size_t length,
-                            struct tc_error *error) {
-    struct tc_writer *writer = context;
-    struct deathtensors_writer *file = writer->state;
-    if (file->observing)
-        tc_observer_bytes(&file->observer, bytes, length);
-    return tc_outfile_write(writer->out, bytes, length, error);
-}
-
-static bool begin(struct tc_writer *writer, struct tc_error *error) {
-    struct deathtensors_writer *file = writer->state;
-    const struct tc_part *part = writer->part;
-    const struct tc_write_options *options = &writer->plan->options->write;
-    const struct tc_item *items = writer->plan->items + part->first;
-    struct tc_buffer text = {0};
-    add_header(&text, &part->metadata, items, part->count);
-    bool ok = write_head(writer->out, &text,
-                         (options->compress ? FLAG_ZSTD : 0) |
-                             (options->checksum ? FLAG_CHECKSUM : 0),
-                         error);
-    if (ok && options->checksum) {
-        ok = file->observing = tc_observer_start(&file->observer, error);
-        if (ok)
-            tc_observer_bytes(&file->observer, text.bytes, text.length);
-    }
-    tc_buffer_release(&text);
-    if (ok && options->compress) {
-        int level = options->compress == TC_COMPRESS_DEFAULT ? TC_ZSTD_DEFAULT_LEVEL
-                                                             : options->compress;
-        file->encoding = true;
-        ok = tc_zstd_encoder_init(&file->encoder, level, emit_compressed, writer, error);
-    }
-    writer->sees_bytes = options->compress || options->checksum;
-    return ok;
-}
-
-static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
-                struct tc_error *error) {
-    (void)item;
-    struct deathtensors_writer *file = writer->state;
-    if (!writer->sees_bytes)
-        return tc_source_write(source, writer->out, error);
-    struct tc_chunk *chunk;
-    bool ok = true;
-    while (ok && (chunk = tc_source_next(source, error))) {
-        if (file->encoding)
-            ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
-        else
-            ok = tc_observer_chunk(&file->observer, chunk, error) &&
-                 tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
-        tc_chunk_release(chunk);
-    }
-    return ok && error->class == TC_OK;
-}
-
-static void release(struct deathtensors_writer *file) {
-    if (file->observing)
-        tc_observer_abort(&file->observer);
-    if (file->encoding)
-        tc_zstd_encoder_release(&file->encoder);
-    file->observing = file->encoding = false;
-}
-
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    struct deathtensors_writer *file = writer->state;
-    bool ok = !file->encoding || tc_zstd_encoder_finish(&file->encoder, error);
-    if (ok && file->observing) {
-        unsigned char digest[TC_SHA256_BYTES];
-        tc_observer_finish(&file->observer, digest);
-        file->observing = false;
-        ok = tc_outfile_write(writer->out, digest, sizeof digest, error);
-    }
-    release(file);
-    return ok;
-}
-
-static void abort_deathtensors(struct tc_writer *writer) {
-    release(writer->state);
-}
-
-/* Index with five digits, count with four: as the original names them. */
-static void shard_name(struct tc_buffer *name, struct tc_text stem, const char *extension,
-                       size_t index, size_t count) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "-%05zu-of-%04zu%s", index + 1, count, extension);
-}
-
-static void index_name(struct tc_buffer *name, struct tc_text stem, const char *extension) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_add_string(name, extension);
-}
-
-static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, const char *key,
-                       size_t value, struct tc_error *error) {
-    struct tc_buffer text = {0};
-    tc_buffer_addf(&text, "%zu", value);
-    char *copy = tc_buffer_ok(&text, error)
-                     ? tc_arena_copy(arena, text.bytes, text.length, error)
-                     : NULL;
-    tc_buffer_release(&text);
-    return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
-}
-
-static bool shard_metadata(struct tc_plan *plan, size_t index, struct tc_error *error) {
-    struct tc_metadata *metadata = &plan->parts[index].metadata;
-    return set_number(metadata, &plan->arena, KEY_INDEX, index, error) &&
-           set_number(metadata, &plan->arena, KEY_COUNT, plan->part_count, error);
-}
-
-/* The list of shards as Python's json.dumps prints it. */
-static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
-    tc_buffer_add_string(text, "[");
-    for (size_t p = 0; p < plan->part_count; p++) {
-        const struct tc_part *part = &plan->parts[p];
-        tc_buffer_add_string(text, p ? ", {\"path\": " : "{\"path\": ");
-        tc_buffer_add_json(text, tc_text_of(part->name), TC_ESCAPE_ASCII);
-        tc_buffer_add_string(text, ", \"tensors\": [");
-        for (size_t i = 0; i < part->count; i++) {
-            tc_buffer_add_string(text, i ? ", " : "");
-            tc_buffer_add_json(text, plan->items[part->first + i].name, TC_ESCAPE_ASCII);
-        }
-        tc_buffer_addf(text, "], \"bytes\": %llu}", (unsigned long long)part->nbytes);
-    }
-    tc_buffer_add_string(text, "]");
-}
-
-/* The checksum of a file that is all header. */
-static bool write_footer(struct tc_outfile *out, const struct tc_buffer *text,
-                         struct tc_error *error) {
-    struct tc_sha256 hash;
-    unsigned char digest[TC_SHA256_BYTES];
-    if (!tc_sha256_init(&hash, error))
-        return false;
-    tc_sha256_update(&hash, text->bytes, text->length);
-    tc_sha256_finish(&hash, digest);
-    return tc_outfile_write(out, digest, sizeof digest, error);
-}
-
-/* The index is never compressed. */
-static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
-                        struct tc_error *error) {
-    struct tc_arena arena;
-    struct tc_metadata metadata = {0};
-    struct tc_buffer list = {0};
-    struct tc_buffer text = {0};
-    tc_arena_init(&arena, 0);
-    bool ok = true;
-    for (size_t i = 0; i < plan->metadata.count && ok; i++)
-        ok = tc_metadata_add(&metadata, &arena, plan->metadata.pairs[i].key,
-                             plan->metadata.pairs[i].value, error);
-    add_shard_list(&list, plan);
-    ok = ok && tc_buffer_ok(&list, error) &&
-         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDED), TC_TEXT("true"), error) &&
-         set_number(&metadata, &arena, KEY_COUNT, plan->part_count, error) &&
-         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDS),
-                         (struct tc_text){list.bytes, list.length}, error);
-    if (ok) {
-        bool checksum = plan->options->write.checksum;
-        add_header(&text, &metadata, NULL, 0);
-        ok = write_head(out, &text, checksum ? FLAG_CHECKSUM : 0, error) &&
-             (!checksum || write_footer(out, &text, error));
-    }
-    tc_buffer_release(&text);
-    tc_buffer_release(&list);
-    tc_arena_release(&arena);
-    return ok;
-}
-
 const struct tc_backend tc_backend_deathtensors = {
     .name = "deathtensors",
     .summary = "Death Legion deathtensors",
@@ -743,16 +464,10 @@ const struct tc_backend tc_backend_deathtensors = {
     .verify = verify,
     .close = close_deathtensors,
     .writer_size = sizeof(struct deathtensors_writer),
-    .check = check,
-    .begin = begin,
-    .put = put,
-    .finish = finish,
-    .abort = abort_deathtensors,
-    .sharding =
-        &(const struct tc_sharding){
-            .shard_name = shard_name,
-            .index_name = index_name,
-            .shard_metadata = shard_metadata,
-            .write_index = write_index,
-        },
+    .check = deathtensors_check,
+    .begin = deathtensors_begin,
+    .put = deathtensors_put,
+    .finish = deathtensors_finish,
+    .abort = deathtensors_abort,
+    .sharding = &deathtensors_sharding,
 };

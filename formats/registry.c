@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/plan.h"
+#include "core/metadata.h"
 
 #define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
 #include "formats/registry.def"
@@ -79,12 +79,58 @@ static const struct foreign {
     {"\x80\x05", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
 };
 
-static const struct foreign *find_foreign(const struct tc_probe *probe) {
+static const struct foreign *find_foreign(const struct tc_probe *probe, size_t start) {
     for (size_t i = 0; i < sizeof foreigners / sizeof *foreigners; i++) {
         const struct foreign *foreign = &foreigners[i];
-        if (probe->length >= foreign->offset + foreign->length &&
-            memcmp(probe->head + foreign->offset, foreign->magic, foreign->length) == 0)
+        size_t at = foreign->offset + start;
+        if (probe->length >= at + foreign->length &&
+            memcmp(probe->head + at, foreign->magic, foreign->length) == 0)
             return foreign;
+    }
+    return NULL;
+}
+
+/* Printable characters and white space only; the last one may be cut. */
+static bool looks_like_text(const struct tc_probe *probe) {
+    const char *bytes = (const char *)probe->head;
+    size_t at = 0;
+    while (at < probe->length) {
+        uint32_t character;
+        size_t step = tc_utf8_length(bytes + at, probe->length - at, &character);
+        if (step == 0)
+            return at > 0 && probe->length - at < 4 && probe->length == sizeof probe->head;
+        if (character < 0x20 && !strchr("\t\n\r\f", (int)character))
+            return false;
+        at += step;
+    }
+    return true;
+}
+
+/* Nothing knows the file by its content: say what it is. What has a format's
+ * extension, and is not plainly something else, that format's open explains. */
+static const struct tc_backend *explain(const struct tc_probe *probe,
+                                        const struct tc_backend *by_name,
+                                        struct tc_error *error) {
+    size_t blank = 0;
+    while (blank < probe->length && memchr(" \t\r\n", probe->head[blank], 4))
+        blank++;
+    const struct foreign *foreign = find_foreign(probe, 0);
+    if (!foreign)
+        foreign = find_foreign(probe, blank);
+    bool json = blank < probe->length && probe->head[blank] == '{';
+    if (foreign) {
+        tc_fail(error, foreign->class, "wrong-file", "this is %s", foreign->what);
+        if (foreign->hint)
+            tc_error_hint(error, "%s", foreign->hint);
+    } else if (probe->length == 0) {
+        tc_fail(error, TC_INVALID, "empty", "the file is empty");
+    } else if (by_name && (json || !looks_like_text(probe))) {
+        return by_name;
+    } else if (looks_like_text(probe)) {
+        tc_fail(error, TC_INVALID, "wrong-file", "this is a text file, no tensors");
+    } else {
+        tc_fail(error, TC_INVALID, "unknown-format", "not a file of any known format");
+        tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
     }
     return NULL;
 }
@@ -106,21 +152,7 @@ const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_err
     }
     if (best)
         return best;
-    const struct foreign *foreign = find_foreign(&probe);
-    if (foreign) {
-        tc_fail(error, foreign->class, "wrong-file", "this is %s", foreign->what);
-        if (foreign->hint)
-            tc_error_hint(error, "%s", foreign->hint);
-        return NULL;
-    }
-    if (by_name)
-        return by_name;
-    if (input->size == 0)
-        tc_fail(error, TC_INVALID, "empty", "the file is empty");
-    else
-        tc_fail(error, TC_INVALID, "unknown-format", "not a file of any known format");
-    tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
-    return NULL;
+    return explain(&probe, by_name, error);
 }
 
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,

@@ -11,6 +11,7 @@
 
 #include "core/checked.h"
 #include "core/convert.h"
+#include "core/metadata.h"
 #include "formats/tensor_entry.h"
 
 #define HEADER_LIMIT UINT64_C(100000000)
@@ -103,7 +104,7 @@ static bool parse_header(struct tc_reader *reader, uint64_t length, uint64_t dat
         /* MLX writes null where there is none. */
         if (!(tc_json_peek(&json) == TC_JSON_NULL
                   ? tc_json_null(&json)
-                  : tensor_entry_metadata(&json, &table->metadata)))
+                  : tc_metadata_read(&json, &table->metadata)))
             return false;
     }
     return tc_json_end(&json);

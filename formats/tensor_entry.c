@@ -2,20 +2,9 @@
 
 #include <string.h>
 
-#include "core/limits.h"
+#include "core/metadata.h"
 
 enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, METADATA = 8, REQUIRED = 7 };
-
-bool tensor_entry_metadata(struct tc_json *json, struct tc_metadata *metadata) {
-    struct tc_text key;
-    struct tc_text value;
-    tc_json_begin(json, TC_JSON_OBJECT);
-    while (tc_json_key(json, &key))
-        if (!tc_json_string(json, &value) ||
-            !tc_metadata_add(metadata, json->arena, key, value, json->error))
-            return false;
-    return !json->failed && tc_metadata_sort(metadata, json->error);
-}
 
 static bool read_dtype(struct tc_json *json, tc_dtype_set dtypes, struct tc_tensor *tensor) {
     struct tc_text text;
@@ -70,7 +59,7 @@ static bool read_offsets(struct tc_json *json, uint64_t offsets[2]) {
 
 static bool read_metadata(struct tc_json *json, struct tc_tensor *tensor) {
     struct tc_metadata metadata = {0};
-    if (!tensor_entry_metadata(json, &metadata))
+    if (!tc_metadata_read(json, &metadata))
         return false;
     if (metadata.count == 0)
         return true;

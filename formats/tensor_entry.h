@@ -12,7 +12,5 @@
  * nbytes what shape and dtype make, which the offsets must agree with. */
 bool tensor_entry_read(struct tc_json *json, struct tc_reader *reader, struct tc_text name,
                        tc_dtype_set dtypes, bool with_metadata);
-/* A string map; keys must differ. */
-bool tensor_entry_metadata(struct tc_json *json, struct tc_metadata *metadata);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/metadata.h"
 #include "formats/test/support.h"
 
 TestSuite(safetensors, .init = test_folder_make, .fini = test_folder_remove);

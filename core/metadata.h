@@ -1,0 +1,26 @@
+/* Metadata as JSON: in headers, and where a format has no place of its own. */
+#ifndef TCONV_CORE_METADATA_H
+#define TCONV_CORE_METADATA_H
+
+#include "core/json.h"
+#include "core/plan.h"
+
+/* An object of strings, as the next value; keys must differ. */
+bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata);
+
+/*
+ * Per-tensor metadata in a format that has only a file's: one key whose value
+ * is compact JSON {name: {key: value}}, sorted. Reading restores it.
+ */
+#define TC_TENSOR_METADATA_KEY "tconv.tensor_metadata"
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part *part,
+                               struct tc_buffer *text, struct tc_error *error);
+bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
+
+/* The sidecar FILE.tconv.json: all metadata of a format that holds none. */
+bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
+                       struct tc_error *error);
+/* Reads it, where there is one, into the reader's table. */
+bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error);
+
+#endif

@@ -1,0 +1,41 @@
+/* What deathtensors.c, which reads, and deathtensors_write.c share. */
+#ifndef TCONV_FORMATS_DEATHTENSORS_H
+#define TCONV_FORMATS_DEATHTENSORS_H
+
+#include "core/format.h"
+#include "core/zstd.h"
+
+#define PREFIX_BYTES 24u
+#define HEADER_LIMIT (UINT64_C(256) << 20)
+#define NAME_LIMIT 4096u
+#define METADATA_LIMIT (UINT64_C(1) << 20)
+
+#define FLAG_ZSTD 1u
+#define FLAG_CHECKSUM 2u
+
+#define DTYPES                                                                                     \
+    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
+     TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128))
+
+#define KEY_PREFIX "deathtensors.shard"
+#define KEY_SHARDED "deathtensors.sharded"
+#define KEY_SHARDS "deathtensors.shards"
+#define KEY_COUNT "deathtensors.shard.count"
+#define KEY_INDEX "deathtensors.shard.index"
+
+struct deathtensors_writer {
+    struct tc_observer observer; /* makes the checksum */
+    bool observing;
+    struct tc_zstd_encoder encoder;
+    bool encoding;
+};
+
+bool deathtensors_check(const struct tc_plan *plan, struct tc_error *error);
+bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error);
+bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *source,
+                      struct tc_error *error);
+bool deathtensors_finish(struct tc_writer *writer, struct tc_error *error);
+void deathtensors_abort(struct tc_writer *writer);
+extern const struct tc_sharding deathtensors_sharding;
+
+#endif
