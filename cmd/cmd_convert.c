@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "cmd/common.h"
+#include "cmd/ledger.h"
 #include "core/convert.h"
 
 struct convert {
@@ -12,6 +13,10 @@ struct convert {
     const char *output;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
+    struct tc_select select;
+    const char *prefix;
+    const char *strip_prefix;
+    bool dry_run;
     struct tc_convert_options run;
     int order;
     int keep;
@@ -85,7 +90,9 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
     if (!ok)
         tc_error_in_file(error, readers[0]->input->path);
     ok = ok && check_strict(&plan, convert->strict, error);
-    if (ok) {
+    if (ok && convert->dry_run) {
+        ok = ledger_print(&plan, convert->output, convert->common.json, error);
+    } else if (ok) {
         struct report_progress progress;
         report_progress_start(&progress, convert->common.quiet);
         convert->run.progress = report_progress_step;
@@ -94,7 +101,7 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
         report_progress_end(&progress);
     }
     if (ok && !convert->common.quiet)
-        report_ledger(&plan, convert->common.json);
+        report_ledger(&plan, convert->common.verbose);
     tc_plan_release(&plan);
     return ok;
 }
@@ -133,7 +140,33 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.keep_metadata = (enum tc_keep)convert->keep;
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.write.checksum = convert->checksum;
+    convert->plan.select = &convert->select;
+    if (convert->prefix)
+        convert->select.prefix = tc_text_of(convert->prefix);
+    if (convert->strip_prefix)
+        convert->select.strip_prefix = tc_text_of(convert->strip_prefix);
     return true;
+}
+
+/* The selection's own functions, as an option table takes them. */
+static bool add_include(void *select, const char *value, struct tc_error *error) {
+    return tc_select_include(select, value, error);
+}
+
+static bool add_exclude(void *select, const char *value, struct tc_error *error) {
+    return tc_select_exclude(select, value, error);
+}
+
+static bool add_rename(void *select, const char *value, struct tc_error *error) {
+    return tc_select_rename(select, value, error);
+}
+
+static bool add_map(void *select, const char *value, struct tc_error *error) {
+    return tc_select_map(select, value, error);
+}
+
+static bool add_rows(void *select, const char *value, struct tc_error *error) {
+    return tc_select_rows(select, value, error);
 }
 
 int cmd_convert(int argc, char **argv) {
@@ -162,14 +195,32 @@ int cmd_convert(int argc, char **argv) {
          "where the target holds none: report (auto), write OUT.tconv.json", keeps, NULL},
         {"strict", 0, OPTION_STRICT, &convert.strict, "[=all]",
          "any loss is an error; =all: any change too", NULL, NULL},
+        {"dry-run", 0, OPTION_FLAG, &convert.dry_run, NULL,
+         "say what would be done, changed and lost; write nothing", NULL, NULL, NULL},
         {"no-clobber", 0, OPTION_FLAG, &convert.run.publish.no_clobber, NULL,
          "an output that exists is an error", NULL, NULL},
         {"no-sync", 0, OPTION_FLAG, &convert.run.publish.no_sync, NULL,
          "do not wait for the disk", NULL, NULL},
+        {.type = OPTION_HEADING, .help = "Choosing and naming tensors:"},
+        {"include", 0, OPTION_CALL, &convert.select, "REGEX",
+         "only tensors whose name matches; may be given again", NULL, NULL, add_include},
+        {"exclude", 0, OPTION_CALL, &convert.select, "REGEX", "without those that match", NULL,
+         NULL, add_exclude},
+        {"rows", 0, OPTION_CALL, &convert.select, "NAME=A:B",
+         "of this tensor only rows A to B-1", NULL, NULL, add_rows},
+        {"rename", 0, OPTION_CALL, &convert.select, "s/RE/NEW/",
+         "new names, as sed; g, i; may be given again", NULL, NULL, add_rename},
+        {"map", 0, OPTION_CALL, &convert.select, "FILE",
+         "new names from a JSON object {old: new}", NULL, NULL, add_map},
+        {"strip-prefix", 0, OPTION_TEXT, &convert.strip_prefix, "TEXT",
+         "take this off the front of names that have it", NULL, NULL, NULL},
+        {"prefix", 0, OPTION_TEXT, &convert.prefix, "TEXT", "put this before every name", NULL,
+         NULL, NULL},
         COMMON_OPTIONS(&convert.common),
         {.type = OPTION_END},
     };
     tc_arena_init(&arena, 0);
+    tc_select_init(&convert.select);
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && convert.common.help)
         options_print_help("tconv [convert] [options] IN OUT | IN... -o OUT",
@@ -183,6 +234,7 @@ int cmd_convert(int argc, char **argv) {
     ok = report_flush(&error) && ok;
     int code = ok ? 0 : report_error(&error, convert.common.json);
     free(arguments.names);
+    tc_select_release(&convert.select);
     tc_arena_release(&arena);
     return code;
 }

@@ -10,10 +10,20 @@ struct get {
     struct common common;
     const char *output;
     const char *to;
-    struct tc_selection selection;
+    struct tc_select select;
+    struct tc_rows rows;
+    bool has_rows;
     struct tc_plan_options plan;
     struct tc_convert_options run;
 };
+
+static bool set_rows(void *context, const char *value, struct tc_error *error) {
+    struct get *get = context;
+    if (tc_rows_parse(value, &get->rows.first, &get->rows.end))
+        return true;
+    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
+}
 
 static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
     const char *output = get->output ? get->output : "-";
@@ -34,14 +44,14 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
     struct tc_reader *reader = common_open(&get->common, path, error);
     if (!reader)
         return false;
-    get->plan.selection = &get->selection;
+    get->plan.select = &get->select;
     get->plan.keep_metadata = TC_KEEP_DROP;
     get->plan.write.checksum = true;
     struct tc_plan plan;
     bool ok = tc_plan_make(&plan, &reader, 1, target, output, &get->plan, error) &&
               tc_convert(&plan, output, &get->run, error);
     if (ok && !get->common.quiet)
-        report_ledger(&plan, get->common.json);
+        report_ledger(&plan, get->common.verbose);
     tc_plan_release(&plan);
     tc_reader_close(reader);
     return ok;
@@ -57,8 +67,8 @@ int cmd_get(int argc, char **argv) {
          NULL},
         {"to", 't', OPTION_TEXT, &get.to, "FORMAT", "write this format (default: npy)", NULL,
          NULL},
-        {"rows", 0, OPTION_ROWS, &get.selection, "A:B", "rows A to B-1 of the first axis", NULL,
-         NULL},
+        {"rows", 0, OPTION_CALL, &get, "A:B", "rows A to B-1 of the first axis", NULL,
+         &get.has_rows, set_rows},
         {"no-clobber", 0, OPTION_FLAG, &get.run.publish.no_clobber, NULL,
          "an output that exists is an error", NULL, NULL},
         COMMON_OPTIONS(&get.common),
@@ -70,7 +80,9 @@ int cmd_get(int argc, char **argv) {
     } else if (ok && arguments.count != 2) {
         ok = tc_fail(&error, TC_USAGE, "usage", "a file and a tensor's name are needed");
     } else if (ok) {
-        get.selection.name = tc_text_of(arguments.names[1]);
+        get.select.only = get.rows.name = tc_text_of(arguments.names[1]);
+        get.select.rows = get.has_rows ? &get.rows : NULL;
+        get.select.row_count = get.has_rows;
         ok = get_tensor(&get, arguments.names[0], &error);
     }
     ok = report_flush(&error) && ok;

@@ -76,31 +76,6 @@ static bool set_pair(const struct option *option, const char *value, struct tc_a
                            tc_text_of(equals + 1), error);
 }
 
-/* A:B, A:, :B or a single row A. */
-static bool set_rows(const struct option *option, const char *value, struct tc_error *error) {
-    struct tc_selection *selection = option->value;
-    selection->has_rows = true;
-    selection->first_row = 0;
-    selection->end_row = UINT64_MAX;
-    const char *colon = strchr(value, ':');
-    char *end;
-    errno = 0;
-    if (colon != value)
-        selection->first_row = strtoull(value, &end, 10);
-    if (errno || value[0] == '-' || (colon != value && end != (colon ? colon : end + strlen(end))))
-        return bad_value(option, value, error);
-    if (!colon) {
-        selection->end_row = selection->first_row + 1;
-        return *value ? true : bad_value(option, value, error);
-    }
-    if (colon[1]) {
-        selection->end_row = strtoull(colon + 1, &end, 10);
-        if (errno || *end || colon[1] == '-')
-            return bad_value(option, value, error);
-    }
-    return true;
-}
-
 static bool set_value(const struct option *option, const char *value, struct arguments *arguments,
                       struct tc_error *error) {
     if (option->given)
@@ -126,8 +101,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
         return !value || strcmp(value, "all") == 0 || bad_value(option, value, error);
     case OPTION_PAIR:
         return set_pair(option, value, arguments->arena, error);
-    case OPTION_ROWS:
-        return set_rows(option, value, error);
+    case OPTION_CALL:
+        return option->call(option->value, value, error);
     case OPTION_DTYPE:
         *(enum tc_dtype *)option->value = tc_dtype_find(tc_text_of(value));
         return *(enum tc_dtype *)option->value != TC_NONE || bad_value(option, value, error);

@@ -16,7 +16,7 @@ enum option_type {
     OPTION_LEVEL,    /* int *: --name or --name=LEVEL */
     OPTION_STRICT,   /* int *: --name is 1, --name=all is 2 */
     OPTION_PAIR,     /* struct tc_metadata *: KEY=VALUE, may be given again */
-    OPTION_ROWS,     /* struct tc_selection *: A:B */
+    OPTION_CALL,     /* `call`, with `value` as its context; may be given again */
     OPTION_DTYPE,    /* enum tc_dtype * */
     OPTION_HEADING,  /* a line of the help */
     OPTION_END,
@@ -31,6 +31,7 @@ struct option {
     const char *help;
     const char *const *choices; /* NULL at the end */
     bool *given;                /* set when the option occurs; may be NULL */
+    bool (*call)(void *context, const char *value, struct tc_error *error);
 };
 
 struct arguments {

@@ -94,20 +94,32 @@ void report_warnings(const struct tc_reader *reader) {
     }
 }
 
-void report_ledger(const struct tc_plan *plan, bool json) {
-    (void)json;
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        /* Members left out were named when the file was opened. */
-        if (strcmp(entry->kind, "member") == 0)
+/* What happens every time, or was said before, is told only when asked. */
+static bool is_routine(const char *kind) {
+    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0;
+}
+
+void report_ledger(const struct tc_plan *plan, bool verbose) {
+    /* Kinds are few, so each is looked for from its first entry: the details'
+     * order is that of their first entries. */
+    for (size_t d = 0; d < plan->detail_count; d++) {
+        size_t first = 0;
+        size_t count = 0;
+        for (size_t i = plan->entry_count; i > 0; i--)
+            if (plan->entries[i - 1].detail == plan->details[d]) {
+                first = i - 1;
+                count++;
+            }
+        const struct tc_entry *entry = &plan->entries[first];
+        if (count == 0 || (is_routine(entry->kind) && !verbose))
             continue;
         struct tc_buffer line = {0};
         tc_buffer_addf(&line, "tconv: %s: %s: ",
                        entry->severity == TC_LOSS ? "warning" : "note", entry->kind);
         tc_buffer_add_visible(&line, tc_text_of(entry->detail));
         const char *unit = entry->tensor.bytes ? "tensor" : "key";
-        if (entry->count > 1 || entry->tensor.bytes)
-            tc_buffer_addf(&line, " (%zu %s%s)", entry->count, unit, entry->count == 1 ? "" : "s");
+        if (count > 1 || entry->tensor.bytes)
+            tc_buffer_addf(&line, " (%zu %s%s)", count, unit, count == 1 ? "" : "s");
         tc_buffer_add_string(&line, "\n");
         emit(&line, stderr);
     }

@@ -14,7 +14,7 @@
 int report_error(const struct tc_error *error, bool json);
 void report_warnings(const struct tc_reader *reader);
 /* One line for each kind of change or loss. */
-void report_ledger(const struct tc_plan *plan, bool json);
+void report_ledger(const struct tc_plan *plan, bool verbose);
 /* "1.5 GiB" */
 void report_size(struct tc_buffer *buffer, uint64_t bytes);
 

@@ -14,6 +14,24 @@ static struct tc_text no_tensor(void) {
     return (struct tc_text){NULL, 0};
 }
 
+/* The one copy of a text of the ledger. There are a few kinds, whatever the
+ * number of tensors. */
+static const char *intern(struct tc_plan *plan, const char *detail, struct tc_error *error) {
+    for (size_t i = 0; i < plan->detail_count; i++)
+        if (strcmp(plan->details[i], detail) == 0)
+            return plan->details[i];
+    const char **details = reallocarray(plan->details, plan->detail_count + 1, sizeof(char *));
+    char *copy = tc_arena_copy(&plan->arena, detail, strlen(detail), error);
+    if (!details || !copy) {
+        tc_fail_memory(error);
+        plan->details = details ? details : plan->details;
+        return NULL;
+    }
+    plan->details = details;
+    details[plan->detail_count++] = copy;
+    return copy;
+}
+
 bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...) {
     char detail[1024];
@@ -21,42 +39,31 @@ bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *k
     va_start(args, format);
     vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity == severity && strcmp(entry->kind, kind) == 0 &&
-            strcmp(entry->detail, detail) == 0) {
-            entry->count++;
-            return true;
-        }
-    }
+    const char *text = intern(plan, detail, error);
+    if (!text)
+        return false;
     if (plan->entry_count == plan->entry_capacity) {
-        size_t capacity = plan->entry_capacity ? plan->entry_capacity * 2 : 8;
-        struct tc_entry *entries =
-            tc_arena_array(&plan->arena, capacity, sizeof *entries, error);
+        size_t capacity = plan->entry_capacity ? plan->entry_capacity * 2 : 16;
+        struct tc_entry *entries = reallocarray(plan->entries, capacity, sizeof *entries);
         if (!entries)
-            return false;
-        if (plan->entry_count)
-            memcpy(entries, plan->entries, plan->entry_count * sizeof *entries);
+            return tc_fail_memory(error);
         plan->entries = entries;
         plan->entry_capacity = capacity;
     }
-    char *copy = tc_arena_copy(&plan->arena, detail, strlen(detail), error);
-    if (!copy)
-        return false;
-    plan->entries[plan->entry_count++] = (struct tc_entry){
-        .severity = severity, .kind = kind, .detail = copy, .tensor = tensor, .count = 1};
+    plan->entries[plan->entry_count++] =
+        (struct tc_entry){.severity = severity, .kind = kind, .detail = text, .tensor = tensor};
     return true;
 }
 
 /* Takes rows [first, end) of the tensor's first axis. */
-static bool take_rows(struct tc_item *item, const struct tc_selection *selection,
+static bool take_rows(struct tc_item *item, const struct tc_rows *chosen,
                       struct tc_arena *arena, struct tc_error *error) {
     const struct tc_tensor *tensor = item->tensor;
     if (tensor->rank == 0)
         return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
     uint64_t rows = tensor->shape[0];
-    uint64_t end = selection->end_row < rows ? selection->end_row : rows;
-    uint64_t first = selection->first_row < end ? selection->first_row : end;
+    uint64_t end = chosen->end < rows ? chosen->end : rows;
+    uint64_t first = chosen->first < end ? chosen->first : end;
     uint64_t row = rows ? tensor->nbytes / rows : 0;
     if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
         return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",
@@ -91,6 +98,8 @@ static bool item_dtype(struct tc_plan *plan, struct tc_item *item, struct tc_err
 static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
                       struct tc_error *error) {
     const struct tc_backend *target = plan->target;
+    if (!tc_name_check(item->name, error))
+        return false;
     if (item->rank > target->max_rank)
         return tc_fail(error, TC_UNSUPPORTED, "rank", "%s holds at most %u dimensions (got %u)",
                        target->name, target->max_rank, item->rank);
@@ -104,22 +113,56 @@ static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
     return true;
 }
 
+/* A part of a sparse tensor that has a new name: its parent follows where all
+ * parts can, PARENT.ROLE; else the role is lost. */
+static bool rename_sparse(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
+    struct tc_sparse sparse;
+    if (!item->metadata || tc_text_equal(item->name, item->tensor->name) ||
+        !tc_sparse_of(&item->reader->table, item->tensor, &sparse))
+        return true;
+    size_t tail = sparse.role.length + 1;
+    bool follows = item->name.length > tail &&
+                   item->name.bytes[item->name.length - tail] == '.' &&
+                   memcmp(item->name.bytes + item->name.length - sparse.role.length,
+                          sparse.role.bytes, sparse.role.length) == 0;
+    struct tc_metadata *metadata = tc_arena_alloc(&plan->arena, sizeof *metadata, error);
+    if (!metadata)
+        return false;
+    for (size_t i = 0; i < item->metadata->count; i++) {
+        struct tc_pair pair = item->metadata->pairs[i];
+        bool parent = tc_text_equal(pair.key, TC_TEXT("sparse_parent"));
+        if (parent && follows)
+            pair.value = (struct tc_text){item->name.bytes, item->name.length - tail};
+        if ((follows || !tc_text_starts(pair.key, TC_TEXT("sparse_"))) &&
+            !tc_metadata_add(metadata, &plan->arena, pair.key, pair.value, error))
+            return false;
+    }
+    item->metadata = metadata;
+    return follows || tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
+                                   "its new name does not end in its role; it is no longer part "
+                                   "of a sparse tensor");
+}
+
 static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
-                     const struct tc_tensor *tensor, size_t place, struct tc_error *error) {
+                     const struct tc_tensor *tensor, struct tc_text name, size_t place,
+                     struct tc_error *error) {
     struct tc_item *item = &plan->items[plan->count++];
     *item = (struct tc_item){.reader = reader,
                              .tensor = tensor,
-                             .name = tensor->name,
+                             .name = name,
                              .shape = tensor->shape,
                              .rank = tensor->rank,
                              .taken = tensor->nbytes,
                              .metadata = tensor->metadata,
                              .place = place};
-    const struct tc_selection *selection = plan->options->selection;
+    struct tc_select *select = plan->options->select;
+    struct tc_rows *rows = select ? tc_select_find_rows(select, tensor->name) : NULL;
+    if (rows)
+        rows->used = true;
     if (plan->options->keep_metadata == TC_KEEP_DROP)
         item->metadata = NULL;
-    if ((selection && selection->has_rows && !take_rows(item, selection, &plan->arena, error)) ||
-        !item_fits(plan, item, error) || !item_dtype(plan, item, error)) {
+    if ((rows && !take_rows(item, rows, &plan->arena, error)) || !item_fits(plan, item, error) ||
+        !item_dtype(plan, item, error) || !rename_sparse(plan, item, error)) {
         tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
         return tc_error_in_file(error, reader->input->path);
     }
@@ -130,54 +173,98 @@ static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
     return true;
 }
 
-/* A name that two inputs have: readers' own tables have no doubles. */
-static bool check_unique(const struct tc_plan *plan, struct tc_error *error) {
-    struct tc_reader *const *readers = plan->readers;
-    for (size_t r = 1; r < plan->reader_count; r++)
-        for (size_t i = 0; i < readers[r]->table.count; i++) {
-            struct tc_text name = readers[r]->table.tensors[i].name;
-            for (size_t before = 0; before < r; before++)
-                if (tc_table_find(&readers[before]->table, name)) {
-                    tc_fail(error, TC_INVALID, "duplicate-name",
-                            "the name is also in %s", readers[before]->input->path);
-                    tc_error_in_tensor(error, name.bytes, name.length);
-                    return tc_error_in_file(error, readers[r]->input->path);
-                }
+/* Two inputs may have one name, and a new name may meet another: both are
+ * told. Each reader's own table has no doubles. */
+static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    if (plan->reader_count == 1 && !(select && tc_select_renames(select)))
+        return true;
+    struct tc_table names;
+    tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < plan->count && ok; i++) {
+        const struct tc_item *item = &plan->items[i];
+        const struct tc_tensor *present = tc_table_find(&names, item->name);
+        if (present) {
+            const struct tc_item *other = &plan->items[present->cookie];
+            ok = tc_fail(error, TC_INVALID, "duplicate-name",
+                         "the name is taken twice, by \"%.*s\" of %s and \"%.*s\" of %s",
+                         (int)(other->tensor->name.length < 100 ? other->tensor->name.length : 100),
+                         other->tensor->name.bytes, other->reader->input->path,
+                         (int)(item->tensor->name.length < 100 ? item->tensor->name.length : 100),
+                         item->tensor->name.bytes, item->reader->input->path);
+            tc_error_in_tensor(error, item->name.bytes, item->name.length);
+            tc_error_in_file(error, item->reader->input->path);
+        } else {
+            struct tc_tensor entry = {.name = item->name, .cookie = (uint32_t)i};
+            ok = tc_table_add(&names, &entry, error);
         }
-    return true;
+    }
+    tc_table_release(&names);
+    return ok;
 }
 
-static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
-    const struct tc_selection *selection = plan->options->selection;
-    uint64_t total = 0;
-    for (size_t r = 0; r < plan->reader_count; r++)
-        total += plan->readers[r]->table.count;
-    plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
-    if (!plan->items)
-        return false;
+static bool select_items(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
     size_t place = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_reader *reader = plan->readers[r];
         for (size_t i = 0; i < reader->table.count; i++, place++) {
             const struct tc_tensor *tensor = &reader->table.tensors[i];
-            if (selection && !tc_text_equal(selection->name, tensor->name))
-                continue;
-            if (!add_item(plan, reader, tensor, place, error))
+            struct tc_text name = tensor->name;
+            bool taken = true;
+            if (select && !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name,
+                                           error))
+                return tc_error_in_file(error, reader->input->path);
+            if (taken && !add_item(plan, reader, tensor, name, place, error))
                 return false;
         }
     }
-    if (selection && plan->count == 0) {
+    return true;
+}
+
+/* What was asked for by name must be there. */
+static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    if (!select)
+        return true;
+    if (select->only.bytes && plan->count == 0) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
-        tc_error_in_tensor(error, selection->name.bytes, selection->name.length);
+        tc_error_in_tensor(error, select->only.bytes, select->only.length);
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
-    if (plan->count > 1 && !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder) {
+    for (size_t i = 0; i < select->row_count; i++)
+        if (!select->rows[i].used) {
+            tc_fail(error, TC_USAGE, "no-such-tensor",
+                    "--rows names a tensor that is not there or left out");
+            return tc_error_in_tensor(error, select->rows[i].name.bytes,
+                                      select->rows[i].name.length);
+        }
+    bool filtered = select->include_count || select->exclude_count;
+    if (filtered && plan->count == 0) {
+        tc_fail(error, TC_USAGE, "nothing-selected", "no tensor is left after --include and "
+                                                     "--exclude");
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    return true;
+}
+
+static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
+    uint64_t total = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        total += plan->readers[r]->table.count;
+    plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
+    if (!plan->items || !select_items(plan, error) || !check_selection(plan, error) ||
+        !check_unique(plan, error))
+        return false;
+    bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
+    if (one && plan->count > 1) {
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
                 plan->target->name, plan->count);
         return tc_error_hint(error, "write -t npz, or a folder (DIR/ -t %s), or use tconv get",
                              plan->target->name);
     }
-    if (plan->count == 0 && !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder)
+    if (one && plan->count == 0)
         return tc_fail(error, TC_UNSUPPORTED, "no-tensor",
                        "%s holds one tensor, the input has none", plan->target->name);
     return true;
@@ -269,6 +356,17 @@ static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count
             qsort_r(items, count, sizeof *items, item_order, &ordering);
             return;
         }
+}
+
+/* The target's own order is a change, unless it is the source's too. */
+static bool note_order(struct tc_plan *plan, struct tc_error *error) {
+    if (!plan->target->compare || plan->options->order != TC_ORDER_TARGET)
+        return true;
+    for (size_t i = 1; i < plan->count; i++)
+        if (plan->items[i - 1].place > plan->items[i].place)
+            return tc_plan_note(plan, TC_CHANGE, "order", no_tensor(), error,
+                                "written in %s' own order", plan->target->name);
+    return true;
 }
 
 /* Takes an ending off a name, whatever its case; false where it has none. */
@@ -447,7 +545,8 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     plan->part_count = 1;
     plan->parts[0] =
         (struct tc_part){.name = tc_path_name(output), .count = plan->count};
-    if (plan->target->caps & TC_CAN_NAME || plan->count == 0 || plan->options->selection)
+    if (plan->target->caps & TC_CAN_NAME || plan->count == 0 ||
+        (plan->options->select && plan->options->select->only.bytes))
         return true;
     struct tc_item *item = &plan->items[0];
     return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
@@ -526,7 +625,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
                              .readers = readers,
                              .reader_count = reader_count};
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
-    if (!check_level(plan, error) || !check_unique(plan, error) || !collect_items(plan, error) ||
+    if (!check_level(plan, error) || !collect_items(plan, error) ||
         !plan_metadata(plan, output, error) || !note_members(plan, error))
         return false;
     /* Shards and folders are cut in source or name order; the target's own
@@ -541,7 +640,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     for (size_t p = 0; split && p < plan->part_count; p++)
         sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
                    options->order);
-    if (!part_metadata(plan, error))
+    if (!note_order(plan, error) || !part_metadata(plan, error))
         return false;
     for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
         if (target->sharding->shard_metadata &&
@@ -551,6 +650,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
 }
 
 void tc_plan_release(struct tc_plan *plan) {
+    free(plan->entries);
+    free(plan->details);
     tc_arena_release(&plan->arena);
     *plan = (struct tc_plan){0};
 }

@@ -7,6 +7,7 @@
 #define TCONV_CORE_PLAN_H
 
 #include "core/format.h"
+#include "core/select.h"
 
 struct tc_item {
     struct tc_reader *reader;
@@ -33,24 +34,17 @@ struct tc_part {
 
 enum tc_severity { TC_CHANGE, TC_LOSS };
 
-/* One kind of change or loss, however many tensors it concerns. */
+/* One change or loss. Entries of one kind share their detail's pointer, and
+ * so can be told in one line. */
 struct tc_entry {
     enum tc_severity severity;
-    const char *kind;   /* "dtype", "metadata", "name", "member" */
-    const char *detail; /* for people; unescaped names inside */
-    struct tc_text tensor; /* the first one, where it concerns tensors */
-    size_t count;
+    const char *kind;      /* "dtype", "metadata", "name", "member", "sparse", "order" */
+    const char *detail;    /* for people; unescaped names inside */
+    struct tc_text tensor; /* where it concerns one; its name in the output */
 };
 
 enum tc_order { TC_ORDER_TARGET, TC_ORDER_SOURCE, TC_ORDER_NAME };
 enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
-
-struct tc_selection { /* one tensor, for `get` */
-    struct tc_text name;
-    bool has_rows;
-    uint64_t first_row;
-    uint64_t end_row;
-};
 
 struct tc_plan_options {
     enum tc_order order;
@@ -58,7 +52,7 @@ struct tc_plan_options {
     uint64_t shard_size; /* 0: one file */
     bool folder;         /* one file a tensor, in a folder */
     const struct tc_metadata *extra_metadata;
-    const struct tc_selection *selection;
+    struct tc_select *select; /* NULL: every tensor under its own name */
     struct tc_write_options write;
 };
 
@@ -78,6 +72,8 @@ struct tc_plan {
     struct tc_entry *entries;
     size_t entry_count;
     size_t entry_capacity;
+    const char **details; /* each text of the ledger once */
+    size_t detail_count;
     uint64_t bytes_in;
     uint64_t bytes_out;
 };
@@ -88,7 +84,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
                   const struct tc_plan_options *options, struct tc_error *error);
 void tc_plan_release(struct tc_plan *plan);
 
-/* Adds to the entry of the same severity, kind and detail, or makes it. */
+/* Adds an entry to the ledger. */
 bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...)
     __attribute__((format(printf, 6, 7)));

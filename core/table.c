@@ -149,7 +149,7 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
     return true;
 }
 
-static bool name_check(struct tc_text name, struct tc_error *error) {
+bool tc_name_check(struct tc_text name, struct tc_error *error) {
     if (name.length > TC_MAX_NAME_BYTES)
         return tc_fail(error, TC_UNSAFE, "name-limit",
                        "a tensor's name is too long (%zu bytes, limit %u)", name.length,
@@ -162,7 +162,7 @@ static bool name_check(struct tc_text name, struct tc_error *error) {
 }
 
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error) {
-    if (!name_check(tensor->name, error))
+    if (!tc_name_check(tensor->name, error))
         return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
     if (table->count >= table->max_tensors || table->count >= UINT32_MAX - 1) {
         tc_fail(error, TC_UNSAFE, "tensor-limit", "more than %llu tensors",

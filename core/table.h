@@ -64,6 +64,9 @@ struct tc_table {
 void tc_table_init(struct tc_table *table, struct tc_arena *arena, uint64_t max_tensors);
 void tc_table_release(struct tc_table *table);
 
+/* A name that any format could hold: short enough, UTF-8, without NUL. */
+bool tc_name_check(struct tc_text name, struct tc_error *error);
+
 /* Copies *tensor; its slices must outlive the table. Checks name and rank
  * limits, UTF-8, NUL, and that the name is new. */
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error);

@@ -270,6 +270,10 @@ def main():
     if available(folder) < 5 * GIB:
         sys.exit(f"bench: {folder} and memory have {available(folder) / GIB:.1f} GiB free, "
                  "5 GiB are needed")
+    load = os.getloadavg()[0]
+    if load > os.cpu_count() / 4:
+        print(f"bench: the machine is busy (load {load:.1f} on {os.cpu_count()} cores): rows that use "
+              "every core will look worse than they are", file=sys.stderr)
     print(line("job", "tconv", "peer", "peer", "ratio", "bar", "", "MiB", "bar", "", ""), flush=True)
     raw_rows(bench)
     if not quick:
@@ -280,7 +284,8 @@ def main():
     bench.remove("model.safetensors")
     npz_rows(bench)
     table_rows(bench)
-    machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release()}
+    machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
+               "load": load}
     with open(results, "w", encoding="utf-8") as file:
         json.dump({"machine": machine, "rows": bench.rows}, file, indent=2)
         file.write("\n")

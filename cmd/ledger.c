@@ -1,0 +1,124 @@
+#include "cmd/ledger.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "cmd/report.h"
+
+/* What converting takes beside the tables: chunks on their way, a write
+ * buffer, the codecs' own. */
+#define STREAM_MEMORY (UINT64_C(20) << 20)
+#define ZSTD_MEMORY (UINT64_C(110) << 20)
+
+static uint64_t memory_needed(const struct tc_plan *plan) {
+    uint64_t bytes = STREAM_MEMORY + plan->arena.used;
+    bool zstd = plan->options->write.compress && plan->target->caps & TC_CAN_TENSOR_METADATA;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        bytes += plan->readers[r]->arena.used +
+                 plan->readers[r]->table.capacity * sizeof(struct tc_tensor);
+    return bytes + (zstd ? ZSTD_MEMORY : 0);
+}
+
+static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
+                             enum tc_severity severity) {
+    const char *comma = "";
+    for (size_t i = 0; i < plan->entry_count; i++) {
+        const struct tc_entry *entry = &plan->entries[i];
+        if (entry->severity != severity)
+            continue;
+        tc_buffer_addf(out, "%s{\"kind\":\"%s\"", comma, entry->kind);
+        comma = ",";
+        if (entry->tensor.bytes) {
+            tc_buffer_add_string(out, ",\"tensor\":");
+            tc_buffer_add_json(out, entry->tensor, TC_ESCAPE_DISPLAY);
+        }
+        tc_buffer_add_string(out, ",\"detail\":");
+        tc_buffer_add_json(out, tc_text_of(entry->detail), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(out, "}");
+    }
+}
+
+static void add_item_json(struct tc_buffer *out, const struct tc_item *item) {
+    tc_buffer_add_string(out, "{\"name\":");
+    tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
+    if (!tc_text_equal(item->name, item->tensor->name)) {
+        tc_buffer_add_string(out, ",\"source\":");
+        tc_buffer_add_json(out, item->tensor->name, TC_ESCAPE_DISPLAY);
+    }
+    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"as\":\"%s\",\"lossless\":true,\"shape\":",
+                   tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype));
+    tc_shape_print(out, item->shape, item->rank);
+    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 "}", item->taken,
+                   item->nbytes);
+}
+
+static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {
+    tc_buffer_add_string(out, "{\"input\":");
+    tc_buffer_add_json(out, tc_text_of(plan->readers[0]->input->path), TC_ESCAPE_DISPLAY);
+    if (plan->reader_count > 1) {
+        tc_buffer_add_string(out, ",\"inputs\":[");
+        for (size_t r = 0; r < plan->reader_count; r++) {
+            tc_buffer_add_string(out, r ? "," : "");
+            tc_buffer_add_json(out, tc_text_of(plan->readers[r]->input->path),
+                               TC_ESCAPE_DISPLAY);
+        }
+        tc_buffer_add_string(out, "]");
+    }
+    tc_buffer_add_string(out, ",\"output\":");
+    tc_buffer_add_json(out, tc_text_of(output), TC_ESCAPE_DISPLAY);
+    tc_buffer_addf(out, ",\"format\":\"%s\",\"tensors\":[", plan->target->name);
+    for (size_t i = 0; i < plan->count; i++) {
+        tc_buffer_add_string(out, i ? "," : "");
+        add_item_json(out, &plan->items[i]);
+    }
+    tc_buffer_add_string(out, "],\"changes\":[");
+    add_entries_json(out, plan, TC_CHANGE);
+    tc_buffer_add_string(out, "],\"losses\":[");
+    add_entries_json(out, plan, TC_LOSS);
+    tc_buffer_addf(out,
+                   "],\"files\":%zu,\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
+                   ",\"memory\":%" PRIu64 "}\n",
+                   plan->part_count + (plan->index_name != NULL) + (plan->sidecar_name != NULL),
+                   plan->bytes_in, plan->bytes_out, memory_needed(plan));
+}
+
+static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        tc_buffer_add_visible(out, item->name);
+        if (!tc_text_equal(item->name, item->tensor->name)) {
+            tc_buffer_add_string(out, " (was ");
+            tc_buffer_add_visible(out, item->tensor->name);
+            tc_buffer_add_string(out, ")");
+        }
+        tc_buffer_addf(out, "  %s", tc_dtype_name(item->tensor->dtype));
+        if (item->dtype != item->tensor->dtype)
+            tc_buffer_addf(out, " -> %s", tc_dtype_name(item->dtype));
+        tc_buffer_add_string(out, "  ");
+        tc_shape_print(out, item->shape, item->rank);
+        tc_buffer_add_string(out, "  ");
+        report_size(out, item->nbytes);
+        tc_buffer_add_string(out, "\n");
+    }
+    tc_buffer_addf(out, "%zu tensor%s to ", plan->count, plan->count == 1 ? "" : "s");
+    tc_buffer_add_visible(out, tc_text_of(output));
+    tc_buffer_addf(out, " (%s): ", plan->target->name);
+    report_size(out, plan->bytes_in);
+    tc_buffer_add_string(out, " in, ");
+    report_size(out, plan->bytes_out);
+    tc_buffer_add_string(out, " out, about ");
+    report_size(out, memory_needed(plan));
+    tc_buffer_add_string(out, " of memory\n");
+}
+
+bool ledger_print(const struct tc_plan *plan, const char *output, bool json,
+                  struct tc_error *error) {
+    struct tc_buffer out = {0};
+    if (json)
+        ledger_json(&out, plan, output);
+    else
+        ledger_text(&out, plan, output);
+    bool ok = tc_buffer_ok(&out, error);
+    report_out(&out);
+    return ok;
+}

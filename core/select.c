@@ -1,0 +1,295 @@
+#include "core/select.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io.h"
+#include "core/json.h"
+
+#define MAP_LIMIT UINT64_C(100000000)
+
+void tc_select_init(struct tc_select *select) {
+    *select = (struct tc_select){0};
+    tc_arena_init(&select->arena, 0);
+    tc_table_init(&select->map, &select->arena, UINT32_MAX - 2);
+}
+
+void tc_select_release(struct tc_select *select) {
+    for (size_t i = 0; i < select->include_count; i++)
+        tc_regex_release(&select->include[i]);
+    for (size_t i = 0; i < select->exclude_count; i++)
+        tc_regex_release(&select->exclude[i]);
+    for (size_t i = 0; i < select->rename_count; i++)
+        tc_regex_release(&select->renames[i].regex);
+    free(select->include);
+    free(select->exclude);
+    free(select->renames);
+    free(select->mapped);
+    free(select->rows);
+    tc_table_release(&select->map);
+    tc_arena_release(&select->arena);
+    *select = (struct tc_select){0};
+}
+
+/* One more element at the end of a malloc'd list; NULL without memory. */
+static void *grow(void *list, size_t count, size_t size, struct tc_error *error) {
+    void *grown = reallocarray(list, count + 1, size);
+    if (!grown)
+        tc_fail_memory(error);
+    return grown;
+}
+
+static bool add_pattern(struct tc_regex **list, size_t *count, const char *pattern,
+                        struct tc_error *error) {
+    struct tc_regex *grown = grow(*list, *count, sizeof **list, error);
+    if (!grown)
+        return false;
+    *list = grown;
+    if (!tc_regex_compile(&grown[*count], tc_text_of(pattern), false, error))
+        return false;
+    ++*count;
+    return true;
+}
+
+bool tc_select_include(struct tc_select *select, const char *pattern, struct tc_error *error) {
+    return add_pattern(&select->include, &select->include_count, pattern, error);
+}
+
+bool tc_select_exclude(struct tc_select *select, const char *pattern, struct tc_error *error) {
+    return add_pattern(&select->exclude, &select->exclude_count, pattern, error);
+}
+
+/* The end of a part of s/…/…/: the next delimiter that no backslash precedes. */
+static const char *part_end(const char *at, char delimiter) {
+    while (*at && *at != delimiter)
+        at += at[0] == '\\' && at[1] ? 2 : 1;
+    return *at ? at : NULL;
+}
+
+/* sed's form of a replacement in PCRE2's. */
+static void translate(struct tc_buffer *to, const char *from, const char *end, char delimiter) {
+    for (; from < end; from++) {
+        char next = from + 1 < end ? from[1] : '\0';
+        if (*from == '$') {
+            tc_buffer_add_string(to, "$$");
+        } else if (*from == '&') {
+            tc_buffer_add_string(to, "$0");
+        } else if (*from != '\\') {
+            tc_buffer_add(to, from, 1);
+        } else if (next >= '0' && next <= '9') {
+            tc_buffer_addf(to, "${%c}", next);
+            from++;
+        } else if (next == '&' || next == delimiter) {
+            tc_buffer_add(to, &next, 1);
+            from++;
+        } else {
+            /* In PCRE2's extended form a backslash escapes too. */
+            tc_buffer_add_string(to, "\\\\");
+            from += next == '\\';
+        }
+    }
+}
+
+static bool bad_rule(const char *rule, struct tc_error *error) {
+    tc_fail(error, TC_USAGE, "rename", "not a renaming rule: %s", rule);
+    return tc_error_hint(error, "write it as 's/PATTERN/REPLACEMENT/', with g for all places");
+}
+
+bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_error *error) {
+    char delimiter = rule[0] == 's' ? rule[1] : '\0';
+    if (!delimiter || delimiter == '\\' || (delimiter & 0x80) || !tc_utf8_valid(tc_text_of(rule)))
+        return bad_rule(rule, error);
+    const char *pattern = rule + 2;
+    const char *middle = part_end(pattern, delimiter);
+    const char *last = middle ? part_end(middle + 1, delimiter) : NULL;
+    if (!last || middle == pattern)
+        return bad_rule(rule, error);
+    bool all = false;
+    bool ignore_case = false;
+    for (const char *flag = last + 1; *flag; flag++) {
+        if (*flag != 'g' && *flag != 'i')
+            return bad_rule(rule, error);
+        all |= *flag == 'g';
+        ignore_case |= *flag == 'i';
+    }
+    struct tc_rename *grown =
+        grow(select->renames, select->rename_count, sizeof *grown, error);
+    if (!grown)
+        return false;
+    select->renames = grown;
+    struct tc_rename *rename = &grown[select->rename_count];
+    struct tc_buffer replacement = {0};
+    translate(&replacement, middle + 1, last, delimiter);
+    *rename = (struct tc_rename){.all = all};
+    rename->replacement = tc_buffer_ok(&replacement, error)
+                              ? tc_arena_copy(&select->arena, replacement.bytes,
+                                              replacement.length, error)
+                              : NULL;
+    tc_buffer_release(&replacement);
+    if (!rename->replacement ||
+        !tc_regex_compile(&rename->regex,
+                          (struct tc_text){pattern, (size_t)(middle - pattern)}, ignore_case,
+                          error))
+        return false;
+    select->rename_count++;
+    return true;
+}
+
+static bool read_map(struct tc_select *select, const char *text, size_t length,
+                     struct tc_error *error) {
+    struct tc_json json;
+    struct tc_text old_name;
+    tc_json_init(&json, text, length, 0, &select->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    size_t capacity = 0;
+    while (tc_json_key(&json, &old_name)) {
+        size_t count = select->map.count;
+        struct tc_tensor entry = {.name = old_name, .cookie = (uint32_t)count};
+        if (count == capacity) {
+            capacity = capacity ? capacity * 2 : 64;
+            struct tc_text *grown = reallocarray(select->mapped, capacity, sizeof *grown);
+            if (!grown)
+                return tc_fail_memory(error);
+            select->mapped = grown;
+        }
+        if (!tc_json_string(&json, &select->mapped[count]) ||
+            !tc_table_add(&select->map, &entry, error))
+            return false;
+    }
+    return tc_json_end(&json);
+}
+
+bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *error) {
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    if (!input)
+        return false;
+    bool ok = !select->has_map ||
+              tc_fail(error, TC_USAGE, "map", "--map may be given once");
+    if (ok && input->size > MAP_LIMIT)
+        ok = tc_fail(error, TC_UNSAFE, "map", "the map is over %llu bytes",
+                     (unsigned long long)MAP_LIMIT);
+    /* Names point into the text, which the arena keeps. */
+    char *text = ok ? tc_arena_alloc(&select->arena, input->size, error) : NULL;
+    ok = text && tc_input_read(input, 0, text, input->size, error) &&
+         read_map(select, text, input->size, error);
+    select->has_map = true;
+    if (!ok)
+        tc_error_in_file(error, path);
+    tc_input_close(input);
+    return ok;
+}
+
+/* Digits up to `stop`; an empty number keeps the default. */
+static bool parse_row(const char *text, const char *stop, uint64_t *row) {
+    if (text == stop)
+        return true;
+    char *end;
+    errno = 0;
+    if (*text < '0' || *text > '9')
+        return false;
+    *row = strtoull(text, &end, 10);
+    return errno == 0 && end == stop;
+}
+
+bool tc_rows_parse(const char *text, uint64_t *first, uint64_t *end) {
+    const char *stop = text + strlen(text);
+    const char *colon = strchr(text, ':');
+    *first = 0;
+    *end = UINT64_MAX;
+    if (text == stop || !parse_row(text, colon ? colon : stop, first))
+        return false;
+    if (colon)
+        return parse_row(colon + 1, stop, end) && *first <= *end;
+    *end = *first + 1;
+    return *first < UINT64_MAX;
+}
+
+bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error) {
+    const char *equals = strrchr(rule, '=');
+    struct tc_rows *grown = grow(select->rows, select->row_count, sizeof *grown, error);
+    if (!grown)
+        return false;
+    select->rows = grown;
+    struct tc_rows *rows = &grown[select->row_count];
+    if (!equals || equals == rule || !tc_rows_parse(equals + 1, &rows->first, &rows->end)) {
+        tc_fail(error, TC_USAGE, "rows", "not a choice of rows: %s", rule);
+        return tc_error_hint(error, "write it as NAME=A:B, for rows A to B-1 of that tensor");
+    }
+    rows->name = (struct tc_text){rule, (size_t)(equals - rule)};
+    rows->used = false;
+    if (tc_select_find_rows(select, rows->name))
+        return tc_fail(error, TC_USAGE, "rows", "rows of one tensor are asked for twice: %s",
+                       rule);
+    select->row_count++;
+    return true;
+}
+
+struct tc_rows *tc_select_find_rows(const struct tc_select *select, struct tc_text name) {
+    for (size_t i = 0; i < select->row_count; i++)
+        if (tc_text_equal(select->rows[i].name, name))
+            return &select->rows[i];
+    return NULL;
+}
+
+bool tc_select_renames(const struct tc_select *select) {
+    return select->has_map || select->rename_count || select->prefix.length ||
+           select->strip_prefix.length;
+}
+
+static bool any_matches(const struct tc_regex *list, size_t count, struct tc_text name,
+                        bool *matches, struct tc_error *error) {
+    *matches = false;
+    for (size_t i = 0; i < count && !*matches; i++)
+        if (!tc_regex_matches(&list[i], name, matches, error))
+            return false;
+    return true;
+}
+
+static bool is_taken(const struct tc_select *select, struct tc_text name, bool *taken,
+                     struct tc_error *error) {
+    bool excluded = false;
+    *taken = true;
+    if (select->only.bytes)
+        *taken = tc_text_equal(select->only, name);
+    if (*taken && select->include_count &&
+        !any_matches(select->include, select->include_count, name, taken, error))
+        return false;
+    if (*taken && !any_matches(select->exclude, select->exclude_count, name, &excluded, error))
+        return false;
+    *taken = *taken && !excluded;
+    return true;
+}
+
+static bool new_name_of(const struct tc_select *select, struct tc_text name,
+                        struct tc_arena *arena, struct tc_text *result, struct tc_error *error) {
+    const struct tc_tensor *entry =
+        select->has_map ? tc_table_find(&select->map, name) : NULL;
+    *result = name;
+    if (entry)
+        *result = select->mapped[entry->cookie];
+    for (size_t i = 0; i < select->rename_count && !entry; i++)
+        if (!tc_regex_replace(&select->renames[i].regex, *result, select->renames[i].replacement,
+                              select->renames[i].all, arena, result, error))
+            return false;
+    if (select->strip_prefix.length && tc_text_starts(*result, select->strip_prefix)) {
+        result->bytes += select->strip_prefix.length;
+        result->length -= select->strip_prefix.length;
+    }
+    if (select->prefix.length) {
+        char *joined = tc_arena_alloc(arena, select->prefix.length + result->length, error);
+        if (!joined)
+            return false;
+        memcpy(joined, select->prefix.bytes, select->prefix.length);
+        memcpy(joined + select->prefix.length, result->bytes, result->length);
+        *result = (struct tc_text){joined, select->prefix.length + result->length};
+    }
+    return true;
+}
+
+bool tc_select_apply(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                     bool *taken, struct tc_text *new_name, struct tc_error *error) {
+    if (!is_taken(select, name, taken, error))
+        return false;
+    return !*taken || new_name_of(select, name, arena, new_name, error);
+}
