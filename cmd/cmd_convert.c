@@ -14,9 +14,11 @@ struct convert {
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     struct tc_select select;
+    struct tc_policy policy;
     const char *prefix;
     const char *strip_prefix;
     bool dry_run;
+    bool implicit; /* the word was left out */
     struct tc_convert_options run;
     int order;
     int keep;
@@ -87,11 +89,11 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
     struct tc_plan plan;
     bool ok = tc_plan_make(&plan, readers, count, target, convert->output, &convert->plan, error);
-    if (!ok)
+    if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
     ok = ok && check_strict(&plan, convert->strict, error);
     if (ok && convert->dry_run) {
-        ok = ledger_print(&plan, convert->output, convert->common.json, error);
+        ok = ledger_print(&plan, convert->output, convert->common.json, false, error);
     } else if (ok) {
         struct report_progress progress;
         report_progress_start(&progress, convert->common.quiet);
@@ -100,6 +102,8 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
         ok = tc_convert(&plan, convert->output, &convert->run, error);
         report_progress_end(&progress);
     }
+    if (ok && convert->common.json && !convert->dry_run && strcmp(convert->output, "-") != 0)
+        ok = ledger_print(&plan, convert->output, true, true, error);
     if (ok && !convert->common.quiet)
         report_ledger(&plan, convert->common.verbose);
     tc_plan_release(&plan);
@@ -136,11 +140,19 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
         return tc_fail(error, TC_USAGE, "usage", "no input given");
     if (convert->output[0] == '\0')
         return tc_fail(error, TC_USAGE, "usage", "the output's name is empty");
+    if (convert->implicit && is_command(arguments->names[0])) {
+        tc_fail(error, TC_USAGE, "usage", "a command's name goes first: tconv %s ...",
+                arguments->names[0]);
+        return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
+    }
+    if (!convert->dry_run && !common_check_terminal(convert->output, error))
+        return false;
     convert->plan.order = (enum tc_order)convert->order;
     convert->plan.keep_metadata = (enum tc_keep)convert->keep;
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
+    convert->plan.policy = &convert->policy;
     if (convert->prefix)
         convert->select.prefix = tc_text_of(convert->prefix);
     if (convert->strip_prefix)
@@ -165,12 +177,17 @@ static bool add_map(void *select, const char *value, struct tc_error *error) {
     return tc_select_map(select, value, error);
 }
 
+static bool add_dtype(void *policy, const char *value, struct tc_error *error) {
+    return tc_policy_add(policy, value, error);
+}
+
 static bool add_rows(void *select, const char *value, struct tc_error *error) {
     return tc_select_rows(select, value, error);
 }
 
-int cmd_convert(int argc, char **argv) {
-    struct convert convert = {.common = COMMON_DEFAULTS, .checksum = true};
+static int run(int argc, char **argv, bool implicit) {
+    struct convert convert = {
+        .common = COMMON_DEFAULTS, .checksum = true, .implicit = implicit};
     struct tc_error error = {0};
     struct tc_arena arena;
     struct arguments arguments = {.arena = &arena};
@@ -201,6 +218,15 @@ int cmd_convert(int argc, char **argv) {
          "an output that exists is an error", NULL, NULL},
         {"no-sync", 0, OPTION_FLAG, &convert.run.publish.no_sync, NULL,
          "do not wait for the disk", NULL, NULL},
+        {.type = OPTION_HEADING, .help = "Changing dtypes:"},
+        {"dtype", 0, OPTION_CALL, &convert.policy, "[REGEX=]DTYPE",
+         "of all floats (or integers, …), or of tensors that match", NULL, NULL, add_dtype},
+        {"lossy", 0, OPTION_FLAG, &convert.policy.lossy, NULL,
+         "allow conversions that may lose values", NULL, NULL, NULL},
+        {"saturate", 0, OPTION_FLAG, &convert.policy.saturate, NULL,
+         "to integers: the nearest there is, and 0 for NaN", NULL, NULL, NULL},
+        {"restore-dtype", 0, OPTION_FLAG, &convert.policy.restore, NULL,
+         "back to the dtype before an earlier promotion", NULL, NULL, NULL},
         {.type = OPTION_HEADING, .help = "Choosing and naming tensors:"},
         {"include", 0, OPTION_CALL, &convert.select, "REGEX",
          "only tensors whose name matches; may be given again", NULL, NULL, add_include},
@@ -235,6 +261,15 @@ int cmd_convert(int argc, char **argv) {
     int code = ok ? 0 : report_error(&error, convert.common.json);
     free(arguments.names);
     tc_select_release(&convert.select);
+    tc_policy_release(&convert.policy);
     tc_arena_release(&arena);
     return code;
+}
+
+int cmd_convert(int argc, char **argv) {
+    return run(argc, argv, false);
+}
+
+int cmd_convert_implicit(int argc, char **argv) {
+    return run(argc, argv, true);
 }

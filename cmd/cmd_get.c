@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/common.h"
 #include "core/convert.h"
@@ -32,20 +31,25 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
                                                     : NULL;
     if (error->class != TC_OK)
         return false;
+    if (!target && get->output && strcmp(get->output, "-") != 0) {
+        tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
+                get->output);
+        return tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
+    }
     if (!target)
         target = tc_registry_named("npy");
     if (!(target->caps & TC_CAN_WRITE))
         return tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written",
                        target->name);
-    if (!get->output && isatty(STDOUT_FILENO)) {
-        tc_fail(error, TC_USAGE, "terminal", "binary data does not go to a terminal");
-        return tc_error_hint(error, "name a file with -o, or redirect standard output");
-    }
+    if (!common_check_terminal(output, error))
+        return false;
     struct tc_reader *reader = common_open(&get->common, path, error);
     if (!reader)
         return false;
     get->plan.select = &get->select;
-    get->plan.keep_metadata = TC_KEEP_DROP;
+    /* Where the target holds none, one tensor's is not missed. */
+    get->plan.keep_metadata =
+        target->caps & TC_CAN_FILE_METADATA ? TC_KEEP_AUTO : TC_KEEP_DROP;
     get->plan.write.checksum = true;
     struct tc_plan plan;
     bool ok = tc_plan_make(&plan, &reader, 1, target, output, &get->plan, error) &&

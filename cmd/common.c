@@ -1,6 +1,8 @@
 #include "cmd/common.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 const struct tc_backend *common_backend(const char *name, struct tc_error *error) {
     const struct tc_backend *backend = tc_registry_named(name);
@@ -20,6 +22,13 @@ struct tc_reader *common_open(const struct common *common, const char *path,
     if (reader && !common->quiet)
         report_warnings(reader);
     return reader;
+}
+
+bool common_check_terminal(const char *output, struct tc_error *error) {
+    if (strcmp(output, "-") != 0 || !isatty(STDOUT_FILENO))
+        return true;
+    tc_fail(error, TC_USAGE, "terminal", "binary data does not go to a terminal");
+    return tc_error_hint(error, "name a file, or redirect standard output");
 }
 
 int common_each_file(const struct common *common, const struct arguments *arguments,

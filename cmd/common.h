@@ -48,13 +48,20 @@ struct tc_reader *common_open(const struct common *common, const char *path,
 /* A format by the name the user gave; fills the error where there is none. */
 const struct tc_backend *common_backend(const char *name, struct tc_error *error);
 
+/* Refuses to print an array on a terminal. */
+bool common_check_terminal(const char *output, struct tc_error *error);
+
 /* Runs `each` on every file; the exit code is the highest. */
 typedef bool common_action(void *context, struct tc_reader *reader, const char *path,
                            struct tc_error *error);
 int common_each_file(const struct common *common, const struct arguments *arguments,
                      common_action *action, void *context);
 
+/* Whether it is the name of a command. */
+bool is_command(const char *name);
+
 int cmd_convert(int argc, char **argv);
+int cmd_convert_implicit(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_get(int argc, char **argv);

@@ -38,21 +38,32 @@ static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
     }
 }
 
-static void add_item_json(struct tc_buffer *out, const struct tc_item *item) {
+static void add_item_json(struct tc_buffer *out, const struct tc_item *item, bool done) {
     tc_buffer_add_string(out, "{\"name\":");
     tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
     if (!tc_text_equal(item->name, item->tensor->name)) {
         tc_buffer_add_string(out, ",\"source\":");
         tc_buffer_add_json(out, item->tensor->name, TC_ESCAPE_DISPLAY);
     }
-    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"as\":\"%s\",\"lossless\":true,\"shape\":",
-                   tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype));
+    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"as\":\"%s\",\"lossless\":%s,\"shape\":",
+                   tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype),
+                   item->lossy ? "false" : "true");
     tc_shape_print(out, item->shape, item->rank);
-    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 "}", item->taken,
+    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, item->taken,
                    item->nbytes);
+    /* Known once the values were seen; a dry run sees none. */
+    const struct tc_cast_report *report = item->report;
+    if (report && done)
+        tc_buffer_addf(out,
+                       ",\"error\":{\"changed\":%" PRIu64 ",\"max_abs\":%.17g,\"max_rel\":%.17g,"
+                       "\"overflow\":%" PRIu64 ",\"underflow\":%" PRIu64 ",\"nan\":%" PRIu64 "}",
+                       report->inexact, report->max_abs, report->max_rel, report->overflow,
+                       report->underflow, report->nan_made);
+    tc_buffer_add_string(out, "}");
 }
 
-static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {
+static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const char *output,
+                        bool done) {
     tc_buffer_add_string(out, "{\"input\":");
     tc_buffer_add_json(out, tc_text_of(plan->readers[0]->input->path), TC_ESCAPE_DISPLAY);
     if (plan->reader_count > 1) {
@@ -69,7 +80,7 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
     tc_buffer_addf(out, ",\"format\":\"%s\",\"tensors\":[", plan->target->name);
     for (size_t i = 0; i < plan->count; i++) {
         tc_buffer_add_string(out, i ? "," : "");
-        add_item_json(out, &plan->items[i]);
+        add_item_json(out, &plan->items[i], done);
     }
     tc_buffer_add_string(out, "],\"changes\":[");
     add_entries_json(out, plan, TC_CHANGE);
@@ -111,11 +122,11 @@ static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const
     tc_buffer_add_string(out, " of memory\n");
 }
 
-bool ledger_print(const struct tc_plan *plan, const char *output, bool json,
+bool ledger_print(const struct tc_plan *plan, const char *output, bool json, bool done,
                   struct tc_error *error) {
     struct tc_buffer out = {0};
     if (json)
-        ledger_json(&out, plan, output);
+        ledger_json(&out, plan, output, done);
     else
         ledger_text(&out, plan, output);
     bool ok = tc_buffer_ok(&out, error);

@@ -21,6 +21,13 @@ static const struct command {
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
+bool is_command(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static int print_help(void) {
     printf("tconv " TC_VERSION ": converts tensors between file formats\n\n"
            "Usage: tconv [options] IN OUT          formats from content and OUT's extension\n"
@@ -44,6 +51,12 @@ static void fill_standard_descriptors(void) {
             return;
 }
 
+/* Whatever was printed must have arrived, help too. */
+static int finish(int code) {
+    struct tc_error error = {0};
+    return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
+}
+
 int main(int argc, char **argv) {
     fill_standard_descriptors();
     tc_signals_install();
@@ -63,6 +76,6 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 2, argv + 2);
-    return cmd_convert(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 2, argv + 2));
+    return finish(cmd_convert_implicit(argc - 1, argv + 1));
 }

@@ -22,7 +22,7 @@ bool options_size(const char *text, uint64_t *size) {
         return false;
     uint64_t result = value;
     if (*end) {
-        const char *letter = strchr(letters, *end & ~0x20);
+        const char *letter = *end & 0x40 ? strchr(letters, *end & ~0x20) : NULL;
         bool decimal = strcmp(end + 1, "B") == 0;
         if (!letter || !(end[1] == '\0' || decimal || strcmp(end + 1, "iB") == 0))
             return false;
@@ -169,6 +169,11 @@ bool options_parse(const struct option *options, int argc, char **argv,
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
     if (!arguments->names)
         return tc_fail_memory(error);
+    /* An error in what follows is told as JSON too, wherever --json stands. */
+    const struct option *json = find_long(options, "json", 4);
+    for (int at = 0; at < argc && json && strcmp(argv[at], "--") != 0; at++)
+        if (strcmp(argv[at], "--json") == 0)
+            *(bool *)json->value = true;
     bool open = true;
     for (int at = 0; at < argc; at++) {
         if (open && strcmp(argv[at], "--") == 0)

@@ -69,34 +69,74 @@ int report_error(const struct tc_error *error, bool json) {
     return (int)error->class;
 }
 
-void report_warnings(const struct tc_reader *reader) {
-    const char *at = reader->warnings.bytes;
-    while (at && *at) {
+static void warn_line(const struct tc_reader *reader, const char *before, struct tc_text text) {
+    struct tc_buffer line = {0};
+    tc_buffer_add_string(&line, "tconv: warning: ");
+    tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
+    tc_buffer_addf(&line, ": %s", before);
+    tc_buffer_add_visible(&line, text);
+    tc_buffer_add_string(&line, "\n");
+    emit(&line, stderr);
+}
+
+#define MOST_WARNINGS 20
+
+static void warn_lines(const struct tc_reader *reader, const struct tc_buffer *lines) {
+    const char *at = lines->bytes;
+    size_t count = 0;
+    for (; at && *at; count++) {
         const char *end = strchr(at, '\n');
-        struct tc_buffer line = {0};
-        tc_buffer_add_string(&line, "tconv: warning: ");
-        tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
-        tc_buffer_add_string(&line, ": ");
-        tc_buffer_add_visible(&line, (struct tc_text){at, (size_t)(end - at)});
-        tc_buffer_add_string(&line, "\n");
-        emit(&line, stderr);
+        if (count < MOST_WARNINGS)
+            warn_line(reader, "", (struct tc_text){at, (size_t)(end - at)});
         at = end + 1;
     }
-    if (reader->skipped.length) {
-        struct tc_buffer line = {0};
-        tc_buffer_add_string(&line, "tconv: warning: ");
-        tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
-        tc_buffer_add_string(&line, ": not a tensor, left out: ");
-        tc_buffer_add_visible(&line,
-                              (struct tc_text){reader->skipped.bytes, reader->skipped.length});
-        tc_buffer_add_string(&line, "\n");
-        emit(&line, stderr);
+    if (count > MOST_WARNINGS) {
+        char more[64];
+        snprintf(more, sizeof more, "and %zu warnings more", count - MOST_WARNINGS);
+        warn_line(reader, "", tc_text_of(more));
     }
+}
+
+void report_warnings(const struct tc_reader *reader) {
+    warn_lines(reader, &reader->warnings);
+    warn_lines(reader, &reader->losses);
+    if (reader->skipped.length)
+        warn_line(reader, "not a tensor, left out: ",
+                  (struct tc_text){reader->skipped.bytes, reader->skipped.length});
 }
 
 /* What happens every time, or was said before, is told only when asked. */
 static bool is_routine(const char *kind) {
-    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0;
+    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0 ||
+           strcmp(kind, "input") == 0;
+}
+
+/* What lossy casts did, over all tensors, and to which one most. */
+static void report_errors(const struct tc_plan *plan) {
+    struct tc_cast_report sum = {0};
+    const struct tc_item *worst = NULL;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_cast_report *report = plan->items[i].report;
+        if (!report || !plan->items[i].lossy)
+            continue;
+        sum.inexact += report->inexact;
+        sum.overflow += report->overflow;
+        sum.underflow += report->underflow;
+        sum.nan_made += report->nan_made;
+        if (!worst || report->max_rel > worst->report->max_rel)
+            worst = &plan->items[i];
+    }
+    if (!worst)
+        return;
+    struct tc_buffer line = {0};
+    tc_buffer_addf(&line,
+                   "tconv: warning: values: %" PRIu64 " changed, %" PRIu64 " overflowed, %" PRIu64
+                   " became zero, %" PRIu64 " became NaN; largest error %.3g (relative %.3g) in \"",
+                   sum.inexact, sum.overflow, sum.underflow, sum.nan_made,
+                   worst->report->max_abs, worst->report->max_rel);
+    tc_buffer_add_visible(&line, worst->name);
+    tc_buffer_add_string(&line, "\"\n");
+    emit(&line, stderr);
 }
 
 void report_ledger(const struct tc_plan *plan, bool verbose) {
@@ -123,6 +163,7 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
         tc_buffer_add_string(&line, "\n");
         emit(&line, stderr);
     }
+    report_errors(plan);
 }
 
 void report_size(struct tc_buffer *buffer, uint64_t bytes) {
@@ -146,6 +187,7 @@ void report_out(struct tc_buffer *buffer) {
 }
 
 bool report_flush(struct tc_error *error) {
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return true;
     return tc_fail_errno(error, errno ? errno : EIO, "stdout", "cannot write to standard output");

@@ -32,25 +32,33 @@ void tc_arena_release(struct tc_arena *arena) {
     *arena = (struct tc_arena){.budget = arena->budget};
 }
 
-static struct tc_arena_block *block_new(struct tc_arena *arena, uint64_t size,
-                                        struct tc_error *error) {
-    uint64_t total;
+bool tc_arena_charge(struct tc_arena *arena, uint64_t size, struct tc_error *error) {
     uint64_t sum;
-    if (!tc_add(size, sizeof(struct tc_arena_block), &total) ||
-        !tc_add(arena->used, total, &sum) || (arena->budget && sum > arena->budget)) {
+    if (!tc_add(arena->used, size, &sum) || (arena->budget && sum > arena->budget)) {
         tc_fail(error, TC_UNSAFE, "memory-limit",
                 "the tables would take more memory than allowed (limit %llu bytes)",
                 (unsigned long long)arena->budget);
-        tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
+        return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
+    }
+    arena->used = sum;
+    return true;
+}
+
+static struct tc_arena_block *block_new(struct tc_arena *arena, uint64_t size,
+                                        struct tc_error *error) {
+    uint64_t total;
+    if (!tc_add(size, sizeof(struct tc_arena_block), &total)) {
+        tc_fail_memory(error);
         return NULL;
     }
+    if (!tc_arena_charge(arena, total, error))
+        return NULL;
     struct tc_arena_block *block = calloc(1, total);
     if (!block) {
         tc_fail_memory(error);
         return NULL;
     }
     block->size = size;
-    arena->used = sum;
     return block;
 }
 

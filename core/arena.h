@@ -23,6 +23,8 @@ struct tc_arena {
 void tc_arena_init(struct tc_arena *arena, uint64_t budget);
 void tc_arena_release(struct tc_arena *arena);
 
+/* Counts memory against the budget that was taken elsewhere for the same owner. */
+bool tc_arena_charge(struct tc_arena *arena, uint64_t size, struct tc_error *error);
 /* Zeroed memory, aligned for any type, or NULL with the error filled. */
 void *tc_arena_alloc(struct tc_arena *arena, uint64_t size, struct tc_error *error);
 void *tc_arena_array(struct tc_arena *arena, uint64_t count, size_t size, struct tc_error *error);

@@ -1,253 +1,454 @@
 #include "core/cast.h"
 
+#include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
-/* A binary floating-point format with sign, as its fields lie in an integer. */
-struct layout {
-    unsigned exponent;
-    unsigned mantissa;
-    int bias;
-    enum { IEEE, FINITE, FNUZ } special; /* FINITE: E4M3, all ones is NaN, no Inf */
+#include "core/cast_fast.h"
+
+/*
+ * Any value, exactly: ±significand × 2^(exponent - 63) with the leading bit of
+ * the significand set; a NaN has its payload at the significand's top.
+ */
+struct number {
+    enum { ZERO, FINITE, INFINITE, NOT_A_NUMBER } kind;
+    bool negative;
+    int exponent;
+    uint64_t significand;
 };
 
-static const struct layout f16 = {5, 10, 15, IEEE};
-static const struct layout bf16 = {8, 7, 127, IEEE};
-static const struct layout f32 = {8, 23, 127, IEEE};
-static const struct layout f64 = {11, 52, 1023, IEEE};
-static const struct layout e4m3 = {4, 3, 7, FINITE};
-static const struct layout e5m2 = {5, 2, 15, IEEE};
-static const struct layout e4m3fnuz = {4, 3, 8, FNUZ};
-static const struct layout e5m2fnuz = {5, 2, 16, FNUZ};
+enum family { INTEGER, IEEE, FINITE_ONLY, UNSIGNED_ZERO, POWER, TRUTH };
 
-/* NaN with what payload there is moved to the top of the wider mantissa. */
-static uint64_t widen_nan(uint64_t sign, uint64_t mantissa, const struct layout *from,
-                          const struct layout *to) {
-    uint64_t ones = (UINT64_C(1) << to->exponent) - 1;
-    return sign << (to->exponent + to->mantissa) | ones << to->mantissa |
-           mantissa << (to->mantissa - from->mantissa);
+/* How each dtype's component lays out its values. FINITE_ONLY (E4M3) has NaN
+ * for all ones and no Inf; UNSIGNED_ZERO (FNUZ) has NaN in place of -0; POWER
+ * (E8M0) is a bare exponent. */
+static const struct layout {
+    enum family family;
+    uint8_t bytes;
+    uint8_t exponent; /* bits; of an integer: 1 where it has a sign */
+    uint8_t mantissa; /* bits; of an integer: those of its magnitude */
+    int16_t bias;
+    uint8_t components;
+} layouts[TC_DTYPES] = {
+    [TC_BOOL] = {TRUTH, 1, 0, 1, 0, 1},
+    [TC_U8] = {INTEGER, 1, 0, 8, 0, 1},
+    [TC_I8] = {INTEGER, 1, 1, 7, 0, 1},
+    [TC_U16] = {INTEGER, 2, 0, 16, 0, 1},
+    [TC_I16] = {INTEGER, 2, 1, 15, 0, 1},
+    [TC_U32] = {INTEGER, 4, 0, 32, 0, 1},
+    [TC_I32] = {INTEGER, 4, 1, 31, 0, 1},
+    [TC_U64] = {INTEGER, 8, 0, 64, 0, 1},
+    [TC_I64] = {INTEGER, 8, 1, 63, 0, 1},
+    [TC_F16] = {IEEE, 2, 5, 10, 15, 1},
+    [TC_BF16] = {IEEE, 2, 8, 7, 127, 1},
+    [TC_F32] = {IEEE, 4, 8, 23, 127, 1},
+    [TC_F64] = {IEEE, 8, 11, 52, 1023, 1},
+    [TC_C32] = {IEEE, 2, 5, 10, 15, 2},
+    [TC_C64] = {IEEE, 4, 8, 23, 127, 2},
+    [TC_C128] = {IEEE, 8, 11, 52, 1023, 2},
+    [TC_F8_E4M3] = {FINITE_ONLY, 1, 4, 3, 7, 1},
+    [TC_F8_E5M2] = {IEEE, 1, 5, 2, 15, 1},
+    [TC_F8_E4M3FNUZ] = {UNSIGNED_ZERO, 1, 4, 3, 8, 1},
+    [TC_F8_E5M2FNUZ] = {UNSIGNED_ZERO, 1, 5, 2, 16, 1},
+    [TC_F8_E8M0] = {POWER, 1, 8, 0, 127, 1},
+};
+
+static uint64_t ones(unsigned bits) {
+    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
 }
 
-static bool is_nan(uint64_t exponent, uint64_t mantissa, uint64_t sign,
-                   const struct layout *from) {
-    uint64_t ones = (UINT64_C(1) << from->exponent) - 1;
-    switch (from->special) {
+static uint64_t load(const unsigned char *from, unsigned bytes) {
+    uint64_t bits = 0;
+    memcpy(&bits, from, bytes); /* little-endian, as files and machines are */
+    return bits;
+}
+
+static struct number of_magnitude(uint64_t magnitude, bool negative) {
+    if (magnitude == 0)
+        return (struct number){.kind = ZERO, .negative = negative};
+    int shift = __builtin_clzll(magnitude);
+    return (struct number){FINITE, negative, 63 - shift, magnitude << shift};
+}
+
+static struct number decode_integer(uint64_t bits, const struct layout *layout) {
+    bool negative = layout->exponent && bits >> (8 * layout->bytes - 1);
+    uint64_t width = ones(8u * layout->bytes);
+    return of_magnitude(negative ? (~bits + 1) & width : bits, negative);
+}
+
+static struct number decode_float(uint64_t bits, const struct layout *layout) {
+    bool negative = bits >> (layout->exponent + layout->mantissa) & 1;
+    uint64_t exponent = bits >> layout->mantissa & ones(layout->exponent);
+    uint64_t mantissa = bits & ones(layout->mantissa);
+    bool top = exponent == ones(layout->exponent);
+    struct number nan = {NOT_A_NUMBER, negative, 0, mantissa << (64 - layout->mantissa)};
+    if (layout->family == IEEE && top)
+        return mantissa ? nan : (struct number){.kind = INFINITE, .negative = negative};
+    if (layout->family == FINITE_ONLY && top && mantissa == ones(layout->mantissa))
+        return nan;
+    if (layout->family == UNSIGNED_ZERO && negative && !exponent && !mantissa)
+        return (struct number){NOT_A_NUMBER, true, 0, UINT64_C(1) << 63};
+    uint64_t significand = exponent ? mantissa | UINT64_C(1) << layout->mantissa : mantissa;
+    struct number number = of_magnitude(significand, negative);
+    number.exponent +=
+        (exponent ? (int)exponent : 1) - layout->bias - (int)layout->mantissa;
+    return number;
+}
+
+static struct number decode(uint64_t bits, const struct layout *layout) {
+    switch (layout->family) {
+    case TRUTH:
+        return of_magnitude(bits != 0, false);
+    case INTEGER:
+        return decode_integer(bits, layout);
+    case POWER:
+        if (bits == 255)
+            return (struct number){NOT_A_NUMBER, false, 0, UINT64_C(1) << 63};
+        return (struct number){FINITE, false, (int)bits - 127, UINT64_C(1) << 63};
+    default:
+        return decode_float(bits, layout);
+    }
+}
+
+static uint64_t encode_integer(struct number number, const struct layout *layout,
+                               struct tc_cast_report *report) {
+    uint64_t largest = ones(layout->mantissa) + (layout->exponent && number.negative);
+    uint64_t magnitude = 0;
+    if (number.kind == NOT_A_NUMBER) {
+        report->nan_made++;
+        return 0;
+    }
+    bool outside = number.kind == INFINITE || (number.kind == FINITE && number.exponent > 63);
+    if (number.kind == FINITE && number.exponent >= 0 && !outside)
+        magnitude = number.significand >> (63 - number.exponent);
+    if (!layout->exponent && number.negative)
+        largest = 0;
+    if (outside || magnitude > largest) {
+        magnitude = largest;
+        report->overflow++;
+    } else if (number.kind == FINITE && magnitude == 0) {
+        report->underflow++;
+    }
+    return (number.negative ? ~magnitude + 1 : magnitude) & ones(8u * layout->bytes);
+}
+
+/* What stands for a value beyond the largest: Inf, or NaN where there is none. */
+static uint64_t beyond(const struct layout *layout, bool negative) {
+    uint64_t sign = (uint64_t)negative << (layout->exponent + layout->mantissa);
+    switch (layout->family) {
     case IEEE:
-        return exponent == ones && mantissa != 0;
-    case FINITE:
-        return exponent == ones && mantissa == (UINT64_C(1) << from->mantissa) - 1;
-    case FNUZ:
-        return sign == 1 && exponent == 0 && mantissa == 0;
+        return sign | ones(layout->exponent) << layout->mantissa;
+    case FINITE_ONLY:
+        return sign | ones(layout->exponent + layout->mantissa);
+    default:
+        return UINT64_C(1) << (layout->exponent + layout->mantissa);
     }
-    return false;
 }
 
-/*
- * One value from a format to a wider one, where every finite value has an
- * exact place; a subnormal may become normal, and the reverse.
- */
-static inline uint64_t widen(uint64_t bits, const struct layout *from, const struct layout *to) {
-    uint64_t sign = bits >> (from->exponent + from->mantissa) & 1;
-    uint64_t from_ones = (UINT64_C(1) << from->exponent) - 1;
-    uint64_t exponent = bits >> from->mantissa & from_ones;
-    uint64_t mantissa = bits & ((UINT64_C(1) << from->mantissa) - 1);
-    if (is_nan(exponent, mantissa, sign, from)) {
-        /* FNUZ has one NaN, the pattern of -0: give it the quiet bit. */
-        if (from->special == FNUZ)
-            return widen_nan(1, UINT64_C(1) << (from->mantissa - 1), from, to);
-        return widen_nan(sign, mantissa, from, to);
-    }
-    uint64_t top = sign << (to->exponent + to->mantissa);
-    if (from->special == IEEE && exponent == from_ones)
-        return top | ((UINT64_C(1) << to->exponent) - 1) << to->mantissa;
-    uint64_t hidden = UINT64_C(1) << from->mantissa;
-    int power = (int)exponent - from->bias;
-    if (exponent == 0) {
-        if (mantissa == 0)
-            return top;
-        /* Subnormal: bring its leading one to the hidden place. */
-        int up = (int)from->mantissa - (63 - __builtin_clzll(mantissa));
-        mantissa <<= up;
-        power = 1 - from->bias - up;
-    }
-    uint64_t significand = (mantissa | hidden) << (to->mantissa - from->mantissa);
-    int place = power + to->bias;
-    if (place <= 0) /* subnormal in the target: E5M2 and E5M2FNUZ in F16, BF16 in F32 */
-        return top | significand >> (1 - place);
-    return top | (uint64_t)place << to->mantissa |
-           (significand & ((UINT64_C(1) << to->mantissa) - 1));
+static uint64_t encode_nan(struct number number, const struct layout *layout) {
+    if (layout->family != IEEE)
+        return beyond(layout, number.negative);
+    uint64_t payload = number.significand >> (64 - layout->mantissa);
+    if (payload == 0)
+        payload = UINT64_C(1) << (layout->mantissa - 1);
+    return beyond(layout, number.negative) | payload;
 }
 
-/* One loop a pair: with constant layouts the compiler folds all of widen(). */
-#define FLOAT_CAST(name, from_type, from, to_type, to)                                             \
-    static void name(const void *source, void *target, size_t count) {                             \
-        const unsigned char *in = source;                                                          \
-        unsigned char *out = target;                                                               \
-        for (size_t i = 0; i < count; i++) {                                                       \
-            from_type bits;                                                                        \
-            memcpy(&bits, in + i * sizeof bits, sizeof bits);                                      \
-            to_type wide = (to_type)widen(bits, &from, &to);                                       \
-            memcpy(out + i * sizeof wide, &wide, sizeof wide);                                     \
-        }                                                                                          \
+/* The largest finite pattern, without its sign. */
+static uint64_t largest_finite(const struct layout *layout) {
+    uint64_t all = ones(layout->exponent + layout->mantissa);
+    if (layout->family == IEEE)
+        return all - ones(layout->mantissa) - 1;
+    return layout->family == FINITE_ONLY ? all - 1 : all;
+}
+
+static uint64_t encode_float(struct number number, const struct layout *layout,
+                             struct tc_cast_report *report) {
+    uint64_t sign = (uint64_t)number.negative << (layout->exponent + layout->mantissa);
+    if (number.kind == NOT_A_NUMBER)
+        return encode_nan(number, layout);
+    if (number.kind == INFINITE) {
+        report->nan_made += layout->family != IEEE;
+        return beyond(layout, number.negative);
     }
-
-#define INTEGER_CAST(name, from_type, to_type)                                                     \
-    static void name(const void *source, void *target, size_t count) {                             \
-        const unsigned char *in = source;                                                          \
-        unsigned char *out = target;                                                               \
-        for (size_t i = 0; i < count; i++) {                                                       \
-            from_type narrow;                                                                      \
-            memcpy(&narrow, in + i * sizeof narrow, sizeof narrow);                                \
-            to_type wide = (to_type)narrow;                                                        \
-            memcpy(out + i * sizeof wide, &wide, sizeof wide);                                     \
-        }                                                                                          \
+    if (number.kind == ZERO)
+        return layout->family == UNSIGNED_ZERO ? 0 : sign;
+    /* Keep mantissa + 1 bits, fewer below the smallest normal number, and
+     * round the rest to nearest, ties to even. A carry moves on into the
+     * exponent by itself. */
+    int place = number.exponent + layout->bias;
+    unsigned drop = 63u - layout->mantissa;
+    uint64_t bits;
+    if (place < 1) {
+        drop += (unsigned)(1 - place) < 64 ? (unsigned)(1 - place) : 64;
+        place = 1;
     }
+    if (drop >= 64) {
+        /* At most half of the smallest: only just above half rounds up. */
+        bits = drop == 64 && number.significand > UINT64_C(1) << 63;
+    } else {
+        uint64_t rest = number.significand & ones(drop);
+        uint64_t half = UINT64_C(1) << (drop - 1);
+        bits = number.significand >> drop;
+        bits += rest > half || (rest == half && bits & 1);
+    }
+    bits += (uint64_t)(place - 1) << layout->mantissa;
+    if (bits > largest_finite(layout)) {
+        report->overflow++;
+        return beyond(layout, number.negative);
+    }
+    if (bits == 0) {
+        report->underflow++;
+        return layout->family == UNSIGNED_ZERO ? 0 : sign;
+    }
+    return sign | bits;
+}
 
-FLOAT_CAST(f16_f32, uint16_t, f16, uint32_t, f32)
-FLOAT_CAST(f16_f64, uint16_t, f16, uint64_t, f64)
-FLOAT_CAST(bf16_f64, uint16_t, bf16, uint64_t, f64)
-FLOAT_CAST(f32_f64, uint32_t, f32, uint64_t, f64)
-FLOAT_CAST(e4m3_f16, uint8_t, e4m3, uint16_t, f16)
-FLOAT_CAST(e4m3_bf16, uint8_t, e4m3, uint16_t, bf16)
-FLOAT_CAST(e4m3_f32, uint8_t, e4m3, uint32_t, f32)
-FLOAT_CAST(e4m3_f64, uint8_t, e4m3, uint64_t, f64)
-FLOAT_CAST(e5m2_f16, uint8_t, e5m2, uint16_t, f16)
-FLOAT_CAST(e5m2_bf16, uint8_t, e5m2, uint16_t, bf16)
-FLOAT_CAST(e5m2_f32, uint8_t, e5m2, uint32_t, f32)
-FLOAT_CAST(e5m2_f64, uint8_t, e5m2, uint64_t, f64)
-FLOAT_CAST(e4m3fnuz_f16, uint8_t, e4m3fnuz, uint16_t, f16)
-FLOAT_CAST(e4m3fnuz_bf16, uint8_t, e4m3fnuz, uint16_t, bf16)
-FLOAT_CAST(e4m3fnuz_f32, uint8_t, e4m3fnuz, uint32_t, f32)
-FLOAT_CAST(e4m3fnuz_f64, uint8_t, e4m3fnuz, uint64_t, f64)
-FLOAT_CAST(e5m2fnuz_f16, uint8_t, e5m2fnuz, uint16_t, f16)
-FLOAT_CAST(e5m2fnuz_bf16, uint8_t, e5m2fnuz, uint16_t, bf16)
-FLOAT_CAST(e5m2fnuz_f32, uint8_t, e5m2fnuz, uint32_t, f32)
-FLOAT_CAST(e5m2fnuz_f64, uint8_t, e5m2fnuz, uint64_t, f64)
+/* The nearest power of two, ties upwards as ml_dtypes has it; what has no
+ * logarithm, and what is too large, becomes NaN. */
+static uint64_t encode_power(struct number number, struct tc_cast_report *report) {
+    if (number.kind == NOT_A_NUMBER)
+        return 255;
+    if (number.kind == INFINITE || number.kind == ZERO || number.negative) {
+        report->nan_made++;
+        return 255;
+    }
+    uint64_t half = UINT64_C(3) << 62; /* 1.5 */
+    int exponent = number.exponent + 127;
+    exponent += number.significand >= half;
+    if (exponent > 254) {
+        report->overflow++;
+        return 255;
+    }
+    return exponent < 0 ? 0 : (uint64_t)exponent;
+}
 
-INTEGER_CAST(u8_u16, uint8_t, uint16_t)
-INTEGER_CAST(u8_u32, uint8_t, uint32_t)
-INTEGER_CAST(u8_u64, uint8_t, uint64_t)
-INTEGER_CAST(i8_i16, int8_t, int16_t)
-INTEGER_CAST(i8_i32, int8_t, int32_t)
-INTEGER_CAST(i8_i64, int8_t, int64_t)
-INTEGER_CAST(u16_u32, uint16_t, uint32_t)
-INTEGER_CAST(u16_u64, uint16_t, uint64_t)
-INTEGER_CAST(i16_i32, int16_t, int32_t)
-INTEGER_CAST(i16_i64, int16_t, int64_t)
-INTEGER_CAST(u32_u64, uint32_t, uint64_t)
-INTEGER_CAST(i32_i64, int32_t, int64_t)
+static uint64_t encode(struct number number, const struct layout *layout,
+                       struct tc_cast_report *report) {
+    switch (layout->family) {
+    case TRUTH:
+        return number.kind != ZERO;
+    case INTEGER:
+        return encode_integer(number, layout, report);
+    case POWER:
+        return encode_power(number, report);
+    default:
+        return encode_float(number, layout, report);
+    }
+}
 
-/* BF16 is the upper half of F32. */
-static void bf16_f32(const void *source, void *target, size_t count) {
+static long double value_of(struct number number) {
+    long double value = ldexpl((long double)number.significand, number.exponent - 63);
+    return number.kind == ZERO ? 0 : number.negative ? -value : value;
+}
+
+static bool same(struct number a, struct number b) {
+    if (a.kind != b.kind || a.negative != b.negative)
+        return false;
+    return a.kind == ZERO || a.kind == INFINITE ||
+           (a.significand == b.significand && (a.kind == NOT_A_NUMBER || a.exponent == b.exponent));
+}
+
+/* Counts what became of one value. */
+static void compare(struct number before, struct number after, struct tc_cast_report *report) {
+    if (same(before, after))
+        return;
+    report->inexact++;
+    if (before.kind > FINITE || after.kind > FINITE)
+        return;
+    long double exact = value_of(before);
+    long double error = fabsl(exact - value_of(after));
+    if ((double)error > report->max_abs)
+        report->max_abs = (double)error;
+    double relative = exact != 0 ? (double)(error / fabsl(exact)) : 0;
+    if (relative > report->max_rel)
+        report->max_rel = relative;
+}
+
+/* Any pair, one element at a time. */
+static void cast_general(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                         unsigned char *target, size_t count, struct tc_cast_report *report) {
+    const struct layout *in = &layouts[from];
+    const struct layout *out = &layouts[to];
+    struct tc_cast_report ignored = {0};
+    struct tc_cast_report *counts = report ? report : &ignored;
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned part = 0; part < out->components; part++) {
+            struct number number = {.kind = ZERO}; /* the imaginary part of a real one */
+            if (part < in->components)
+                number = decode(load(source + part * in->bytes, in->bytes), in);
+            uint64_t bits = encode(number, out, counts);
+            memcpy(target + part * out->bytes, &bits, out->bytes);
+            if (report)
+                compare(number, decode(bits, out), report);
+        }
+        /* An imaginary part that is left out counts, unless it is zero. */
+        if (report && in->components > out->components) {
+            struct number lost = decode(load(source + in->bytes, in->bytes), in);
+            if (lost.kind != ZERO)
+                compare(lost, (struct number){.kind = ZERO}, report);
+        }
+        source += (size_t)in->bytes * in->components;
+        target += (size_t)out->bytes * out->components;
+    }
+}
+
+static _Atomic(const struct tc_cast_table *) chosen;
+
+static bool cpu_has(const char *cpu) {
+#if defined(__x86_64__)
+    if (strcmp(cpu, "avx2") == 0)
+        return __builtin_cpu_supports("avx2");
+#endif
+    return strcmp(cpu, "plain") == 0;
+}
+
+bool tc_cast_use(const char *cpu) {
+    if (!cpu_has(cpu))
+        return false;
+    const struct tc_cast_table *table = &tc_cast_plain;
+#if defined(__x86_64__)
+    if (strcmp(cpu, "avx2") == 0)
+        table = &tc_cast_avx2;
+#endif
+    atomic_store(&chosen, table);
+    return true;
+}
+
+static const struct tc_cast_table *fast_table(void) {
+    const struct tc_cast_table *table = atomic_load(&chosen);
+    if (!table) {
+        if (!tc_cast_use("avx2"))
+            tc_cast_use("plain");
+        table = atomic_load(&chosen);
+    }
+    return table;
+}
+
+const char *tc_cast_cpu(void) {
+    return fast_table()->cpu;
+}
+
+/* A fast loop for the pair, its way back, and the comparison of the wide
+ * side; false where there is none. */
+static bool find_fast(enum tc_dtype from, enum tc_dtype to, tc_cast_loop **loop,
+                      tc_cast_loop **back, tc_cast_compare **check) {
+    const struct tc_cast_table *table = fast_table();
+    *back = NULL;
+    *check = NULL;
+    if (from == TC_BF16 && to == TC_F32)
+        *loop = table->bf16_f32;
+    else if (from == TC_F16 && to == TC_F32)
+        *loop = table->f16_f32;
+    else if (from == TC_F32 && to == TC_F64)
+        *loop = table->f32_f64;
+    else if (from == TC_F32 && to == TC_BF16)
+        *loop = table->f32_bf16, *back = table->bf16_f32, *check = table->compare_f32;
+    else if (from == TC_F32 && to == TC_F16)
+        *loop = table->f32_f16, *back = table->f16_f32, *check = table->compare_f32;
+    else if (from == TC_F64 && to == TC_F32)
+        *loop = table->f64_f32, *back = table->f32_f64, *check = table->compare_f64;
+    else
+        return false;
+    return true;
+}
+
+/* The component's dtype and the number of components of complex pairs. */
+static enum tc_dtype component_of(enum tc_dtype dtype) {
+    return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
+}
+
+#define BLOCK 1024
+
+bool tc_cast_exists(enum tc_dtype from, enum tc_dtype to) {
+    return layouts[from].bytes && layouts[to].bytes;
+}
+
+void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *target, size_t count,
+             struct tc_cast_report *report) {
+    tc_cast_loop *loop;
+    tc_cast_loop *back;
+    tc_cast_compare *check;
+    if (layouts[from].components == 2 && layouts[to].components == 2) {
+        from = component_of(from);
+        to = component_of(to);
+        count *= 2;
+    }
+    if (!find_fast(from, to, &loop, &back, &check)) {
+        cast_general(from, to, source, target, count, report);
+        return;
+    }
+    if (!report || !check) {
+        loop(source, target, count);
+        return;
+    }
+    uint64_t widened[BLOCK];
     const unsigned char *in = source;
     unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        uint16_t half;
-        memcpy(&half, in + i * sizeof half, sizeof half);
-        uint32_t wide = (uint32_t)half << 16;
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
+    while (count) {
+        size_t step = count < BLOCK ? count : BLOCK;
+        loop(in, out, step);
+        back(out, widened, step);
+        check(in, widened, step, report);
+        in += step * layouts[from].bytes;
+        out += step * layouts[to].bytes;
+        count -= step;
     }
 }
 
-/* Any byte but 0 is true: targets without BOOL get 0 and 1. */
-static void bool_u8(const void *source, void *target, size_t count) {
-    const unsigned char *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++)
-        out[i] = in[i] != 0;
+/* Smallest and largest power of two that a float has, subnormals included. */
+static int lowest(const struct layout *layout) {
+    return layout->family == POWER ? -127 : 1 - layout->bias - (int)layout->mantissa;
 }
 
-static void bool_i16(const void *source, void *target, size_t count) {
-    const unsigned char *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        out[2 * i] = in[i] != 0;
-        out[2 * i + 1] = 0;
-    }
+static int highest(const struct layout *layout) {
+    int top = (int)ones(layout->exponent) - layout->bias;
+    return layout->family == IEEE || layout->family == POWER ? top - 1 : top;
 }
 
-static void bool_i32(const void *source, void *target, size_t count) {
-    const unsigned char *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t wide = in[i] != 0;
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
-    }
+static bool is_float(const struct layout *layout) {
+    return layout->family != INTEGER && layout->family != TRUTH;
 }
 
-/*
- * E8M0 is a bare exponent, 2^(e-127), with 255 as NaN. 2^-127 is subnormal in
- * BF16 and F32.
- */
-static uint32_t widen_e8m0(uint8_t exponent) {
-    if (exponent == 0)
-        return UINT32_C(1) << 22;
-    return exponent == 255 ? UINT32_C(0x7FC00000) : (uint32_t)exponent << 23;
+/* An integer's magnitude, as one fits a float's significand. */
+static bool integer_fits(const struct layout *in, const struct layout *out) {
+    if (out->family == POWER)
+        return false; /* it has no zero */
+    /* The most negative value is a power of two, which one bit holds. */
+    int bits = in->mantissa;
+    return bits <= out->mantissa + 1 && bits - 1 + (in->exponent ? 1 : 0) <= highest(out) &&
+           lowest(out) <= 0;
 }
 
-static void e8m0_bf16(const void *source, void *target, size_t count) {
-    const uint8_t *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        uint16_t wide = (uint16_t)(widen_e8m0(in[i]) >> 16);
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
-    }
+static bool float_fits(const struct layout *in, const struct layout *out) {
+    bool in_zero = in->family != POWER;
+    if (out->family == POWER)
+        return in->family == POWER;
+    if (lowest(out) > lowest(in) || highest(out) < highest(in) || out->mantissa < in->mantissa)
+        return false;
+    /* At the very top E4M3 lacks the last value, which is NaN. */
+    if (out->family == FINITE_ONLY && in->family != FINITE_ONLY && highest(in) == highest(out))
+        return false;
+    bool in_infinite = in->family == IEEE;
+    bool in_negative_zero = in_zero && in->family != UNSIGNED_ZERO;
+    return !(in_infinite && out->family != IEEE) &&
+           !(in_negative_zero && out->family == UNSIGNED_ZERO);
 }
 
-static void e8m0_f32(const void *source, void *target, size_t count) {
-    const uint8_t *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t wide = widen_e8m0(in[i]);
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
-    }
-}
-
-static void e8m0_f64(const void *source, void *target, size_t count) {
-    const uint8_t *in = source;
-    unsigned char *out = target;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t wide = widen(widen_e8m0(in[i]), &f32, &f64);
-        memcpy(out + i * sizeof wide, &wide, sizeof wide);
-    }
-}
-
-/* Complex numbers are pairs of their component. */
-static void c32_c64(const void *source, void *target, size_t count) {
-    f16_f32(source, target, 2 * count);
-}
-
-static void c32_c128(const void *source, void *target, size_t count) {
-    f16_f64(source, target, 2 * count);
-}
-
-static void c64_c128(const void *source, void *target, size_t count) {
-    f32_f64(source, target, 2 * count);
-}
-
-static tc_cast *const casts[TC_DTYPES][TC_DTYPES] = {
-    [TC_BOOL] = {[TC_U8] = bool_u8, [TC_I8] = bool_u8, [TC_I16] = bool_i16, [TC_I32] = bool_i32},
-    [TC_U8] = {[TC_U16] = u8_u16, [TC_I16] = u8_u16, [TC_I32] = u8_u32, [TC_I64] = u8_u64},
-    [TC_I8] = {[TC_I16] = i8_i16, [TC_I32] = i8_i32, [TC_I64] = i8_i64},
-    [TC_U16] = {[TC_U32] = u16_u32, [TC_I32] = u16_u32, [TC_I64] = u16_u64, [TC_U64] = u16_u64},
-    [TC_I16] = {[TC_I32] = i16_i32, [TC_I64] = i16_i64},
-    [TC_U32] = {[TC_I64] = u32_u64, [TC_U64] = u32_u64},
-    [TC_I32] = {[TC_I64] = i32_i64},
-    [TC_F16] = {[TC_F32] = f16_f32, [TC_F64] = f16_f64},
-    [TC_BF16] = {[TC_F32] = bf16_f32, [TC_F64] = bf16_f64},
-    [TC_F32] = {[TC_F64] = f32_f64},
-    [TC_C64] = {[TC_C128] = c64_c128},
-    [TC_C32] = {[TC_C64] = c32_c64, [TC_C128] = c32_c128},
-    [TC_F8_E4M3] = {[TC_F16] = e4m3_f16, [TC_BF16] = e4m3_bf16, [TC_F32] = e4m3_f32,
-                    [TC_F64] = e4m3_f64},
-    [TC_F8_E5M2] = {[TC_F16] = e5m2_f16, [TC_BF16] = e5m2_bf16, [TC_F32] = e5m2_f32,
-                    [TC_F64] = e5m2_f64},
-    [TC_F8_E4M3FNUZ] = {[TC_F16] = e4m3fnuz_f16, [TC_BF16] = e4m3fnuz_bf16,
-                        [TC_F32] = e4m3fnuz_f32, [TC_F64] = e4m3fnuz_f64},
-    [TC_F8_E5M2FNUZ] = {[TC_F16] = e5m2fnuz_f16, [TC_BF16] = e5m2fnuz_bf16,
-                        [TC_F32] = e5m2fnuz_f32, [TC_F64] = e5m2fnuz_f64},
-    [TC_F8_E8M0] = {[TC_BF16] = e8m0_bf16, [TC_F32] = e8m0_f32, [TC_F64] = e8m0_f64},
-};
-
-tc_cast *tc_cast_find(enum tc_dtype from, enum tc_dtype to) {
-    return from < TC_DTYPES && to < TC_DTYPES ? casts[from][to] : NULL;
+bool tc_cast_lossless(enum tc_dtype from, enum tc_dtype to) {
+    const struct layout *in = &layouts[from];
+    const struct layout *out = &layouts[to];
+    if (from == to)
+        return true;
+    if (!tc_cast_exists(from, to) || in->components > out->components)
+        return false;
+    if (in->family == TRUTH)
+        return out->family != POWER;
+    if (out->family == TRUTH)
+        return false;
+    if (in->family == INTEGER && out->family == INTEGER)
+        return in->mantissa <= out->mantissa && in->exponent <= out->exponent;
+    if (in->family == INTEGER)
+        return integer_fits(in, out);
+    return is_float(out) && float_fits(in, out);
 }

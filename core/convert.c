@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cast.h"
 #include "core/metadata.h"
 
+#define SCRATCH_BYTES (16 * TC_CHUNK_BYTES)
 /* Copies from file to file go in steps, so that progress shows. */
 #define COPY_STEP (UINT64_C(64) << 20)
 
@@ -37,16 +37,17 @@ static void advance(struct job *job, uint64_t bytes) {
 }
 
 /* Reads `count` bytes of an item's target stream from `at` on, casting. */
-static bool read_cast(const struct tc_item *item, uint64_t at, struct tc_chunk *chunk,
-                      unsigned char *scratch, struct tc_error *error) {
+static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
+                      struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
     size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
     size_t to = tc_dtype_bits(item->dtype) / 8;
     size_t count = chunk->length / to;
     if (!tc_reader_read(item->reader, item->tensor, item->skip + at / to * from, scratch,
                         count * from, error))
         return false;
-    tc_cast_find(item->tensor->dtype, item->dtype)(scratch, chunk->bytes, count);
-    return true;
+    tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
+    return tc_policy_check(plan, item, error) ||
+           tc_error_in_file(error, item->reader->input->path);
 }
 
 /* Rows of a compressed tensor: its CRC is known only at its end. */
@@ -77,7 +78,7 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         bool ok = item->dtype == item->tensor->dtype
                       ? tc_reader_read(item->reader, item->tensor, item->skip + at,
                                        chunk->bytes, chunk->length, error)
-                      : read_cast(item, at, chunk, scratch, error);
+                      : read_cast(job->plan, item, at, chunk, scratch, error);
         if (!ok) {
             tc_chunk_release(chunk);
             return false;
@@ -91,7 +92,8 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
 static bool produce(struct tc_flow *flow, void *context, struct tc_error *error) {
     (void)flow;
     struct job *job = context;
-    unsigned char *scratch = malloc(TC_CHUNK_BYTES);
+    /* A narrowing cast reads more than it sends: up to 16 bytes for one. */
+    unsigned char *scratch = malloc(SCRATCH_BYTES);
     if (!scratch)
         return tc_fail_memory(error);
     bool ok = true;
@@ -183,6 +185,15 @@ static bool needs_flow(struct job *job, const struct tc_writer *writer) {
     return flow;
 }
 
+/* The producer may still find damage behind the last byte that was wanted. */
+static bool end_flow(struct job *job, struct tc_error *error) {
+    struct tc_chunk *chunk = tc_flow_next(&job->flow, error);
+    if (!chunk)
+        return error->class == TC_OK;
+    tc_chunk_release(chunk);
+    return tc_fail(error, TC_INTERNAL, "flow", "more data than the plan has");
+}
+
 static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
     if (needs_flow(job, writer)) {
         if (!tc_flow_start(&job->flow, produce, job, error))
@@ -203,7 +214,7 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
             return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
                            writer->backend->name);
     }
-    return true;
+    return !job->flowing || end_flow(job, error);
 }
 
 static bool write_part(struct job *job, struct tc_outfile *out, struct tc_error *error) {
@@ -309,68 +320,52 @@ static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
            tc_publish_check(publish, plan->sidecar_name, inputs, input_count, error);
 }
 
-/* Which tensors of a reader the plan takes. */
-static bool *wanted_of(const struct tc_plan *plan, const struct tc_reader *reader) {
-    bool *wanted = calloc(reader->table.count ? reader->table.count : 1, sizeof *wanted);
-    for (size_t i = 0; wanted && i < plan->count; i++)
-        if (plan->items[i].reader == reader)
-            wanted[plan->items[i].tensor - reader->table.tensors] = true;
+static void free_lists(const struct tc_plan *plan, bool **wanted) {
+    for (size_t r = 0; wanted && r < plan->reader_count; r++)
+        free(wanted[r]);
+    free(wanted);
+}
+
+/* Which tensors the plan takes, a list a reader. */
+static bool **wanted_lists(const struct tc_plan *plan) {
+    bool **wanted = calloc(plan->reader_count, sizeof(bool *));
+    for (size_t r = 0; wanted && r < plan->reader_count; r++) {
+        size_t count = plan->readers[r]->table.count;
+        wanted[r] = calloc(count ? count : 1, sizeof(bool));
+        if (!wanted[r]) {
+            free_lists(plan, wanted);
+            return NULL;
+        }
+    }
+    for (size_t i = 0; wanted && i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        wanted[item->source][item->tensor - item->reader->table.tensors] = true;
+    }
     return wanted;
-}
-
-struct checks {
-    struct tc_verify **verifies;
-    bool **wanted;
-};
-
-static bool start_checks(struct checks *checks, const struct tc_plan *plan,
-                         struct tc_error *error) {
-    checks->verifies = calloc(plan->reader_count, sizeof(struct tc_verify *));
-    checks->wanted = calloc(plan->reader_count, sizeof(bool *));
-    if (!checks->verifies || !checks->wanted)
-        return tc_fail_memory(error);
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        checks->wanted[r] = wanted_of(plan, plan->readers[r]);
-        if (!checks->wanted[r])
-            return tc_fail_memory(error);
-        checks->verifies[r] = tc_verify_start(plan->readers[r], checks->wanted[r], error);
-        if (!checks->verifies[r])
-            return false;
-    }
-    return true;
-}
-
-/* Always waits for every thread; false where one found damage. */
-static bool join_checks(struct checks *checks, const struct tc_plan *plan,
-                        struct tc_error *error) {
-    bool ok = true;
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        if (checks->verifies)
-            ok &= tc_verify_join(checks->verifies[r], error);
-        if (checks->wanted)
-            free(checks->wanted[r]);
-    }
-    free(checks->verifies);
-    free(checks->wanted);
-    return ok;
 }
 
 bool tc_convert(struct tc_plan *plan, const char *output,
                 const struct tc_convert_options *options, struct tc_error *error) {
     struct tc_publish publish;
-    struct checks checks = {0};
+    struct tc_verify *verify = NULL;
     size_t input_count;
     struct tc_input **inputs = all_inputs(plan, &input_count);
+    bool **wanted = wanted_lists(plan);
     bool ok = tc_publish_begin(&publish, output, plan->options->folder, options->publish, error);
-    if (!inputs)
+    if (!inputs || !wanted)
         ok = tc_fail_memory(error);
     ok = ok && check_targets(plan, &publish, inputs, input_count, error);
-    ok = ok && start_checks(&checks, plan, error) && write_files(plan, &publish, options, error);
-    ok = join_checks(&checks, plan, error) && ok;
+    if (ok)
+        verify = tc_verify_start(plan->readers, wanted, plan->reader_count, error);
+    ok = ok && verify && write_files(plan, &publish, options, error);
+    ok = tc_verify_join(verify, error) && ok;
     for (size_t i = 0; i < input_count && ok; i++)
         ok = tc_input_unchanged(inputs[i], error);
     ok = ok && tc_publish_commit(&publish, error);
+    if (ok && plan->stale_name)
+        tc_publish_remove(&publish, plan->stale_name);
     tc_publish_end(&publish);
+    free_lists(plan, wanted);
     free(inputs);
     return ok;
 }

@@ -114,11 +114,13 @@ bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct t
         return tc_fail_memory(error);
     struct digests digests = {
         .reader = reader, .sums = digest->sums, .workers = count_workers(&reader->table)};
-    struct tc_verify *verify = tc_verify_start(reader, NULL, error);
+    struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, error);
     bool ok = verify && hash_all(&digests, error);
     ok = tc_verify_join(verify, error) && ok;
-    ok = ok && tc_input_unchanged(reader->input, error) &&
-         sort_names(digest, &reader->table, error);
+    ok = ok && tc_input_unchanged(reader->input, error);
+    for (size_t i = 0; i < reader->shard_count && ok; i++)
+        ok = tc_input_unchanged(reader->shard_inputs[i], error);
+    ok = ok && sort_names(digest, &reader->table, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }
 

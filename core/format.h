@@ -62,6 +62,7 @@ struct tc_reader {
     size_t shard_count;
     uint64_t size;              /* bytes of all files */
     struct tc_buffer warnings;  /* one a line, for people */
+    struct tc_buffer losses;    /* likewise: what the file has but its tables can't keep */
     struct tc_buffer skipped;   /* members left out, comma-separated; empty: none */
 };
 
@@ -168,17 +169,25 @@ bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, ui
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent);
-/* Starts backend->verify in a thread; tc_verify_join waits for its verdict. */
+/* Runs the readers' verify, one after the other, in a thread of its own;
+ * tc_verify_join waits for the verdict. `wanted` has a list a reader, or is
+ * NULL: everything. */
 struct tc_verify;
-struct tc_verify *tc_verify_start(struct tc_reader *reader, const bool *wanted,
-                                  struct tc_error *error);
+struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
+                                  size_t count, struct tc_error *error);
 bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* As a warning, and a loss in the ledger of any conversion. */
+void tc_reader_lose(struct tc_reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
                                struct tc_error *error);
+/* A header's bytes from malloc, within the memory the user allows. */
+void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
+                     struct tc_error *error);
 /* The header's own limit, or the user's. */
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard);
 

@@ -7,7 +7,7 @@
  * a matrix with 16,384 columns of F32 gives runs of 1 KiB. */
 #define WINDOW_BYTES ((size_t)16 << 20)
 #define RUN_BYTES ((size_t)1 << 20)
-/* Short runs that follow each other in the storage are read this much ahead. */
+/* Short runs that follow each other closely are read this much ahead. */
 #define AHEAD_BYTES ((size_t)1 << 18)
 #define SHORT_RUN ((size_t)1 << 14)
 
@@ -48,17 +48,39 @@ void tc_gather_release(struct tc_gather *gather) {
     *gather = (struct tc_gather){0};
 }
 
-static void scatter(unsigned char *to, uint64_t to_step, const unsigned char *from,
-                    uint64_t from_step, uint64_t count, unsigned element) {
+/* With a constant size a copy is a move or two, not a call. */
+static inline void scatter_of(unsigned char *to, uint64_t to_step, const unsigned char *from,
+                              uint64_t from_step, uint64_t count, size_t element) {
     for (uint64_t i = 0; i < count; i++)
         memcpy(to + i * to_step, from + i * from_step, element);
+}
+
+static void scatter(unsigned char *to, uint64_t to_step, const unsigned char *from,
+                    uint64_t from_step, uint64_t count, unsigned element) {
+    switch (element) {
+    case 1:
+        scatter_of(to, to_step, from, from_step, count, 1);
+        break;
+    case 2:
+        scatter_of(to, to_step, from, from_step, count, 2);
+        break;
+    case 4:
+        scatter_of(to, to_step, from, from_step, count, 4);
+        break;
+    case 8:
+        scatter_of(to, to_step, from, from_step, count, 8);
+        break;
+    default:
+        scatter_of(to, to_step, from, from_step, count, element);
+    }
 }
 
 static bool fetch(struct tc_gather *gather, uint64_t offset, void *buffer, size_t length,
                   struct tc_error *error) {
     if (length > SHORT_RUN)
         return gather->fetch(gather->context, offset, buffer, length, error);
-    bool follows = offset == gather->fetched_to;
+    bool follows = offset >= gather->fetched_to &&
+                   offset - gather->fetched_to <= AHEAD_BYTES / 4;
     gather->fetched_to = offset + length;
     bool held = offset >= gather->ahead_at &&
                 offset - gather->ahead_at + length <= gather->ahead_size;

@@ -274,8 +274,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
                    struct tc_error *error) {
     if (!tc_range_within(offset, length, input->size)) {
         tc_fail(error, TC_INVALID, "truncated",
-                "the file is cut short (%llu bytes, %llu expected at least)",
-                (unsigned long long)input->size, (unsigned long long)(offset + length));
+                "the file is cut short (got %llu bytes, expected %zu more at %llu)",
+                (unsigned long long)input->size, length, (unsigned long long)offset);
         return tc_error_in_file(error, input->path);
     }
     int fd = tc_input_acquire(input, error);

@@ -88,10 +88,12 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
         if (!metadata || !tc_metadata_read(json, metadata))
             return false;
         struct tc_tensor *tensor = tc_table_find(&reader->table, name);
-        if (tensor && !tensor->metadata)
+        if (tensor && tensor->metadata)
+            return tc_json_fail(json, "a tensor's metadata is there twice");
+        if (tensor)
             tensor->metadata = metadata;
-        else if (!tensor)
-            tc_reader_warn(reader, "metadata of a tensor that is not there is left out: %.*s",
+        else
+            tc_reader_lose(reader, "metadata of a tensor that is not there is left out: %.*s",
                            (int)(name.length < 200 ? name.length : 200), name.bytes);
     }
     return !json->failed;
@@ -137,6 +139,8 @@ static bool read_sidecar(struct tc_reader *reader, const char *text, size_t leng
 
 bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     char path[4096];
+    if (strcmp(reader->input->path, "-") == 0)
+        return true;
     int length = snprintf(path, sizeof path, "%s.tconv.json", reader->input->path);
     if (length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0)
         return true;

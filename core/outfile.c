@@ -24,7 +24,8 @@
  */
 static struct tc_publish *volatile active_publish;
 
-static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+static const int fatal_signals[] = {SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT,
+                                    SIGXCPU, SIGVTALRM, SIGALRM, SIGUSR1, SIGUSR2};
 #define FATAL_SIGNALS (sizeof fatal_signals / sizeof *fatal_signals)
 
 static void remove_temporaries(struct tc_publish *publish) {
@@ -134,11 +135,20 @@ static bool is_stream(mode_t mode) {
 
 bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_input *const *inputs,
                       size_t count, struct tc_error *error) {
-    if (publish->standard_output)
-        return true;
     struct stat status;
     bool exists;
-    if (strlen(name) > NAME_MAX)
+    if (publish->standard_output) {
+        /* Redirected onto an input: `tconv a - >> a`. */
+        if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode))
+            for (size_t i = 0; i < count; i++)
+                if (status.st_dev == inputs[i]->device && status.st_ino == inputs[i]->inode)
+                    return tc_fail(error, TC_USAGE, "same-file",
+                                   "input and output are the same file");
+        return true;
+    }
+    if (name[0] == '\0')
+        tc_fail(error, TC_USAGE, "output-folder", "the output is a folder");
+    else if (strlen(name) > NAME_MAX)
         tc_fail_errno(error, ENAMETOOLONG, "output", "cannot write here");
     else if (target_status(publish, name, &status, &exists, error) && exists) {
         for (size_t i = 0; i < count; i++)
@@ -273,7 +283,8 @@ bool tc_outfile_reserve(struct tc_outfile *out, uint64_t bytes, struct tc_error 
     struct statvfs space;
     if (out->stream || fstatvfs(out->fd, &space) != 0 || space.f_blocks == 0)
         return true;
-    uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
+    uint64_t blocks = geteuid() == 0 ? space.f_bfree : space.f_bavail;
+    uint64_t available = blocks * space.f_frsize;
     if (bytes <= available)
         return true;
     tc_fail(error, TC_IO, "no-space", "not enough space for the output (%llu bytes, %llu free)",
@@ -356,7 +367,8 @@ bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
 /* Whether the kernel can't do it for these files, rather than that it failed. */
 static bool copy_unsupported(int errnum) {
     return errnum == EXDEV || errnum == EINVAL || errnum == ENOSYS || errnum == EOPNOTSUPP ||
-           errnum == EBADF || errnum == EPERM || errnum == ETXTBSY;
+           errnum == EBADF || errnum == EPERM || errnum == ETXTBSY ||
+           errnum == EIO; /* of which side? reading and writing will tell */
 }
 
 /* Lets the kernel copy; what it left is in *length. */
@@ -426,14 +438,24 @@ static bool rename_into_place(struct tc_outfile *out, struct tc_error *error) {
     int folder = out->publish->folder_fd;
     unsigned flags = out->publish->options.no_clobber ? RENAME_NOREPLACE : 0;
     int failed = renameat2(folder, out->temp, folder, out->name, flags);
-    if (failed && errno == EINVAL && !flags)
-        failed = renameat(folder, out->temp, folder, out->name);
+    if (failed && (errno == EINVAL || errno == ENOSYS)) {
+        /* Not every file system has the flag; a link does not replace either. */
+        failed = flags ? linkat(folder, out->temp, folder, out->name, 0)
+                       : renameat(folder, out->temp, folder, out->name);
+        if (!failed && flags)
+            unlinkat(folder, out->temp, 0);
+    }
     if (failed) {
         tc_fail_errno(error, errno, "rename", "cannot put the output in place");
         return tc_error_in_file(error, out->publish->path);
     }
     out->renamed = true;
     return true;
+}
+
+void tc_publish_remove(struct tc_publish *publish, const char *name) {
+    if (publish->folder_fd >= 0)
+        unlinkat(publish->folder_fd, name, 0);
 }
 
 bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error) {
@@ -443,7 +465,7 @@ bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error) {
     for (struct tc_outfile *out = publish->files; out && ok; out = out->next)
         if (out->temp)
             ok = rename_into_place(out, error);
-    if (ok && publish->files)
+    if (ok)
         publish->made_folder = false;
     unblock_signals(&old);
     if (ok && publish->folder_fd >= 0 && !publish->options.no_sync &&

@@ -56,6 +56,8 @@ struct tc_publish {
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
                       struct tc_publish_options options, struct tc_error *error);
 bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error);
+/* Removes a file that the output made out of date, if it is there. */
+void tc_publish_remove(struct tc_publish *publish, const char *name);
 void tc_publish_end(struct tc_publish *publish);
 
 /* Fails when the target may not be written: exists under no_clobber, is a
@@ -86,7 +88,7 @@ bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error);
 /* The last component of a path. */
 const char *tc_path_name(const char *path);
 
-/* SIGINT, SIGTERM, SIGHUP and SIGPIPE remove temporary files and then end the
+/* SIGINT, SIGTERM, SIGHUP, SIGPIPE and their like remove temporary files and then end the
  * program as they would have. Threads other than the main one must block all
  * signals (tc_thread_start does). */
 void tc_signals_install(void);

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/cast.h"
 #include "core/checked.h"
 #include "core/metadata.h"
+
+/* What Hugging Face and deathtensors cut at when nobody says. */
+#define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
 
 static struct tc_text no_tensor(void) {
     return (struct tc_text){NULL, 0};
@@ -62,6 +64,9 @@ static bool take_rows(struct tc_item *item, const struct tc_rows *chosen,
     if (tensor->rank == 0)
         return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
     uint64_t rows = tensor->shape[0];
+    if (chosen->first >= rows && chosen->first < chosen->end && chosen->first > 0)
+        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
+                       (unsigned long long)chosen->first, (unsigned long long)rows);
     uint64_t end = chosen->end < rows ? chosen->end : rows;
     uint64_t first = chosen->first < end ? chosen->first : end;
     uint64_t row = rows ? tensor->nbytes / rows : 0;
@@ -77,22 +82,6 @@ static bool take_rows(struct tc_item *item, const struct tc_rows *chosen,
     item->skip = first * row;
     item->taken = (end - first) * row;
     return true;
-}
-
-static bool item_dtype(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
-    enum tc_dtype from = item->tensor->dtype;
-    enum tc_dtype to = tc_dtype_promote(from, plan->target->dtypes);
-    if (to == TC_NONE || (to != from && !tc_cast_find(from, to)))
-        return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s cannot hold %s without loss",
-                       plan->target->name, tc_dtype_name(from));
-    item->dtype = (uint8_t)to;
-    item->nbytes = item->taken;
-    if (to == from)
-        return true;
-    uint64_t count;
-    return tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error) &&
-           tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
-                        "%s stored as %s, without loss", tc_dtype_name(from), tc_dtype_name(to));
 }
 
 static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
@@ -143,9 +132,9 @@ static bool rename_sparse(struct tc_plan *plan, struct tc_item *item, struct tc_
                                    "of a sparse tensor");
 }
 
-static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
-                     const struct tc_tensor *tensor, struct tc_text name, size_t place,
-                     struct tc_error *error) {
+static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor *tensor,
+                     struct tc_text name, size_t place, struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[source];
     struct tc_item *item = &plan->items[plan->count++];
     *item = (struct tc_item){.reader = reader,
                              .tensor = tensor,
@@ -154,6 +143,7 @@ static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
                              .rank = tensor->rank,
                              .taken = tensor->nbytes,
                              .metadata = tensor->metadata,
+                             .source = source,
                              .place = place};
     struct tc_select *select = plan->options->select;
     struct tc_rows *rows = select ? tc_select_find_rows(select, tensor->name) : NULL;
@@ -162,7 +152,7 @@ static bool add_item(struct tc_plan *plan, struct tc_reader *reader,
     if (plan->options->keep_metadata == TC_KEEP_DROP)
         item->metadata = NULL;
     if ((rows && !take_rows(item, rows, &plan->arena, error)) || !item_fits(plan, item, error) ||
-        !item_dtype(plan, item, error) || !rename_sparse(plan, item, error)) {
+        !tc_policy_apply(plan, item, error) || !rename_sparse(plan, item, error)) {
         tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
         return tc_error_in_file(error, reader->input->path);
     }
@@ -216,7 +206,7 @@ static bool select_items(struct tc_plan *plan, struct tc_error *error) {
             if (select && !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name,
                                            error))
                 return tc_error_in_file(error, reader->input->path);
-            if (taken && !add_item(plan, reader, tensor, name, place, error))
+            if (taken && !add_item(plan, r, tensor, name, place, error))
                 return false;
         }
     }
@@ -272,24 +262,19 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
 
 /* The union of the inputs' metadata; where they disagree the first one wins. */
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
-    if (plan->options->keep_metadata != TC_KEEP_DROP)
-        for (size_t r = 0; r < plan->reader_count; r++) {
-            const struct tc_metadata *metadata = &plan->readers[r]->table.metadata;
-            for (size_t i = 0; i < metadata->count; i++) {
-                struct tc_pair pair = metadata->pairs[i];
-                const struct tc_text *present = tc_metadata_find(&plan->metadata, pair.key);
-                bool conflict = present && !tc_text_equal(*present, pair.value);
-                if (conflict &&
-                    !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
-                                  "the inputs disagree on \"%.*s\"; the first one is kept",
-                                  (int)(pair.key.length < 200 ? pair.key.length : 200),
-                                  pair.key.bytes))
-                    return false;
-                if (!present && !tc_metadata_set(&plan->metadata, &plan->arena, pair.key,
-                                                 pair.value, error))
-                    return false;
-            }
-        }
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        size_t conflicts = 0;
+        if (plan->options->keep_metadata == TC_KEEP_DROP)
+            break;
+        if (!tc_metadata_merge(&plan->metadata, &plan->readers[r]->table.metadata, &plan->arena,
+                               &conflicts, error))
+            return false;
+        if (conflicts &&
+            !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+                          "the inputs disagree on %zu key%s; the first one's are kept", conflicts,
+                          conflicts == 1 ? "" : "s"))
+            return false;
+    }
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)
         if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,
@@ -311,13 +296,22 @@ static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-static bool note_members(struct tc_plan *plan, struct tc_error *error) {
+/* What the readers could not take along; they said it when they opened. */
+static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         const struct tc_buffer *skipped = &plan->readers[r]->skipped;
+        const char *line = plan->readers[r]->losses.bytes;
         if (skipped->length &&
             !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
                           "not a tensor, left out: %.*s", 900, skipped->bytes))
             return false;
+        while (line && *line) {
+            const char *end = strchr(line, '\n');
+            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s",
+                              (int)(end - line), line))
+                return false;
+            line = end + 1;
+        }
     }
     return true;
 }
@@ -418,7 +412,7 @@ static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
     plan->part_count = plan->count > 0;
     for (size_t i = 0; i < plan->count; i++) {
         uint64_t nbytes = plan->items[i].nbytes;
-        if (part->count && part->nbytes + nbytes > plan->options->shard_size) {
+        if (part->count && part->nbytes + nbytes > plan->shard_size) {
             part = &plan->parts[plan->part_count++];
             part->first = i;
         }
@@ -435,6 +429,9 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
                        plan->target->name);
     if (!split_shards(plan, error))
         return false;
+    if (plan->part_count > TC_MAX_SHARDS)
+        return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
+                       plan->part_count, TC_MAX_SHARDS);
     struct output_name out = output_name(plan->target, output);
     if (plan->part_count <= 1 && sharding->single && !out.is_index) {
         plan->part_count = 1;
@@ -586,21 +583,27 @@ static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
 }
 
 static bool plan_metadata(struct tc_plan *plan, const char *output, struct tc_error *error) {
-    if (!collect_metadata(plan, error))
-        return false;
-    if (plan->target->caps & TC_CAN_FILE_METADATA || !has_metadata(plan))
-        return true;
-    if (plan->options->keep_metadata != TC_KEEP_SIDECAR)
-        return note_lost_metadata(plan, error);
-    if (plan->options->folder || strcmp(output, "-") == 0)
-        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
-                       "a sidecar goes beside a file, not a folder or a pipe");
+    bool beside_file = !plan->options->folder && strcmp(output, "-") != 0;
+    bool wanted = plan->options->keep_metadata == TC_KEEP_SIDECAR;
     struct tc_part sidecar = {0};
     struct tc_buffer name = {0};
+    if (!collect_metadata(plan, error))
+        return false;
+    if (plan->target->caps & TC_CAN_FILE_METADATA)
+        return true;
     tc_buffer_addf(&name, "%s.tconv.json", tc_path_name(output));
     if (!name_part(plan, &sidecar, &name, error))
         return false;
+    plan->stale_name = beside_file ? sidecar.name : NULL;
+    if (!has_metadata(plan))
+        return true;
+    if (!wanted)
+        return note_lost_metadata(plan, error);
+    if (!beside_file)
+        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
+                       "a sidecar goes beside a file, not a folder or a pipe");
     plan->sidecar_name = sidecar.name;
+    plan->stale_name = NULL;
     return true;
 }
 
@@ -626,15 +629,18 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
                              .reader_count = reader_count};
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
     if (!check_level(plan, error) || !collect_items(plan, error) ||
-        !plan_metadata(plan, output, error) || !note_members(plan, error))
+        !plan_metadata(plan, output, error) || !note_readers(plan, error))
         return false;
     /* Shards and folders are cut in source or name order; the target's own
      * order then holds within each file. */
-    bool split = options->shard_size || options->folder;
+    plan->shard_size = options->shard_size;
+    if (!plan->shard_size && !options->folder && output_name(target, output).is_index)
+        plan->shard_size = DEFAULT_SHARD_SIZE;
+    bool split = plan->shard_size || options->folder;
     sort_items(plan, plan->items, plan->count,
                split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
     if (!(options->folder       ? plan_folder(plan, error)
-          : options->shard_size ? plan_shards(plan, output, error)
+          : plan->shard_size    ? plan_shards(plan, output, error)
                                 : plan_single(plan, output, error)))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)

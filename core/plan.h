@@ -6,7 +6,9 @@
 #ifndef TCONV_CORE_PLAN_H
 #define TCONV_CORE_PLAN_H
 
+#include "core/cast.h"
 #include "core/format.h"
+#include "core/policy.h"
 #include "core/select.h"
 
 struct tc_item {
@@ -18,9 +20,13 @@ struct tc_item {
     uint64_t taken;    /* bytes of the tensor's stream */
     uint64_t nbytes;   /* bytes as written */
     const struct tc_metadata *metadata; /* NULL: none */
+    size_t source;     /* the reader's number */
     size_t place;      /* in source order: over all readers, by table position */
     uint8_t dtype;     /* as written */
     uint8_t rank;
+    bool lossy;        /* the cast may lose values, and was allowed to */
+    bool restored;     /* narrowed back to a dtype it had before; must be exact */
+    struct tc_cast_report *report; /* of a cast that is either; NULL: no need */
 };
 
 /* One output file: items [first, first + count) of the plan. */
@@ -49,10 +55,11 @@ enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
 struct tc_plan_options {
     enum tc_order order;
     enum tc_keep keep_metadata;
-    uint64_t shard_size; /* 0: one file */
+    uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
     bool folder;         /* one file a tensor, in a folder */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select; /* NULL: every tensor under its own name */
+    const struct tc_policy *policy; /* NULL: promotion only */
     struct tc_write_options write;
 };
 
@@ -68,6 +75,8 @@ struct tc_plan {
     size_t part_count;
     const char *index_name;  /* NULL: no index file */
     const char *sidecar_name; /* NULL: none */
+    const char *stale_name;   /* a sidecar that would tell of the output's predecessor */
+    uint64_t shard_size;      /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */
     struct tc_entry *entries;
     size_t entry_count;

@@ -50,6 +50,7 @@ void tc_reader_close(struct tc_reader *reader) {
     tc_table_release(&reader->table);
     tc_arena_release(&reader->arena);
     tc_buffer_release(&reader->warnings);
+    tc_buffer_release(&reader->losses);
     tc_buffer_release(&reader->skipped);
     tc_input_close(reader->input);
     free(reader->state);
@@ -70,36 +71,40 @@ bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
 }
 
 struct tc_verify {
-    struct tc_reader *reader;
-    const bool *wanted;
+    struct tc_reader *const *readers;
+    bool *const *wanted;
+    size_t count;
     pthread_t thread;
-    bool running;
     struct tc_error error;
 };
 
 static void *run_verify(void *argument) {
     struct tc_verify *verify = argument;
-    struct tc_reader *reader = verify->reader;
-    if (!reader->backend->verify(reader, verify->wanted, &verify->error))
-        tc_error_in_file(&verify->error, reader->input->path);
+    for (size_t i = 0; i < verify->count; i++) {
+        struct tc_reader *reader = verify->readers[i];
+        if (reader->backend->verify &&
+            !reader->backend->verify(reader, verify->wanted ? verify->wanted[i] : NULL,
+                                     &verify->error)) {
+            tc_error_in_file(&verify->error, reader->input->path);
+            break;
+        }
+    }
     return NULL;
 }
 
-struct tc_verify *tc_verify_start(struct tc_reader *reader, const bool *wanted,
-                                  struct tc_error *error) {
+struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
+                                  size_t count, struct tc_error *error) {
     struct tc_verify *verify = calloc(1, sizeof *verify);
     if (!verify) {
         tc_fail_memory(error);
         return NULL;
     }
-    verify->reader = reader;
+    verify->readers = readers;
     verify->wanted = wanted;
-    if (reader->backend->verify) {
-        verify->running = tc_thread_start(&verify->thread, run_verify, verify, error);
-        if (!verify->running) {
-            free(verify);
-            return NULL;
-        }
+    verify->count = count;
+    if (!tc_thread_start(&verify->thread, run_verify, verify, error)) {
+        free(verify);
+        return NULL;
     }
     return verify;
 }
@@ -107,8 +112,7 @@ struct tc_verify *tc_verify_start(struct tc_reader *reader, const bool *wanted,
 bool tc_verify_join(struct tc_verify *verify, struct tc_error *error) {
     if (!verify)
         return true;
-    if (verify->running)
-        pthread_join(verify->thread, NULL);
+    pthread_join(verify->thread, NULL);
     bool ok = verify->error.class == TC_OK;
     if (!ok && error->class == TC_OK)
         *error = verify->error;
@@ -116,13 +120,28 @@ bool tc_verify_join(struct tc_verify *verify, struct tc_error *error) {
     return ok;
 }
 
-void tc_reader_warn(struct tc_reader *reader, const char *format, ...) {
+/* A line of its own, whatever the names in it hold. */
+static void add_line(struct tc_buffer *lines, const char *format, va_list args) {
     char line[512];
+    vsnprintf(line, sizeof line, format, args);
+    for (char *at = line; *at; at++)
+        if (*at == '\n')
+            *at = ' ';
+    tc_buffer_addf(lines, "%s\n", line);
+}
+
+void tc_reader_warn(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    add_line(&reader->warnings, format, args);
     va_end(args);
-    tc_buffer_addf(&reader->warnings, "%s\n", line);
+}
+
+void tc_reader_lose(struct tc_reader *reader, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_line(&reader->losses, format, args);
+    va_end(args);
 }
 
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
@@ -139,6 +158,13 @@ bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
             (unsigned long long)expanded, (unsigned long long)reader->input->size,
             (unsigned long long)limit, TC_FREE_EXPANSION);
     return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+}
+
+void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
+                     struct tc_error *error) {
+    return tc_arena_charge(&reader->arena, length, error)
+               ? tc_input_load(reader->input, offset, length, error)
+               : NULL;
 }
 
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard) {

@@ -11,6 +11,9 @@ static bool pairs_grow(struct tc_metadata *metadata, struct tc_arena *arena,
                        struct tc_error *error) {
     if (metadata->count < metadata->capacity)
         return true;
+    if (metadata->count >= TC_MAX_METADATA)
+        return tc_fail(error, TC_UNSAFE, "metadata-limit", "more than %u metadata entries",
+                       TC_MAX_METADATA);
     size_t capacity = metadata->capacity ? metadata->capacity * 2 : 4;
     struct tc_pair *pairs = tc_arena_array(arena, capacity, sizeof *pairs, error);
     if (!pairs)
@@ -88,6 +91,31 @@ bool tc_metadata_set(struct tc_metadata *metadata, struct tc_arena *arena, struc
     return true;
 }
 
+bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
+                       struct tc_arena *arena, size_t *conflicts, struct tc_error *error) {
+    *conflicts = 0;
+    if (from->count == 0)
+        return true;
+    struct tc_metadata merged = {.capacity = into->count + from->count};
+    merged.pairs = tc_arena_array(arena, merged.capacity, sizeof *merged.pairs, error);
+    if (!merged.pairs)
+        return false;
+    size_t i = 0;
+    size_t j = 0;
+    while (i < into->count || j < from->count) {
+        int order = i == into->count   ? 1
+                    : j == from->count ? -1
+                                       : tc_text_compare(into->pairs[i].key, from->pairs[j].key);
+        if (order == 0)
+            *conflicts += !tc_text_equal(into->pairs[i].value, from->pairs[j].value);
+        merged.pairs[merged.count++] = order <= 0 ? into->pairs[i] : from->pairs[j];
+        i += order <= 0;
+        j += order >= 0;
+    }
+    *into = merged;
+    return true;
+}
+
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key) {
     size_t place = pair_place(metadata, key);
     if (!pair_is_at(metadata, place, key))
@@ -131,6 +159,9 @@ static void index_all(struct tc_table *table) {
 
 static bool table_grow(struct tc_table *table, struct tc_error *error) {
     size_t capacity = table->capacity ? table->capacity + table->capacity / 2 : 16;
+    if (!tc_arena_charge(table->arena, (capacity - table->capacity) * sizeof *table->tensors,
+                         error))
+        return false;
     struct tc_tensor *tensors =
         reallocarray(table->tensors, capacity, sizeof *tensors);
     if (!tensors)
@@ -140,6 +171,9 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
     if (capacity * 3 / 2 <= table->slot_count)
         return true;
     size_t slot_count = table->slot_count ? table->slot_count * 2 : 32;
+    if (!tc_arena_charge(table->arena, (slot_count - table->slot_count) * sizeof *table->slots,
+                         error))
+        return false;
     uint32_t *slots = reallocarray(table->slots, slot_count, sizeof *slots);
     if (!slots)
         return tc_fail_memory(error);

@@ -35,6 +35,10 @@ const struct tc_text *tc_metadata_find(const struct tc_metadata *metadata, struc
 /* Adds or replaces; keeps the order. */
 bool tc_metadata_set(struct tc_metadata *metadata, struct tc_arena *arena, struct tc_text key,
                      struct tc_text value, struct tc_error *error);
+/* Adds the pairs of another sorted map whose keys are new, in linear time;
+ * keys that are there keep their value. Counts those whose values differ. */
+bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
+                       struct tc_arena *arena, size_t *conflicts, struct tc_error *error);
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key);
 
 struct tc_tensor {
@@ -67,8 +71,8 @@ void tc_table_release(struct tc_table *table);
 /* A name that any format could hold: short enough, UTF-8, without NUL. */
 bool tc_name_check(struct tc_text name, struct tc_error *error);
 
-/* Copies *tensor; its slices must outlive the table. Checks name and rank
- * limits, UTF-8, NUL, and that the name is new. */
+/* Copies *tensor; its slices must outlive the table. Checks the number of
+ * tensors, the name, and that it is new. */
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error);
 /* NULL where there is none. */
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);

@@ -1,6 +1,8 @@
 #include "core/zstd.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -32,7 +34,13 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
 static bool encode_step(struct tc_zstd_encoder *encoder, ZSTD_inBuffer *in,
                         ZSTD_EndDirective mode, size_t *left, struct tc_error *error) {
     ZSTD_outBuffer out = {encoder->output, encoder->capacity, 0};
+    /* zstd starts its workers in here: they must not take signals either. */
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     *left = ZSTD_compressStream2(encoder->stream, &out, in, mode);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (ZSTD_getErrorCode(*left) == ZSTD_error_memory_allocation)
         return tc_fail_memory(error);
     if (ZSTD_isError(*left))
@@ -86,6 +94,13 @@ static bool refill(struct tc_zstd_decoder *decoder, struct tc_error *error) {
     decoder->at += step;
     decoder->filled = step;
     decoder->used = 0;
+    /* Only the format as it is: no legacy or skippable frame. */
+    static const unsigned char magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    if (!decoder->started && step >= sizeof magic &&
+        memcmp(decoder->buffer, magic, sizeof magic) != 0) {
+        tc_fail(error, TC_INVALID, "zstd", "the compressed data is no zstd frame");
+        return tc_error_at(error, decoder->at - step);
+    }
     if (!decoder->started && step && ZSTD_getDictID_fromFrame(decoder->buffer, step) != 0)
         return tc_fail(error, TC_UNSUPPORTED, "zstd-dictionary",
                        "the compressed data needs a zstd dictionary");

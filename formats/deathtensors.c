@@ -192,7 +192,7 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
                 (unsigned long long)file->header_size, (unsigned long long)limit);
         return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
     }
-    file->header = tc_input_load(reader->input, PREFIX_BYTES, file->blob - PREFIX_BYTES, error);
+    file->header = tc_reader_load(reader, PREFIX_BYTES, file->blob - PREFIX_BYTES, error);
     if (!file->header)
         return false;
     for (uint64_t at = file->header_size; at < file->blob - PREFIX_BYTES; at++)
@@ -221,10 +221,14 @@ static bool read_shard(struct tc_json *json, struct shards *shards) {
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &key)) {
         struct tc_text ignored;
-        if (tc_text_equal(key, TC_TEXT("path")) && !file.bytes) {
+        bool is_path = tc_text_equal(key, TC_TEXT("path"));
+        bool is_list = tc_text_equal(key, TC_TEXT("tensors"));
+        if ((is_path && file.bytes) || (is_list && names.bytes))
+            return tc_json_fail(json, "a key occurs twice in the list of shards");
+        if (is_path) {
             if (!tc_json_string(json, &file))
                 return false;
-        } else if (tc_text_equal(key, TC_TEXT("tensors")) && !names.bytes) {
+        } else if (is_list) {
             tc_json_peek(json);
             names = *json;
             if (!tc_json_skip(json, &ignored))
@@ -375,8 +379,10 @@ static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buf
         /* Going back would mean decoding again, for every tensor maybe. */
         if (!restart(reader, error) ||
             !tc_spool_open(&file->spool, file->blob_size, error) ||
-            !decode_through(file, file->blob_size, error))
+            !decode_through(file, file->blob_size, error)) {
+            tc_spool_release(&file->spool);
             return false;
+        }
         tc_zstd_decoder_release(&file->decoder);
         return tc_spool_read(&file->spool, offset, buffer, length, error);
     }

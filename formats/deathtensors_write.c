@@ -53,6 +53,14 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
 }
 
 bool deathtensors_check(const struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < plan->metadata.count; i++)
+        if (tc_text_starts(plan->metadata.pairs[i].key, TC_TEXT(KEY_PREFIX))) {
+            struct tc_text key = plan->metadata.pairs[i].key;
+            tc_fail(error, TC_UNSUPPORTED, "metadata",
+                    "metadata key \"%.*s\" means something of its own in deathtensors",
+                    (int)(key.length < 200 ? key.length : 200), key.bytes);
+            return tc_error_hint(error, "leave the metadata out with --keep-metadata=drop");
+        }
     for (size_t i = 0; i < plan->count; i++) {
         const struct tc_item *item = &plan->items[i];
         uint64_t bytes = 0;

@@ -127,7 +127,7 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
                 (unsigned long long)length, (unsigned long long)limit);
         return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
     }
-    index->text = tc_input_load(reader->input, 0, length, error);
+    index->text = tc_reader_load(reader, 0, length, error);
     if (!index->text || !parse(reader, length, error) ||
         !shards_open(&index->shards, reader, true, error))
         return false;

@@ -136,6 +136,7 @@ static bool refuse_object(struct scanner *scanner) {
 /* A list means named fields. Passes over it to tell why it is refused. */
 static bool refuse_structured(struct scanner *scanner) {
     char closers[LITERAL_DEPTH];
+    unsigned commas[LITERAL_DEPTH] = {0}; /* a field is (name, type, …) */
     unsigned depth = 0;
     bool object = false;
     do {
@@ -143,6 +144,7 @@ static bool refuse_structured(struct scanner *scanner) {
         if (c == '[' || c == '(') {
             if (depth == LITERAL_DEPTH)
                 return bad(scanner, "nested too deeply");
+            commas[depth] = 0;
             closers[depth++] = c == '[' ? ']' : ')';
             scanner->at++;
         } else if (c == ']' || c == ')') {
@@ -154,8 +156,9 @@ static bool refuse_structured(struct scanner *scanner) {
             struct tc_text string;
             if (!scan_string(scanner, &string))
                 return false;
-            object |= is_object(string);
+            object |= commas[depth - 1] > 0 && is_object(string);
         } else if (c == ',') {
+            commas[depth - 1]++;
             scanner->at++;
         } else {
             uint64_t ignored;
@@ -407,9 +410,11 @@ static bool stream_raw(struct npy_stream *stream, const struct npy_header *heade
             view.stride[i] = stride;
             stride *= header->shape[i];
         }
-        stream->gathering = true;
-        if (!tc_gather_init(&stream->gather, &view, fetch, context, error))
+        if (!tc_gather_init(&stream->gather, &view, fetch, context, error)) {
+            tc_gather_release(&stream->gather);
             return false;
+        }
+        stream->gathering = true;
     }
     return tc_gather_read(&stream->gather, offset, buffer, length, error);
 }

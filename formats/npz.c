@@ -145,6 +145,8 @@ static bool fill_spool(struct tc_reader *reader, const struct array *array,
         at += step;
     }
     free(buffer);
+    if (!ok)
+        tc_spool_release(&npz->spool);
     return ok;
 }
 
@@ -267,6 +269,15 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     }
     if (npz->count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
+    /* numpy takes a member of a tensor's bare name for the tensor. */
+    for (size_t i = 0; i < npz->zip.count; i++) {
+        struct tc_text name = npz->zip.members[i].name;
+        if (tc_table_find(&reader->table, name)) {
+            tc_fail(error, TC_INVALID, "duplicate-name",
+                    "two members can be read as this tensor, with and without .npy");
+            return tc_error_in_tensor(error, name.bytes, name.length);
+        }
+    }
     return tc_reader_check_expansion(reader, inflated, error);
 }
 
@@ -295,6 +306,34 @@ static void close_npz(struct tc_reader *reader) {
     struct npz_reader *npz = reader->state;
     forget_current(npz);
     zip_release(&npz->zip);
+}
+
+/* numpy looks for a key among the members' full names first: of "a" and
+ * "a.npy" it would read the first as both. */
+static bool check(const struct tc_plan *plan, struct tc_error *error) {
+    struct tc_arena arena;
+    struct tc_table names;
+    tc_arena_init(&arena, 0);
+    tc_table_init(&names, &arena, UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < plan->count && ok; i++) {
+        struct tc_tensor entry = {.name = plan->items[i].name};
+        ok = tc_table_add(&names, &entry, error);
+    }
+    for (size_t i = 0; i < plan->count && ok; i++) {
+        struct tc_text name = plan->items[i].name;
+        struct tc_text stem = {name.bytes, name.length - extension.length};
+        if (name.length < extension.length ||
+            memcmp(name.bytes + stem.length, extension.bytes, extension.length) != 0 ||
+            !tc_table_find(&names, stem))
+            continue;
+        tc_fail(error, TC_UNSUPPORTED, "name",
+                "numpy could not tell it from the tensor of the same name without .npy");
+        ok = tc_error_in_tensor(error, name.bytes, name.length);
+    }
+    tc_table_release(&names);
+    tc_arena_release(&arena);
+    return ok;
 }
 
 struct npz_writer {
@@ -366,6 +405,7 @@ const struct tc_backend tc_backend_npz = {
     .verify = verify,
     .close = close_npz,
     .writer_size = sizeof(struct npz_writer),
+    .check = check,
     .begin = begin,
     .put = put,
     .finish = finish,

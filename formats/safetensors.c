@@ -130,7 +130,7 @@ static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
                 (unsigned long long)length, (unsigned long long)limit);
         return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
     }
-    safetensors->header = tc_input_load(input, 8, length, error);
+    safetensors->header = tc_reader_load(reader, 8, length, error);
     safetensors->data = 8 + length;
     uint64_t size = input->size - safetensors->data;
     return safetensors->header && parse_header(reader, length, size, error) &&
@@ -176,6 +176,11 @@ static int compare(const struct tc_item *a, const struct tc_item *b) {
 }
 
 static bool check(const struct tc_plan *plan, struct tc_error *error) {
+    if (tc_metadata_find(&plan->metadata, TC_TEXT(TC_TENSOR_METADATA_KEY))) {
+        tc_fail(error, TC_UNSUPPORTED, "metadata",
+                "metadata key \"%s\" means something of its own here", TC_TENSOR_METADATA_KEY);
+        return tc_error_hint(error, "leave the metadata out with --keep-metadata=drop");
+    }
     for (size_t i = 0; i < plan->count; i++)
         if (tc_text_equal(plan->items[i].name, TC_TEXT("__metadata__"))) {
             tc_fail(error, TC_UNSUPPORTED, "name",

@@ -101,21 +101,6 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
     return shard;
 }
 
-static bool merge_metadata(struct tc_reader *reader, const struct tc_reader *shard,
-                           struct tc_error *error) {
-    for (size_t i = 0; i < shard->table.metadata.count; i++) {
-        struct tc_pair pair = shard->table.metadata.pairs[i];
-        const struct tc_text *present = tc_metadata_find(&reader->table.metadata, pair.key);
-        if (present && !tc_text_equal(*present, pair.value))
-            tc_reader_warn(reader, "the shards disagree on metadata \"%.*s\"; the first is kept",
-                           (int)(pair.key.length < 200 ? pair.key.length : 200), pair.key.bytes);
-        else if (!present && !tc_metadata_set(&reader->table.metadata, &reader->arena, pair.key,
-                                              pair.value, error))
-            return false;
-    }
-    return true;
-}
-
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
@@ -140,7 +125,17 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         tc_buffer_add(&reader->warnings, shard->warnings.bytes, shard->warnings.length);
     if (shard->skipped.length)
         tc_buffer_add(&reader->skipped, shard->skipped.bytes, shard->skipped.length);
-    return merge_metadata(reader, shard, error);
+    if (shard->losses.length)
+        tc_buffer_add(&reader->losses, shard->losses.bytes, shard->losses.length);
+    size_t conflicts;
+    if (!tc_metadata_merge(&reader->table.metadata, &shard->table.metadata, &reader->arena,
+                           &conflicts, error))
+        return false;
+    if (conflicts)
+        tc_reader_lose(reader, "%s disagrees with earlier shards on %zu metadata key%s; the "
+                               "first is kept",
+                       shards->names[position], conflicts, conflicts == 1 ? "" : "s");
+    return true;
 }
 
 static bool check_listed(const struct shards *shards, const struct tc_reader *reader,
@@ -163,8 +158,9 @@ static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_
     uint32_t *moved = tc_arena_array(arena, shards->files.count, sizeof *moved, error);
     if (!moved)
         return false;
-    qsort(shards->files.tensors, shards->files.count, sizeof *shards->files.tensors,
-          by_file_name);
+    if (shards->files.count)
+        qsort(shards->files.tensors, shards->files.count, sizeof *shards->files.tensors,
+              by_file_name);
     for (size_t i = 0; i < shards->files.count; i++)
         moved[shards->files.tensors[i].cookie] = (uint32_t)i;
     for (size_t i = 0; i < shards->listed.count; i++)
@@ -231,7 +227,8 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
         if (shard->backend->verify && !shard->backend->verify(shard, here, error))
             return tc_error_in_file(error, shard->input->path);
     }
-    return at == reader->table.count;
+    return at == reader->table.count ||
+           tc_fail(error, TC_INTERNAL, "shards", "the shards' tables are out of step");
 }
 
 void shards_release(struct shards *shards) {

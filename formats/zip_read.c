@@ -18,12 +18,14 @@
 #define END64_BYTES 56u
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
-#define DIRECTORY_LIMIT (UINT64_C(256) << 20)
+#define LARGEST_DESCRIPTOR 24u
+#define DIRECTORY_LIMIT (UINT64_C(1) << 30)
 
 #define FLAG_ENCRYPTED 0x0001u
 #define FLAG_DESCRIPTOR 0x0008u
 /* Compression options, a data descriptor, UTF-8 names. */
-#define FLAGS_KNOWN (0x0006u | FLAG_DESCRIPTOR | 0x0800u)
+#define FLAG_UTF8 0x0800u
+#define FLAGS_KNOWN (0x0006u | FLAG_DESCRIPTOR | FLAG_UTF8)
 
 static uint16_t u16(const unsigned char *bytes) {
     return (uint16_t)(bytes[0] | bytes[1] << 8);
@@ -101,11 +103,13 @@ static bool read_end64(struct tc_input *input, const unsigned char *record, uint
     uint64_t at = u64(locator + 8);
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1)
         return tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
-    if (offset - LOCATOR_BYTES < END64_BYTES || at > offset - LOCATOR_BYTES - END64_BYTES)
-        return bad(error, offset - LOCATOR_BYTES, "the zip64 end record lies outside the file");
+    /* Some readers look where the locator says, others right before it: the
+     * record must be in both places, and so be without an extension. */
+    if (offset - LOCATOR_BYTES < END64_BYTES || at != offset - LOCATOR_BYTES - END64_BYTES)
+        return bad(error, offset - LOCATOR_BYTES, "the zip64 end record is not before its locator");
     if (!tc_input_read(input, at, wide, END64_BYTES, error))
         return false;
-    if (memcmp(wide, "PK\6\6", 4) != 0 || u64(wide + 4) != offset - LOCATOR_BYTES - at - 12)
+    if (memcmp(wide, "PK\6\6", 4) != 0 || u64(wide + 4) != END64_BYTES - 12)
         return bad(error, at, "bad zip64 end record");
     if (u32(wide + 16) != 0 || u32(wide + 20) != 0)
         return tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
@@ -177,6 +181,13 @@ static bool read_extra(const unsigned char *extra, size_t length, struct zip_mem
     return true;
 }
 
+static bool is_ascii(struct tc_text name) {
+    for (size_t i = 0; i < name.length; i++)
+        if (name.bytes[i] & 0x80)
+            return false;
+    return true;
+}
+
 static bool check_member(const struct zip_member *member, struct tc_error *error) {
     if (member->flags & FLAG_ENCRYPTED)
         tc_fail(error, TC_UNSUPPORTED, "zip-encrypted", "an encrypted zip member");
@@ -191,6 +202,9 @@ static bool check_member(const struct zip_member *member, struct tc_error *error
         tc_fail(error, TC_INVALID, "name-nul", "bad zip: a member's name holds a NUL");
     else if (!tc_utf8_valid(member->name))
         tc_fail(error, TC_INVALID, "name-utf8", "bad zip: a member's name is not valid UTF-8");
+    else if (!(member->flags & FLAG_UTF8) && !is_ascii(member->name))
+        tc_fail(error, TC_INVALID, "name-utf8",
+                "bad zip: a member's name is not ASCII and not marked as UTF-8");
     else
         return true;
     return tc_error_at(error, member->local);
@@ -268,7 +282,9 @@ static int by_local(const void *a, const void *b, void *members) {
     return (x > y) - (x < y);
 }
 
-static bool check_layout(const struct zip *zip, struct tc_error *error) {
+/* Members lie one behind the other, up to the directory: nothing overlaps, and
+ * nothing is hidden between them. */
+static bool check_layout(const struct zip *zip, uint64_t directory, struct tc_error *error) {
     uint32_t *order = malloc((zip->count ? zip->count : 1) * sizeof *order);
     if (!order)
         return tc_fail_memory(error);
@@ -276,14 +292,20 @@ static bool check_layout(const struct zip *zip, struct tc_error *error) {
         order[i] = (uint32_t)i;
     qsort_r(order, zip->count, sizeof *order, by_local, zip->members);
     uint64_t end = 0;
+    uint64_t slack = 0;
     bool ok = true;
-    for (size_t i = 0; i < zip->count && ok; i++) {
-        const struct zip_member *member = &zip->members[order[i]];
-        if (i == 0 && member->local != 0)
-            ok = bad(error, 0, "something stands before the first member");
-        else if (member->local < end)
-            ok = bad(error, member->local, "members overlap");
+    for (size_t i = 0; i <= zip->count && ok; i++) {
+        const struct zip_member *member = i < zip->count ? &zip->members[order[i]] : NULL;
+        uint64_t next = member ? member->local : directory;
+        if (next < end)
+            ok = bad(error, next, "members overlap");
+        else if (next - end > slack)
+            ok = bad(error, end, i ? "something stands between the members"
+                                   : "something stands before the first member");
+        if (!member)
+            break;
         end = member->data + member->stored;
+        slack = member->flags & FLAG_DESCRIPTOR ? LARGEST_DESCRIPTOR : 0;
     }
     free(order);
     return ok;
@@ -298,7 +320,11 @@ static bool check_end(const struct end *end, const struct tc_reader *reader,
         return bad(error, end->offset, "more members than the directory has room for");
     if (end->count == 0 && (end->size != 0 || end->directory != 0))
         return bad(error, end->offset, "an empty archive that is not empty");
-    if (end->count > reader->options->limits.tensors || end->size > DIRECTORY_LIMIT) {
+    if (end->size > DIRECTORY_LIMIT)
+        return tc_fail(error, TC_UNSAFE, "header-limit",
+                       "the zip's directory is too long (%llu bytes, limit %llu)",
+                       (unsigned long long)end->size, (unsigned long long)DIRECTORY_LIMIT);
+    if (end->count > reader->options->limits.tensors) {
         tc_fail(error, TC_UNSAFE, "tensor-limit", "a zip of %llu members (limit %llu)",
                 (unsigned long long)end->count,
                 (unsigned long long)reader->options->limits.tensors);
@@ -312,7 +338,7 @@ bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error)
     struct end end;
     if (!read_end(input, &end, error) || !check_end(&end, reader, error))
         return false;
-    zip->directory = tc_input_load(input, end.directory, end.size, error);
+    zip->directory = tc_reader_load(reader, end.directory, end.size, error);
     zip->members =
         tc_arena_array(&reader->arena, end.count, sizeof *zip->members, error);
     if (!zip->directory || !zip->members)
@@ -329,7 +355,7 @@ bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error)
     }
     if (at != end.size)
         return bad(error, end.directory + at, "the directory holds more than it counts");
-    return check_layout(zip, error);
+    return check_layout(zip, end.directory, error);
 }
 
 void zip_release(struct zip *zip) {

@@ -1,0 +1,45 @@
+/*
+ * Which dtype a tensor is written in. By default the target's own rule:
+ * as it is, or promoted without loss. The user may ask for another, tensor by
+ * tensor; what may lose values must be allowed by name (lossy).
+ *
+ * Where the target can say so, a tensor whose dtype changed keeps the one it
+ * had as metadata, and `restore` goes back to it.
+ */
+#ifndef TCONV_CORE_POLICY_H
+#define TCONV_CORE_POLICY_H
+
+#include "core/regex.h"
+#include "core/table.h"
+
+#define TC_SOURCE_DTYPE_KEY "tconv.source_dtype"
+
+struct tc_plan;
+struct tc_item;
+
+struct tc_dtype_rule {
+    struct tc_regex regex;
+    bool everything; /* a bare dtype: every tensor of its family */
+    enum tc_dtype dtype;
+};
+
+struct tc_policy {
+    struct tc_dtype_rule *rules; /* the first that matches counts */
+    size_t count;
+    bool lossy;
+    bool saturate;
+    bool restore;
+};
+
+void tc_policy_release(struct tc_policy *policy);
+/* "BF16", or "REGEX=BF16". A bare floating-point dtype is for tensors that
+ * hold such numbers, a bare integer dtype for integers, and so on. */
+bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *error);
+
+/* Decides about an item: its dtype, size, and what the ledger says of it. */
+bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error);
+/* Whether what casting did to an item so far is allowed. */
+bool tc_policy_check(const struct tc_plan *plan, const struct tc_item *item,
+                     struct tc_error *error);
+
+#endif
