@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/cast_fast.h"
@@ -293,6 +294,84 @@ static void cast_general(enum tc_dtype from, enum tc_dtype to, const unsigned ch
     }
 }
 
+static void add_report(struct tc_cast_report *sum, const struct tc_cast_report *one,
+                       uint64_t times) {
+    sum->overflow += one->overflow * times;
+    sum->underflow += one->underflow * times;
+    sum->nan_made += one->nan_made * times;
+    sum->inexact += one->inexact * times;
+    sum->max_abs = one->max_abs > sum->max_abs ? one->max_abs : sum->max_abs;
+    sum->max_rel = one->max_rel > sum->max_rel ? one->max_rel : sum->max_rel;
+}
+
+/* With constant sizes each element is a load and a store. */
+static inline void look_up_sized(const unsigned char *source, size_t in,
+                                 const unsigned char *table, size_t out, unsigned char *target,
+                                 size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t value = in == 1 ? source[i] : source[2 * i] | (size_t)source[2 * i + 1] << 8;
+        memcpy(target + i * out, table + value * out, out);
+    }
+}
+
+static void look_up(const unsigned char *source, size_t in, const unsigned char *table, size_t out,
+                    unsigned char *target, size_t count) {
+    switch (32 * in + out) {
+    case 32 + 1:
+        look_up_sized(source, 1, table, 1, target, count);
+        break;
+    case 32 + 2:
+        look_up_sized(source, 1, table, 2, target, count);
+        break;
+    case 32 + 4:
+        look_up_sized(source, 1, table, 4, target, count);
+        break;
+    case 64 + 1:
+        look_up_sized(source, 2, table, 1, target, count);
+        break;
+    case 64 + 2:
+        look_up_sized(source, 2, table, 2, target, count);
+        break;
+    case 64 + 4:
+        look_up_sized(source, 2, table, 4, target, count);
+        break;
+    default:
+        look_up_sized(source, in, table, out, target, count);
+    }
+}
+
+/* From 8 and 16 bits: each value is converted once, the elements are looked
+ * up. False without memory for the table. */
+static bool cast_by_table(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                          unsigned char *target, size_t count, struct tc_cast_report *report) {
+    size_t in = tc_dtype_bits(from) / 8;
+    size_t out = tc_dtype_bits(to) / 8;
+    size_t values = (size_t)1 << 8 * in;
+    unsigned char *table = malloc(values * out);
+    uint64_t *seen = report ? calloc(values, sizeof *seen) : NULL;
+    if (!table || (report && !seen)) {
+        free(table);
+        free(seen);
+        return false;
+    }
+    for (size_t value = 0; value < values; value++)
+        cast_general(from, to, (const unsigned char *)&value, table + value * out, 1, NULL);
+    look_up(source, in, table, out, target, count);
+    for (size_t i = 0; seen && i < count; i++)
+        seen[load(source + i * in, (unsigned)in)]++;
+    for (size_t value = 0; seen && value < values; value++) {
+        struct tc_cast_report one = {0};
+        unsigned char ignored[16];
+        if (!seen[value])
+            continue;
+        cast_general(from, to, (const unsigned char *)&value, ignored, 1, &one);
+        add_report(report, &one, seen[value]);
+    }
+    free(table);
+    free(seen);
+    return true;
+}
+
 static _Atomic(const struct tc_cast_table *) chosen;
 
 static bool cpu_has(const char *cpu) {
@@ -375,7 +454,10 @@ void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *tar
         count *= 2;
     }
     if (!find_fast(from, to, &loop, &back, &check)) {
-        cast_general(from, to, source, target, count, report);
+        /* A table is worth it when there are more elements than values. */
+        bool small = tc_dtype_bits(from) <= 16 && count >> tc_dtype_bits(from);
+        if (!small || !cast_by_table(from, to, source, target, count, report))
+            cast_general(from, to, source, target, count, report);
         return;
     }
     if (!report || !check) {

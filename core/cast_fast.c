@@ -1,7 +1,5 @@
 #include "core/cast_fast.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 /* Elements at any alignment. */

@@ -389,6 +389,35 @@ Test(cast, the_report_says_what_was_lost) {
     cr_assert(report.inexact == 1 && report.max_abs == 1);
 }
 
+/* Many elements go through a table of values: the same bits and counts. */
+Test(cast, tables_agree_with_single_elements) {
+    static const enum tc_dtype pairs[][2] = {{TC_F8_E4M3, TC_F16}, {TC_F8_E5M2FNUZ, TC_BF16},
+                                             {TC_I8, TC_U8},       {TC_F16, TC_F8_E4M3},
+                                             {TC_BF16, TC_F16},    {TC_BOOL, TC_F64},
+                                             {TC_F16, TC_C128}};
+    enum { COUNT = 200001 };
+    uint16_t *in = malloc(COUNT * sizeof *in);
+    unsigned char *many = malloc(16 * COUNT), single[16];
+    for (size_t i = 0; i < COUNT; i++)
+        in[i] = (uint16_t)(i * 40503u >> 3);
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        struct tc_cast_report all = {0}, one_by_one = {0};
+        size_t from = size_of(pairs[p][0]), to = size_of(pairs[p][1]);
+        tc_cast(pairs[p][0], pairs[p][1], in, many, COUNT, &all);
+        for (size_t i = 0; i < COUNT; i++) {
+            tc_cast(pairs[p][0], pairs[p][1], (char *)in + i * from, single, 1, &one_by_one);
+            cr_assert_arr_eq(many + i * to, single, to);
+        }
+        cr_assert_eq(all.inexact, one_by_one.inexact);
+        cr_assert_eq(all.overflow, one_by_one.overflow);
+        cr_assert_eq(all.underflow, one_by_one.underflow);
+        cr_assert_eq(all.nan_made, one_by_one.nan_made);
+        cr_assert(all.max_abs == one_by_one.max_abs && all.max_rel == one_by_one.max_rel);
+    }
+    free(in);
+    free(many);
+}
+
 Test(cast, promotion_follows_the_rule) {
     tc_dtype_set npy = TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_F32) |
                        TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128);

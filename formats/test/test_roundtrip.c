@@ -179,3 +179,61 @@ Test(roundtrip, shards_of_any_size_hold_the_same) {
         }
     }
 }
+
+/*
+ * Any chain of targets that promises no loss, then --restore-dtype: the first
+ * digest comes back. Chains are drawn by a fixed generator.
+ */
+static void chain(const char *path, uint32_t seed, size_t *chains) {
+    static const struct tc_policy restore = {.restore = true};
+    char from[256];
+    char *first = test_digest(path);
+    snprintf(from, sizeof from, "%s", path);
+    size_t formats = 0;
+    while (tc_registry[formats])
+        formats++;
+    for (int step = 0; step < 4; step++) {
+        seed = seed * 1664525 + 1013904223;
+        const struct tc_backend *target = tc_registry[(seed >> 16) % formats];
+        if (!(target->caps & TC_CAN_WRITE && target->caps & TC_CAN_HOLD_MANY))
+            continue;
+        char to[256];
+        char stem[16];
+        snprintf(stem, sizeof stem, "s%d", step);
+        make_path(to, stem, target);
+        const struct tc_plan_options options = {.keep_metadata = TC_KEEP_SIDECAR,
+                                                .write = {.checksum = seed & 1}};
+        enum tc_class class = test_convert(from, to, target, &options, NULL);
+        if (class == TC_UNSUPPORTED)
+            break; /* no lossless home: nothing was promised */
+        cr_assert_eq(class, TC_OK, "%s to %s: %s", from, to, test_error.message);
+        snprintf(from, sizeof from, "%s", to);
+    }
+    const struct tc_backend *last = tc_registry_named("safetensors");
+    const struct tc_plan_options options = {.policy = &restore, .write = {.checksum = true}};
+    char out[256];
+    make_path(out, "last", last);
+    if (test_convert(from, out, last, &options, NULL) == TC_OK) {
+        char *second = test_digest(out);
+        cr_assert_str_eq(first, second, "%s, seed %u", path, seed);
+        free(second);
+        (*chains)++;
+    } else {
+        cr_assert_eq(test_error.class, TC_UNSUPPORTED, "%s: %s", from, test_error.message);
+    }
+    free(first);
+}
+
+static void visit_chains(const char *path, void *context) {
+    if (test_file_class(path) != TC_OK)
+        return;
+    for (uint32_t seed = 1; seed <= 6; seed++)
+        chain(path, seed * 2654435761u + (uint32_t)strlen(path), context);
+}
+
+Test(roundtrip, lossless_chains_restore_the_first_digest) {
+    size_t chains = 0;
+    for (size_t i = 0; tc_registry[i]; i++)
+        test_each_file(tc_registry[i]->name, visit_chains, &chains);
+    cr_assert_gt(chains, 100, "only %zu chains", chains);
+}

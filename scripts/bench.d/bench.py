@@ -229,6 +229,26 @@ def npz_rows(bench):
     bench.remove("f32.safetensors", "z.npz", "out.safetensors")
 
 
+def cast_rows(bench):
+    """Beside cp of the larger side."""
+    header = write_model(bench, "f32.safetensors", transformer(8, 40960, "F32"))
+    mib = RAW_MIB + 3 * header / MIB
+    for narrow in ("BF16", "F16"):
+        bench.run(f"F32 -> {narrow}, safetensors",
+                  f"-q --lossy --dtype {narrow} {{f32.safetensors}} {{narrow.safetensors}}",
+                  "cp {f32.safetensors} {peer.out}", 1.3, mib=mib, out="narrow.safetensors")
+        bench.run(f"{narrow} -> F32, safetensors",
+                  "-q --dtype F32 {narrow.safetensors} {out.safetensors}",
+                  "cp {f32.safetensors} {peer.out}", 1.3, mib=mib, out="out.safetensors")
+    bench.remove("narrow.safetensors", "out.safetensors")
+    bench.run("F32 -> F64, safetensors", "-q --dtype F64 {f32.safetensors} {f64.safetensors}",
+              "cp {f64.safetensors} {peer.out}", 1.3, mib=mib, out="f64.safetensors")
+    bench.run("F64 -> F32, safetensors",
+              "-q --lossy --dtype F32 {f64.safetensors} {out.safetensors}",
+              "cp {f64.safetensors} {peer.out}", 1.3, mib=mib, out="out.safetensors")
+    bench.remove("f32.safetensors", "f64.safetensors", "out.safetensors")
+
+
 def table_rows(bench):
     for count, limit in ((1000, 0.010), (1_000_000, 3.0)):
         tensors = [("F32", f"layers.{i}.weight", [2]) for i in range(count)]
@@ -283,6 +303,7 @@ def main():
             size_row(bench)
     bench.remove("model.safetensors")
     npz_rows(bench)
+    cast_rows(bench)
     table_rows(bench)
     machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
                "load": load}
