@@ -105,7 +105,7 @@ void *tc_arena_array(struct tc_arena *arena, uint64_t count, size_t size, struct
 char *tc_arena_copy(struct tc_arena *arena, const void *bytes, size_t length,
                     struct tc_error *error) {
     char *copy = tc_arena_alloc(arena, (uint64_t)length + 1, error);
-    if (copy)
+    if (copy && length)
         memcpy(copy, bytes, length);
     return copy;
 }

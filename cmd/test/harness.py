@@ -32,7 +32,8 @@ from pathlib import Path
 OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
 MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
-TIMEOUT = 60 if SANITIZED else 10
+TIMEOUT = 120  # only a hang takes that long, on however busy a machine
+CPU_SECONDS = 10
 FAILURE_RSS = 256 * MIB
 JOBS = max(2, os.cpu_count() or 1)
 HERE = Path(__file__).resolve().parent
@@ -222,6 +223,8 @@ def health_faults(result):
     faults = []
     if result.timed_out:
         faults.append(f"got: still running after {result.seconds:.0f} s")
+    if not SANITIZED and result.cpu_seconds > CPU_SECONDS:
+        faults.append(f"got: {result.cpu_seconds:.1f} s of processor time")
     elif result.code < 0:
         faults.append(f"got: killed by signal {-result.code}")
     if SANITIZER_TEXT.search(result.err):

@@ -40,6 +40,7 @@ from harness import (
 )
 
 MADE, BIN = WORK / "made", WORK / "bin"
+LINK = WORK / "data"  # to testdata, whose own path may hold spaces
 SHELL = re.compile(r"[|&;<>`]")
 
 FIELD = """import json, sys
@@ -57,6 +58,7 @@ sys.stdout.buffer.write(data[at + 8:at + 8 + struct.unpack_from("<Q", data, at)[
 
 def make_files():
     """What the cases read besides testdata."""
+    LINK.symlink_to(DATA)
     MADE.mkdir()
     BIN.mkdir()
     (BIN / "tconv").symlink_to(TCONV)
@@ -147,7 +149,7 @@ def pattern_of(lines):
 
     def one(kind, line):
         line = line if kind == "~" else re.escape(line)
-        for name, path in (("DATA", DATA), ("MADE", MADE)):
+        for name, path in (("DATA", LINK), ("MADE", MADE)):
             line = line.replace(f"${name}", re.escape(str(path))).replace(
                 f"\\${name}", re.escape(str(path))
             )
@@ -164,7 +166,7 @@ def run_step(step, folder):
         "-c",
         step.command,
         cwd=folder,
-        env={"DATA": str(DATA), "MADE": str(MADE), "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={"DATA": str(LINK), "MADE": str(MADE), "PATH": f"{BIN}:{os.environ['PATH']}"},
     )
     faults = health_faults(result)
     if result.code != step.code:

@@ -191,7 +191,7 @@ Test(io, a_pool_keeps_few_files_open) {
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < 50; i++) {
             char got[8] = {0};
-            char expected[16];
+            char expected[32];
             cr_assert(tc_input_read(inputs[i], 0, got, 7, &error));
             snprintf(expected, sizeof expected, "file %02d", i);
             cr_assert_str_eq(got, expected);
