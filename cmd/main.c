@@ -1,9 +1,11 @@
 /* tconv: converts tensors between file formats. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/common.h"
+#include "core/cast.h"
 #include "core/version.h"
 
 static const struct command {
@@ -57,9 +59,21 @@ static int finish(int code) {
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
 }
 
+/* TCONV_CPU forces a set of instructions: for tests, and to rule one out. */
+static bool choose_cpu(struct tc_error *error) {
+    const char *cpu = getenv("TCONV_CPU");
+    if (!cpu || !cpu[0] || tc_cast_use(cpu))
+        return true;
+    tc_fail(error, TC_USAGE, "cpu", "TCONV_CPU: this machine has no such set: %s", cpu);
+    return tc_error_hint(error, "plain works everywhere, avx2 on most x86-64");
+}
+
 int main(int argc, char **argv) {
+    struct tc_error unset = {0};
     fill_standard_descriptors();
     tc_signals_install();
+    if (!choose_cpu(&unset))
+        return report_error(&unset, false);
     if (argc < 2) {
         struct tc_error error = {0};
         tc_fail(&error, TC_USAGE, "usage", "no input given");

@@ -223,10 +223,10 @@ def health_faults(result):
     faults = []
     if result.timed_out:
         faults.append(f"got: still running after {result.seconds:.0f} s")
-    if not SANITIZED and result.cpu_seconds > CPU_SECONDS:
-        faults.append(f"got: {result.cpu_seconds:.1f} s of processor time")
     elif result.code < 0:
         faults.append(f"got: killed by signal {-result.code}")
+    if not SANITIZED and result.cpu_seconds > CPU_SECONDS:
+        faults.append(f"got: {result.cpu_seconds:.1f} s of processor time")
     if SANITIZER_TEXT.search(result.err):
         faults.append("got: a sanitizer's report")
     if RAW_CONTROL.search(result.err):
