@@ -241,8 +241,10 @@ def cast_rows(bench):
                   "-q --dtype F32 {narrow.safetensors} {out.safetensors}",
                   "cp {f32.safetensors} {peer.out}", 1.3, mib=mib, out="out.safetensors")
     bench.remove("narrow.safetensors", "out.safetensors")
-    bench.run("F32 -> F64, safetensors", "-q --dtype F64 {f32.safetensors} {f64.safetensors}",
-              "cp {f64.safetensors} {peer.out}", 1.3, mib=mib, out="f64.safetensors")
+    spawn([bench.tconv, "-q", "--dtype", "F64", bench.path("f32.safetensors"),
+           bench.path("f64.safetensors")])
+    bench.run("F32 -> F64, safetensors", "-q --dtype F64 {f32.safetensors} {out.safetensors}",
+              "cp {f64.safetensors} {peer.out}", 1.3, mib=mib, out="out.safetensors")
     bench.run("F64 -> F32, safetensors",
               "-q --lossy --dtype F32 {f64.safetensors} {out.safetensors}",
               "cp {f64.safetensors} {peer.out}", 1.3, mib=mib, out="out.safetensors")
