@@ -89,6 +89,8 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
     struct tc_plan plan;
     bool ok = tc_plan_make(&plan, readers, count, target, convert->output, &convert->plan, error);
+    if (!ok)
+        report_problems(&plan);
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
     ok = ok && check_strict(&plan, convert->strict, error);

@@ -105,6 +105,22 @@ void report_warnings(const struct tc_reader *reader) {
                   (struct tc_text){reader->skipped.bytes, reader->skipped.length});
 }
 
+void report_problems(const struct tc_plan *plan) {
+    struct tc_buffer out = {0};
+    const char *at = plan->problems.bytes;
+    size_t shown = 0;
+    for (; at && *at; shown++) {
+        const char *end = strchr(at, '\n');
+        tc_buffer_add_string(&out, "tconv: also: ");
+        tc_buffer_add_visible(&out, (struct tc_text){at, (size_t)(end - at)});
+        tc_buffer_add_string(&out, "\n");
+        at = end + 1;
+    }
+    if (plan->problem_count > shown)
+        tc_buffer_addf(&out, "tconv: also: %zu tensors more\n", plan->problem_count - shown);
+    emit(&out, stderr);
+}
+
 /* What happens every time, or was said before, is told only when asked. */
 static bool is_routine(const char *kind) {
     return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0 ||

@@ -13,6 +13,8 @@
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
 void report_warnings(const struct tc_reader *reader);
+/* What else is wrong with a plan that failed, before the error itself. */
+void report_problems(const struct tc_plan *plan);
 /* One line for each kind of change or loss. */
 void report_ledger(const struct tc_plan *plan, bool verbose);
 /* "1.5 GiB" */

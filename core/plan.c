@@ -194,6 +194,24 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     return ok;
 }
 
+#define MOST_PROBLEMS 20
+
+/* A tensor that can't be written: the first is the error, others are kept, so
+ * that all are told at once. False where there is no point in going on. */
+static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
+                         struct tc_error *error) {
+    if (error->class == TC_OK)
+        *error = *problem;
+    else if (++plan->problem_count <= MOST_PROBLEMS) {
+        size_t length = strlen(problem->tensor);
+        tc_buffer_add_string(&plan->problems, "tensor \"");
+        tc_buffer_add_visible(&plan->problems,
+                              (struct tc_text){problem->tensor, length < 200 ? length : 200});
+        tc_buffer_addf(&plan->problems, "\": %s\n", problem->message);
+    }
+    return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
+}
+
 static bool select_items(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     size_t place = 0;
@@ -206,11 +224,13 @@ static bool select_items(struct tc_plan *plan, struct tc_error *error) {
             if (select && !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name,
                                            error))
                 return tc_error_in_file(error, reader->input->path);
-            if (taken && !add_item(plan, r, tensor, name, place, error))
+            struct tc_error problem = {0};
+            if (taken && !add_item(plan, r, tensor, name, place, &problem) &&
+                !note_problem(plan, &problem, error))
                 return false;
         }
     }
-    return true;
+    return error->class == TC_OK;
 }
 
 /* What was asked for by name must be there. */
@@ -658,6 +678,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
 void tc_plan_release(struct tc_plan *plan) {
     free(plan->entries);
     free(plan->details);
+    tc_buffer_release(&plan->problems);
     tc_arena_release(&plan->arena);
     *plan = (struct tc_plan){0};
 }

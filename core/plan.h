@@ -85,9 +85,14 @@ struct tc_plan {
     size_t detail_count;
     uint64_t bytes_in;
     uint64_t bytes_out;
+    /* Tensors that can't be written, beside the one in the error: a line each,
+     * of the first few, and how many there are. */
+    struct tc_buffer problems;
+    size_t problem_count;
 };
 
-/* `output` is the path given, which names the parts. */
+/* `output` is the path given, which names the parts. On failure the plan may
+ * hold more problems of the same kind. */
 bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
                   const struct tc_backend *target, const char *output,
                   const struct tc_plan_options *options, struct tc_error *error);
