@@ -149,9 +149,9 @@ struct tc_backend {
     /* The order in which items are written, unless the user names one; NULL:
      * as they come. */
     int (*compare)(const struct tc_item *a, const struct tc_item *b);
-    /* Pure: what this target can't hold beyond what the fields above say.
-     * May be NULL. */
-    bool (*check)(const struct tc_plan *plan, struct tc_error *error);
+    /* What this target can't hold beyond what the fields above say; may add
+     * to the ledger, and touches nothing else. May be NULL. */
+    bool (*check)(struct tc_plan *plan, struct tc_error *error);
     bool (*begin)(struct tc_writer *writer, struct tc_error *error);
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error);

@@ -30,7 +30,7 @@ struct deathtensors_writer {
     bool encoding;
 };
 
-bool deathtensors_check(const struct tc_plan *plan, struct tc_error *error);
+bool deathtensors_check(struct tc_plan *plan, struct tc_error *error);
 bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error);
 bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *source,
                       struct tc_error *error);

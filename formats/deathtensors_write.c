@@ -52,7 +52,7 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
     tc_buffer_add_string(text, count ? "\n  }\n}" : "{}\n}");
 }
 
-bool deathtensors_check(const struct tc_plan *plan, struct tc_error *error) {
+bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->metadata.count; i++)
         if (tc_text_starts(plan->metadata.pairs[i].key, TC_TEXT(KEY_PREFIX))) {
             struct tc_text key = plan->metadata.pairs[i].key;

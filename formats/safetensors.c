@@ -175,7 +175,7 @@ static int compare(const struct tc_item *a, const struct tc_item *b) {
     return tc_text_compare(a->name, b->name);
 }
 
-static bool check(const struct tc_plan *plan, struct tc_error *error) {
+static bool check(struct tc_plan *plan, struct tc_error *error) {
     if (tc_metadata_find(&plan->metadata, TC_TEXT(TC_TENSOR_METADATA_KEY))) {
         tc_fail(error, TC_UNSUPPORTED, "metadata",
                 "metadata key \"%s\" means something of its own here", TC_TENSOR_METADATA_KEY);

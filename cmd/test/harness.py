@@ -225,7 +225,7 @@ def health_faults(result):
         faults.append(f"got: still running after {result.seconds:.0f} s")
     elif result.code < 0:
         faults.append(f"got: killed by signal {-result.code}")
-    if not SANITIZED and result.cpu_seconds > CPU_SECONDS:
+    if not SANITIZED and result.code != 0 and result.cpu_seconds > CPU_SECONDS:
         faults.append(f"got: {result.cpu_seconds:.1f} s of processor time")
     if SANITIZER_TEXT.search(result.err):
         faults.append("got: a sanitizer's report")
