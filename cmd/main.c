@@ -30,7 +30,7 @@ bool is_command(const char *name) {
     return false;
 }
 
-static int print_help(void) {
+static void print_help(void) {
     printf("tconv " TC_VERSION ": converts tensors between file formats\n\n"
            "Usage: tconv [options] IN OUT          formats from content and OUT's extension\n"
            "       tconv [options] IN IN... -o OUT merge\n"
@@ -40,8 +40,6 @@ static int print_help(void) {
     printf("\ntconv COMMAND --help shows a command's options.\n\n"
            "Exit codes: 0 done, 1 a difference or failed check, 2 usage, 3 invalid input,\n"
            "4 unsupported, 5 refused as unsafe or over a limit, 6 I/O or memory, 70 internal\n");
-    struct tc_error error = {0};
-    return report_flush(&error) ? 0 : report_error(&error, false);
 }
 
 /* Descriptors 0 to 2 must be taken, or an output file could become one of
@@ -53,12 +51,6 @@ static void fill_standard_descriptors(void) {
             return;
 }
 
-/* Whatever was printed must have arrived, help too. */
-static int finish(int code) {
-    struct tc_error error = {0};
-    return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
-}
-
 /* TCONV_CPU forces a set of instructions: for tests, and to rule one out. */
 static bool choose_cpu(struct tc_error *error) {
     const char *cpu = getenv("TCONV_CPU");
@@ -68,28 +60,34 @@ static bool choose_cpu(struct tc_error *error) {
     return tc_error_hint(error, "plain works everywhere, avx2 on most x86-64");
 }
 
-int main(int argc, char **argv) {
-    struct tc_error unset = {0};
-    fill_standard_descriptors();
-    tc_signals_install();
-    if (!choose_cpu(&unset))
-        return report_error(&unset, false);
-    if (argc < 2) {
-        struct tc_error error = {0};
-        tc_fail(&error, TC_USAGE, "usage", "no input given");
-        tc_error_hint(&error, "tconv --help shows how to call it");
-        return report_error(&error, false);
+static int run(int argc, char **argv, struct tc_error *error) {
+    const char *first = argc > 1 ? argv[1] : NULL;
+    if (!choose_cpu(error))
+        return report_error(error, false);
+    if (!first) {
+        tc_fail(error, TC_USAGE, "usage", "no input given");
+        tc_error_hint(error, "tconv --help shows how to call it");
+        return report_error(error, false);
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0)
-        return print_help();
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(first, "--version") == 0) {
         printf("tconv " TC_VERSION "\n");
-        struct tc_error error = {0};
-        return report_flush(&error) ? 0 : report_error(&error, false);
+        return 0;
     }
     for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return finish(commands[i].run(argc - 2, argv + 2));
-    return finish(cmd_convert_implicit(argc - 1, argv + 1));
+        if (strcmp(first, commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    return cmd_convert_implicit(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    struct tc_error error = {0};
+    fill_standard_descriptors();
+    tc_signals_install();
+    int code = run(argc, argv, &error);
+    /* Whatever was printed must have arrived, help too. */
+    return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
 }

@@ -32,7 +32,7 @@ struct tc_error {
     const char *code;  /* a stable slug, a string literal */
     bool has_offset;
     uint64_t offset;   /* absolute in its file */
-    char file[4352];   /* as the user or an index wrote it, cut to fit */
+    char file[2048];   /* as the user or an index wrote it, cut to fit */
     char tensor[4352]; /* unescaped, cut to fit; valid when has_tensor */
     bool has_tensor;
     char message[768];

@@ -212,7 +212,8 @@ static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
-static bool select_items(struct tc_plan *plan, struct tc_error *error) {
+static bool select_items(struct tc_plan *plan, struct tc_error *problem,
+                         struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     size_t place = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
@@ -224,10 +225,11 @@ static bool select_items(struct tc_plan *plan, struct tc_error *error) {
             if (select && !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name,
                                            error))
                 return tc_error_in_file(error, reader->input->path);
-            struct tc_error problem = {0};
-            if (taken && !add_item(plan, r, tensor, name, place, &problem) &&
-                !note_problem(plan, &problem, error))
-                return false;
+            if (taken && !add_item(plan, r, tensor, name, place, problem)) {
+                if (!note_problem(plan, problem, error))
+                    return false;
+                *problem = (struct tc_error){0};
+            }
         }
     }
     return error->class == TC_OK;
@@ -264,7 +266,9 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++)
         total += plan->readers[r]->table.count;
     plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
-    if (!plan->items || !select_items(plan, error) || !check_selection(plan, error) ||
+    /* An error is large, and this stack may be small. */
+    struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
+    if (!plan->items || !problem || !select_items(plan, problem, error) || !check_selection(plan, error) ||
         !check_unique(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
