@@ -98,6 +98,9 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
                   const struct tc_plan_options *options, struct tc_error *error);
 void tc_plan_release(struct tc_plan *plan);
 
+/* A text for as long as the plan lives; empties the buffer. NULL on failure. */
+const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
+
 /* Adds an entry to the ledger. */
 bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...)

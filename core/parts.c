@@ -1,0 +1,199 @@
+#include "core/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* What Hugging Face and deathtensors cut at when nobody says. */
+#define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
+
+/* Takes an ending off a name, whatever its case; false where it has none. */
+static bool strip(struct tc_text *name, const char *ending) {
+    size_t length = strlen(ending);
+    if (name->length <= length ||
+        strncasecmp(name->bytes + name->length - length, ending, length) != 0)
+        return false;
+    name->length -= length;
+    return true;
+}
+
+/* OUT without its folder and the extension that names the format. */
+struct output_name {
+    struct tc_text stem;
+    const char *extension; /* with its dot; the canonical one where OUT has none */
+    bool is_index;         /* OUT named the index itself */
+};
+
+static struct output_name output_name(const struct tc_backend *target, const char *output) {
+    struct output_name name = {.stem = tc_text_of(tc_path_name(output)),
+                               .extension = target->extensions[0]};
+    name.is_index = strip(&name.stem, ".index.json");
+    for (const char *const *extension = target->extensions; *extension; extension++)
+        if (strip(&name.stem, *extension)) {
+            name.extension = *extension;
+            break;
+        }
+    return name;
+}
+
+/* Greedy, in order: a shard takes tensors until the next would pass the size;
+ * a tensor larger than that has a shard of its own. */
+static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
+    plan->parts = tc_arena_array(&plan->arena, plan->count ? plan->count : 1,
+                                 sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    struct tc_part *part = plan->parts;
+    plan->part_count = plan->count > 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        uint64_t nbytes = plan->items[i].nbytes;
+        if (part->count && part->nbytes + nbytes > plan->shard_size) {
+            part = &plan->parts[plan->part_count++];
+            part->first = i;
+        }
+        part->count++;
+        part->nbytes += nbytes;
+    }
+    return true;
+}
+
+static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    const struct tc_sharding *sharding = plan->target->sharding;
+    if (!sharding)
+        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no sharded form",
+                       plan->target->name);
+    if (!split_shards(plan, error))
+        return false;
+    if (plan->part_count > TC_MAX_SHARDS)
+        return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
+                       plan->part_count, TC_MAX_SHARDS);
+    struct output_name out = output_name(plan->target, output);
+    if (plan->part_count <= 1 && sharding->single && !out.is_index) {
+        plan->part_count = 1;
+        plan->parts[0].name = tc_path_name(output);
+        return true;
+    }
+    for (size_t i = 0; i < plan->part_count; i++) {
+        struct tc_buffer name = {0};
+        sharding->shard_name(&name, out.stem, out.extension, i, plan->part_count);
+        plan->parts[i].name = tc_plan_keep(plan, &name, error);
+        if (!plan->parts[i].name)
+            return false;
+    }
+    struct tc_buffer name = {0};
+    sharding->index_name(&name, out.stem, out.extension);
+    plan->index_name = tc_plan_keep(plan, &name, error);
+    return plan->index_name != NULL;
+}
+
+/*
+ * A file name from a tensor's: '/' becomes '.'. A name that means to leave
+ * the folder, or that no file system takes, is refused, not repaired.
+ */
+static bool file_name(struct tc_text name, const char *extension, struct tc_buffer *file,
+                      struct tc_error *error) {
+    bool hostile = name.length == 0 || name.bytes[0] == '/';
+    size_t start = 0;
+    for (size_t i = 0; i <= name.length && !hostile; i++) {
+        char c = i < name.length ? name.bytes[i] : '/';
+        if (c == '/') {
+            size_t length = i - start;
+            hostile = length == 0 || (length == 1 && name.bytes[start] == '.') ||
+                      (length == 2 && memcmp(name.bytes + start, "..", 2) == 0);
+            start = i + 1;
+        } else {
+            hostile = (unsigned char)c < 0x20 || c == 0x7F || c == '\\' || c == ':';
+        }
+    }
+    if (hostile)
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name cannot be a file's name");
+    if (name.length + strlen(extension) > 200)
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name is too long for a file's");
+    for (size_t i = 0; i < name.length; i++)
+        tc_buffer_add(file, name.bytes[i] == '/' ? "." : name.bytes + i, 1);
+    tc_buffer_add_string(file, extension);
+    return tc_buffer_ok(file, error);
+}
+
+static int part_name_order(const void *a, const void *b, void *parts) {
+    const struct tc_part *list = parts;
+    return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
+}
+
+/* File systems may fold case: such names collide too. */
+static bool check_part_names(const struct tc_plan *plan, struct tc_error *error) {
+    size_t *order = calloc(plan->part_count ? plan->part_count : 1, sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < plan->part_count; i++)
+        order[i] = i;
+    qsort_r(order, plan->part_count, sizeof *order, part_name_order, plan->parts);
+    bool ok = true;
+    for (size_t i = 1; i < plan->part_count && ok; i++) {
+        size_t a = order[i - 1];
+        size_t b = order[i];
+        if (strcasecmp(plan->parts[a].name, plan->parts[b].name) != 0)
+            continue;
+        struct tc_text first = plan->items[plan->parts[a].first].name;
+        struct tc_text second = plan->items[plan->parts[b].first].name;
+        ok = tc_fail(error, TC_INVALID, "file-name-collision",
+                     "its file name is also that of \"%.*s\"",
+                     (int)(first.length < 300 ? first.length : 300), first.bytes);
+        tc_error_in_tensor(error, second.bytes, second.length);
+    }
+    free(order);
+    return ok;
+}
+
+static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
+    plan->parts = tc_arena_array(&plan->arena, plan->count, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct tc_part *part = &plan->parts[plan->part_count++];
+        struct tc_item *item = &plan->items[i];
+        *part = (struct tc_part){.first = i, .count = 1, .nbytes = item->nbytes};
+        struct tc_buffer name = {0};
+        if (!file_name(item->name, plan->target->extensions[0], &name, error)) {
+            tc_buffer_release(&name);
+            return tc_error_in_tensor(error, item->name.bytes, item->name.length);
+        }
+        part->name = tc_plan_keep(plan, &name, error);
+        if (!part->name)
+            return false;
+        if (memchr(item->name.bytes, '/', item->name.length) &&
+            !tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+                          "\"/\" in a name becomes \".\" in its file's name"))
+            return false;
+    }
+    return check_part_names(plan, error);
+}
+
+static bool plan_single(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    plan->parts = tc_arena_alloc(&plan->arena, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    plan->part_count = 1;
+    plan->parts[0] =
+        (struct tc_part){.name = tc_path_name(output), .count = plan->count};
+    if (plan->target->caps & TC_CAN_NAME || plan->count == 0 ||
+        (plan->options->select && plan->options->select->only.bytes))
+        return true;
+    struct tc_item *item = &plan->items[0];
+    return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
+           tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+                        "%s holds no name; the file's takes its place", plan->target->name);
+}
+
+uint64_t tc_parts_shard_size(const struct tc_plan *plan, const char *output) {
+    if (plan->options->shard_size || plan->options->folder)
+        return plan->options->shard_size;
+    return output_name(plan->target, output).is_index ? DEFAULT_SHARD_SIZE : 0;
+}
+
+bool tc_parts_make(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    if (plan->options->folder)
+        return plan_folder(plan, error);
+    return plan->shard_size ? plan_shards(plan, output, error)
+                            : plan_single(plan, output, error);
+}
