@@ -8,9 +8,12 @@ static const struct property {
     const char *name;
     unsigned cap;
 } properties[] = {
-    {"many", TC_CAN_HOLD_MANY},         {"metadata", TC_CAN_FILE_METADATA},
-    {"tensor-metadata", TC_CAN_TENSOR_METADATA}, {"lazy", TC_CAN_LOAD_LAZILY},
-    {"compress", TC_CAN_COMPRESS},      {"checksum", TC_CAN_CHECKSUM},
+    {"many", TC_CAN_HOLD_MANY},
+    {"metadata", TC_CAN_FILE_METADATA},
+    {"tensor-metadata", TC_CAN_TENSOR_METADATA},
+    {"lazy", TC_CAN_LOAD_LAZILY},
+    {"compress", TC_CAN_COMPRESS},
+    {"checksum", TC_CAN_CHECKSUM},
 };
 #define PROPERTIES (sizeof properties / sizeof *properties)
 
@@ -20,8 +23,7 @@ static void formats_json(struct tc_buffer *out) {
         tc_buffer_addf(out, "{\"format\":\"%s\",\"summary\":\"%s\",\"mime\":\"%s\"", backend->name,
                        backend->summary, backend->mime);
         for (size_t i = 0; backend->extensions[i]; i++)
-            tc_buffer_addf(out, "%s\"%s\"", i ? "," : ",\"extensions\":[",
-                           backend->extensions[i]);
+            tc_buffer_addf(out, "%s\"%s\"", i ? "," : ",\"extensions\":[", backend->extensions[i]);
         tc_buffer_addf(out, "],\"read\":true,\"write\":%s,\"safe\":true",
                        backend->caps & TC_CAN_WRITE ? "true" : "false");
         for (size_t i = 0; i < PROPERTIES; i++)
@@ -80,8 +82,10 @@ static void dtypes_table(struct tc_buffer *out) {
             if (!(tc_registry[f]->caps & TC_CAN_WRITE))
                 continue;
             enum tc_dtype as = tc_dtype_promote(dtype, tc_registry[f]->dtypes);
-            tc_buffer_addf(out, " %-13s", as == TC_NONE ? "-" : as == dtype ? "as it is"
-                                                                            : tc_dtype_name(as));
+            tc_buffer_addf(out, " %-13s",
+                           as == TC_NONE ? "-"
+                           : as == dtype ? "as it is"
+                                         : tc_dtype_name(as));
         }
         end_line(out);
     }
@@ -92,8 +96,15 @@ static void dtypes_table(struct tc_buffer *out) {
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     const struct option options[] = {
-        {"json", 0, OPTION_FLAG, &common.json, NULL, "one JSON object a format", NULL, NULL},
-        {"help", 'h', OPTION_FLAG, &common.help, NULL, "this text", NULL, NULL},
+        {.name = "json",
+         .type = OPTION_FLAG,
+         .value = &common.json,
+         .help = "one JSON object a format"},
+        {.name = "help",
+         .letter = 'h',
+         .type = OPTION_FLAG,
+         .value = &common.help,
+         .help = "this text"},
         {.type = OPTION_END},
     };
     struct tc_error error = {0};

@@ -39,8 +39,7 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
     if (!target)
         target = tc_registry_named("npy");
     if (!(target->caps & TC_CAN_WRITE))
-        return tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written",
-                       target->name);
+        return tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
     if (!common_check_terminal(output, error))
         return false;
     struct tc_reader *reader = common_open(&get->common, path, error);
@@ -48,8 +47,7 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
         return false;
     get->plan.select = &get->select;
     /* Where the target holds none, one tensor's is not missed. */
-    get->plan.keep_metadata =
-        target->caps & TC_CAN_FILE_METADATA ? TC_KEEP_AUTO : TC_KEEP_DROP;
+    get->plan.keep_metadata = target->caps & TC_CAN_FILE_METADATA ? TC_KEEP_AUTO : TC_KEEP_DROP;
     get->plan.write.checksum = true;
     struct tc_plan plan;
     bool ok = tc_plan_make(&plan, &reader, 1, target, output, &get->plan, error) &&
@@ -67,14 +65,29 @@ int cmd_get(int argc, char **argv) {
     struct arguments arguments = {0};
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Getting:"},
-        {"output", 'o', OPTION_TEXT, &get.output, "OUT", "the output (default: stdout)", NULL,
-         NULL},
-        {"to", 't', OPTION_TEXT, &get.to, "FORMAT", "write this format (default: npy)", NULL,
-         NULL},
-        {"rows", 0, OPTION_CALL, &get, "A:B", "rows A to B-1 of the first axis", NULL,
-         &get.has_rows, set_rows},
-        {"no-clobber", 0, OPTION_FLAG, &get.run.publish.no_clobber, NULL,
-         "an output that exists is an error", NULL, NULL},
+        {.name = "output",
+         .letter = 'o',
+         .type = OPTION_TEXT,
+         .value = &get.output,
+         .argument = "OUT",
+         .help = "the output (default: stdout)"},
+        {.name = "to",
+         .letter = 't',
+         .type = OPTION_TEXT,
+         .value = &get.to,
+         .argument = "FORMAT",
+         .help = "write this format (default: npy)"},
+        {.name = "rows",
+         .type = OPTION_CALL,
+         .value = &get,
+         .argument = "A:B",
+         .help = "rows A to B-1 of the first axis",
+         .given = &get.has_rows,
+         .call = set_rows},
+        {.name = "no-clobber",
+         .type = OPTION_FLAG,
+         .value = &get.run.publish.no_clobber,
+         .help = "an output that exists is an error"},
         COMMON_OPTIONS(&get.common),
         {.type = OPTION_END},
     };

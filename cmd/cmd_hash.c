@@ -60,8 +60,10 @@ int cmd_hash(int argc, char **argv) {
     struct hash hash = {.common = COMMON_DEFAULTS};
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Hashing:"},
-        {"digest", 0, OPTION_FLAG, &hash.digest, NULL,
-         "only the SHA-256 of all the lines; of several files, with their names", NULL, NULL},
+        {.name = "digest",
+         .type = OPTION_FLAG,
+         .value = &hash.digest,
+         .help = "only the SHA-256 of all the lines; of several files, with their names"},
         COMMON_OPTIONS(&hash.common),
         {.type = OPTION_END},
     };

@@ -58,8 +58,7 @@ static void add_tensor_json(struct tc_buffer *out, struct tc_reader *reader,
 static void info_json(struct tc_buffer *out, struct tc_reader *reader, const char *path) {
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"format\":\"%s\",\"size\":%" PRIu64, format_name(reader),
-                   reader->size);
+    tc_buffer_addf(out, ",\"format\":\"%s\",\"size\":%" PRIu64, format_name(reader), reader->size);
     if (reader->checksum)
         tc_buffer_add_string(out, ",\"checksum\":true");
     if (reader->compressed)

@@ -21,25 +21,55 @@ struct common {
 /* Rows of an option table. */
 #define COMMON_OPTIONS(common)                                                                     \
     {.type = OPTION_HEADING, .help = "Reading:"},                                                  \
-        {"from", 'f', OPTION_TEXT, &(common)->from, "FORMAT",                                      \
-         "take the input for this format, whatever it looks like", NULL, NULL},                    \
-        {"npy-void", 0, OPTION_DTYPE, &(common)->format.npy_void, "DTYPE",                         \
-         "what an npy array of void type holds (BF16, F8_E4M3, …)", NULL, NULL},                   \
-        {"max-header", 0, OPTION_SIZE, &(common)->format.limits.header, "SIZE",                    \
-         "largest header to read (default: the format's own)", NULL, NULL},                        \
-        {"max-tensors", 0, OPTION_SIZE, &(common)->format.limits.tensors, "N",                     \
-         "most tensors in a file (default 4000000)", NULL, NULL},                                  \
-        {"max-memory", 0, OPTION_SIZE, &(common)->format.limits.memory, "SIZE",                    \
-         "most memory for tables (default 2G)", NULL, NULL},                                       \
-        {"max-size", 0, OPTION_SIZE, &(common)->format.limits.made, "SIZE",                        \
-         "most bytes a file may make out of nothing (default 16G)", NULL, NULL},                   \
+        {.name = "from",                                                                           \
+         .letter = 'f',                                                                            \
+         .type = OPTION_TEXT,                                                                      \
+         .value = &(common)->from,                                                                 \
+         .argument = "FORMAT",                                                                     \
+         .help = "take the input for this format, whatever it looks like"},                        \
+        {.name = "npy-void",                                                                       \
+         .type = OPTION_DTYPE,                                                                     \
+         .value = &(common)->format.npy_void,                                                      \
+         .argument = "DTYPE",                                                                      \
+         .help = "what an npy array of void type holds (BF16, F8_E4M3, …)"},                       \
+        {.name = "max-header",                                                                     \
+         .type = OPTION_SIZE,                                                                      \
+         .value = &(common)->format.limits.header,                                                 \
+         .argument = "SIZE",                                                                       \
+         .help = "largest header to read (default: the format's own)"},                            \
+        {.name = "max-tensors",                                                                    \
+         .type = OPTION_SIZE,                                                                      \
+         .value = &(common)->format.limits.tensors,                                                \
+         .argument = "N",                                                                          \
+         .help = "most tensors in a file (default 4000000)"},                                      \
+        {.name = "max-memory",                                                                     \
+         .type = OPTION_SIZE,                                                                      \
+         .value = &(common)->format.limits.memory,                                                 \
+         .argument = "SIZE",                                                                       \
+         .help = "most memory for tables (default 2G)"},                                           \
+        {.name = "max-size",                                                                       \
+         .type = OPTION_SIZE,                                                                      \
+         .value = &(common)->format.limits.made,                                                   \
+         .argument = "SIZE",                                                                       \
+         .help = "most bytes a file may make out of nothing (default 16G)"},                       \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
-        {"json", 0, OPTION_FLAG, &(common)->json, NULL, "one JSON object a file, on stdout",       \
-         NULL, NULL},                                                                              \
-        {"quiet", 'q', OPTION_FLAG, &(common)->quiet, NULL, "no notes, no warnings, no progress",  \
-         NULL, NULL},                                                                              \
-        {"verbose", 'v', OPTION_FLAG, &(common)->verbose, NULL, "say more", NULL, NULL}, {         \
-        "help", 'h', OPTION_FLAG, &(common)->help, NULL, "this text", NULL, NULL                   \
+        {.name = "json",                                                                           \
+         .type = OPTION_FLAG,                                                                      \
+         .value = &(common)->json,                                                                 \
+         .help = "one JSON object a file, on stdout"},                                             \
+        {.name = "quiet",                                                                          \
+         .letter = 'q',                                                                            \
+         .type = OPTION_FLAG,                                                                      \
+         .value = &(common)->quiet,                                                                \
+         .help = "no notes, no warnings, no progress"},                                            \
+        {.name = "verbose",                                                                        \
+         .letter = 'v',                                                                            \
+         .type = OPTION_FLAG,                                                                      \
+         .value = &(common)->verbose,                                                              \
+         .help = "say more"},                                                                      \
+    {                                                                                              \
+        .name = "help", .letter = 'h', .type = OPTION_FLAG, .value = &(common)->help,              \
+        .help = "this text"                                                                        \
     }
 
 /* Opens as the options say; warnings go to standard error. */

@@ -70,8 +70,7 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
         tc_buffer_add_string(out, ",\"inputs\":[");
         for (size_t r = 0; r < plan->reader_count; r++) {
             tc_buffer_add_string(out, r ? "," : "");
-            tc_buffer_add_json(out, tc_text_of(plan->readers[r]->input->path),
-                               TC_ESCAPE_DISPLAY);
+            tc_buffer_add_json(out, tc_text_of(plan->readers[r]->input->path), TC_ESCAPE_DISPLAY);
         }
         tc_buffer_add_string(out, "]");
     }

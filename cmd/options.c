@@ -27,8 +27,7 @@ bool options_size(const char *text, uint64_t *size) {
         if (!letter || !(end[1] == '\0' || decimal || strcmp(end + 1, "iB") == 0))
             return false;
         for (const char *step = letters; step <= letter; step++)
-            if (__builtin_mul_overflow(result, decimal ? UINT64_C(1000) : UINT64_C(1024),
-                                       &result))
+            if (__builtin_mul_overflow(result, decimal ? UINT64_C(1000) : UINT64_C(1024), &result))
                 return false;
     }
     *size = result;
@@ -36,8 +35,7 @@ bool options_size(const char *text, uint64_t *size) {
 }
 
 static bool bad_value(const struct option *option, const char *value, struct tc_error *error) {
-    tc_fail(error, TC_USAGE, "option-value", "--%s: not a value it takes: %s", option->name,
-            value);
+    tc_fail(error, TC_USAGE, "option-value", "--%s: not a value it takes: %s", option->name, value);
     return option->argument ? tc_error_hint(error, "it takes %s", option->argument) : false;
 }
 
@@ -71,8 +69,7 @@ static bool set_pair(const struct option *option, const char *value, struct tc_a
         return bad_value(option, value, error);
     if (!tc_utf8_valid(tc_text_of(value)))
         return tc_fail(error, TC_USAGE, "option-value", "--%s: not valid UTF-8", option->name);
-    return tc_metadata_set(option->value, arena,
-                           (struct tc_text){value, (size_t)(equals - value)},
+    return tc_metadata_set(option->value, arena, (struct tc_text){value, (size_t)(equals - value)},
                            tc_text_of(equals + 1), error);
 }
 
@@ -116,8 +113,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
 static const struct option *find_long(const struct option *options, const char *name,
                                       size_t length) {
     for (; options->type != OPTION_END; options++)
-        if (options->name && options->type != OPTION_HEADING &&
-            strlen(options->name) == length && memcmp(options->name, name, length) == 0)
+        if (options->name && options->type != OPTION_HEADING && strlen(options->name) == length &&
+            memcmp(options->name, name, length) == 0)
             return options;
     return NULL;
 }
@@ -156,16 +153,15 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
     if (!value && takes_value(option->type)) {
         if (*at + 1 >= argc) {
             tc_fail(error, TC_USAGE, "option-value", "%s needs a value", argument);
-            return option->argument ? tc_error_hint(error, "it takes %s", option->argument)
-                                    : false;
+            return option->argument ? tc_error_hint(error, "it takes %s", option->argument) : false;
         }
         value = argv[++*at];
     }
     return set_value(option, value, arguments, error);
 }
 
-bool options_parse(const struct option *options, int argc, char **argv,
-                   struct arguments *arguments, struct tc_error *error) {
+bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
+                   struct tc_error *error) {
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
     if (!arguments->names)
         return tc_fail_memory(error);

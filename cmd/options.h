@@ -8,17 +8,17 @@
 #include "core/table.h"
 
 enum option_type {
-    OPTION_FLAG,     /* bool *: set true */
-    OPTION_CLEAR,    /* bool *: set false */
-    OPTION_TEXT,     /* const char ** */
-    OPTION_SIZE,     /* uint64_t *: digits with K, M, G, T (binary) or KB, MB, … (decimal) */
-    OPTION_CHOICE,   /* int *: an index into `choices` */
-    OPTION_LEVEL,    /* int *: --name or --name=LEVEL */
-    OPTION_STRICT,   /* int *: --name is 1, --name=all is 2 */
-    OPTION_PAIR,     /* struct tc_metadata *: KEY=VALUE, may be given again */
-    OPTION_CALL,     /* `call`, with `value` as its context; may be given again */
-    OPTION_DTYPE,    /* enum tc_dtype * */
-    OPTION_HEADING,  /* a line of the help */
+    OPTION_FLAG,    /* bool *: set true */
+    OPTION_CLEAR,   /* bool *: set false */
+    OPTION_TEXT,    /* const char ** */
+    OPTION_SIZE,    /* uint64_t *: digits with K, M, G, T (binary) or KB, MB, … (decimal) */
+    OPTION_CHOICE,  /* int *: an index into `choices` */
+    OPTION_LEVEL,   /* int *: --name or --name=LEVEL */
+    OPTION_STRICT,  /* int *: --name is 1, --name=all is 2 */
+    OPTION_PAIR,    /* struct tc_metadata *: KEY=VALUE, may be given again */
+    OPTION_CALL,    /* `call`, with `value` as its context; may be given again */
+    OPTION_DTYPE,   /* enum tc_dtype * */
+    OPTION_HEADING, /* a line of the help */
     OPTION_END,
 };
 
@@ -41,8 +41,8 @@ struct arguments {
 };
 
 /* Takes options and positional arguments in any order; "--" ends options. */
-bool options_parse(const struct option *options, int argc, char **argv,
-                   struct arguments *arguments, struct tc_error *error);
+bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
+                   struct tc_error *error);
 void options_print_help(const char *usage, const char *what, const struct option *options);
 bool options_size(const char *text, uint64_t *size);
 

@@ -123,8 +123,7 @@ void report_problems(const struct tc_plan *plan) {
 
 /* What happens every time, or was said before, is told only when asked. */
 static bool is_routine(const char *kind) {
-    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0 ||
-           strcmp(kind, "input") == 0;
+    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0 || strcmp(kind, "input") == 0;
 }
 
 /* What lossy casts did, over all tensors, and to which one most. */
@@ -148,8 +147,8 @@ static void report_errors(const struct tc_plan *plan) {
     tc_buffer_addf(&line,
                    "tconv: warning: values: %" PRIu64 " changed, %" PRIu64 " overflowed, %" PRIu64
                    " became zero, %" PRIu64 " became NaN; largest error %.3g (relative %.3g) in \"",
-                   sum.inexact, sum.overflow, sum.underflow, sum.nan_made,
-                   worst->report->max_abs, worst->report->max_rel);
+                   sum.inexact, sum.overflow, sum.underflow, sum.nan_made, worst->report->max_abs,
+                   worst->report->max_rel);
     tc_buffer_add_visible(&line, worst->name);
     tc_buffer_add_string(&line, "\"\n");
     emit(&line, stderr);
@@ -170,8 +169,8 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
         if (count == 0 || (is_routine(entry->kind) && !verbose))
             continue;
         struct tc_buffer line = {0};
-        tc_buffer_addf(&line, "tconv: %s: %s: ",
-                       entry->severity == TC_LOSS ? "warning" : "note", entry->kind);
+        tc_buffer_addf(&line, "tconv: %s: %s: ", entry->severity == TC_LOSS ? "warning" : "note",
+                       entry->kind);
         tc_buffer_add_visible(&line, tc_text_of(entry->detail));
         const char *unit = entry->tensor.bytes ? "tensor" : "key";
         if (count > 1 || entry->tensor.bytes)
@@ -212,8 +211,7 @@ bool report_flush(struct tc_error *error) {
 static double seconds_since(const struct timespec *start) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) +
-           (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
 }
 
 void report_progress_start(struct report_progress *progress, bool quiet) {

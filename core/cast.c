@@ -91,8 +91,7 @@ static struct number decode_float(uint64_t bits, const struct layout *layout) {
         return (struct number){NOT_A_NUMBER, true, 0, UINT64_C(1) << 63};
     uint64_t significand = exponent ? mantissa | UINT64_C(1) << layout->mantissa : mantissa;
     struct number number = of_magnitude(significand, negative);
-    number.exponent +=
-        (exponent ? (int)exponent : 1) - layout->bias - (int)layout->mantissa;
+    number.exponent += (exponent ? (int)exponent : 1) - layout->bias - (int)layout->mantissa;
     return number;
 }
 
@@ -305,9 +304,8 @@ static void add_report(struct tc_cast_report *sum, const struct tc_cast_report *
 }
 
 /* With constant sizes each element is a load and a store. */
-static inline void look_up_sized(const unsigned char *source, size_t in,
-                                 const unsigned char *table, size_t out, unsigned char *target,
-                                 size_t count) {
+static inline void look_up_sized(const unsigned char *source, size_t in, const unsigned char *table,
+                                 size_t out, unsigned char *target, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t value = in == 1 ? source[i] : source[2 * i] | (size_t)source[2 * i + 1] << 8;
         memcpy(target + i * out, table + value * out, out);

@@ -46,13 +46,11 @@ static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, ui
                         count * from, error))
         return false;
     tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
-    return tc_policy_check(plan, item, error) ||
-           tc_error_in_file(error, item->reader->input->path);
+    return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
 }
 
 /* Rows of a compressed tensor: its CRC is known only at its end. */
-static bool read_rest(const struct tc_item *item, unsigned char *scratch,
-                      struct tc_error *error) {
+static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct tc_error *error) {
     uint64_t at = item->skip + item->taken;
     while (item->tensor->sequential && at < item->tensor->nbytes) {
         uint64_t left = item->tensor->nbytes - at;
@@ -76,8 +74,8 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
         chunk->item = visit;
         bool ok = item->dtype == item->tensor->dtype
-                      ? tc_reader_read(item->reader, item->tensor, item->skip + at,
-                                       chunk->bytes, chunk->length, error)
+                      ? tc_reader_read(item->reader, item->tensor, item->skip + at, chunk->bytes,
+                                       chunk->length, error)
                       : read_cast(job->plan, item, at, chunk, scratch, error);
         if (!ok) {
             tc_chunk_release(chunk);
@@ -123,8 +121,7 @@ struct tc_chunk *tc_source_next(struct tc_source *source, struct tc_error *error
     return chunk;
 }
 
-static bool copy_direct(struct tc_source *source, struct tc_outfile *out,
-                        struct tc_error *error) {
+static bool copy_direct(struct tc_source *source, struct tc_outfile *out, struct tc_error *error) {
     uint64_t offset = source->extent.offset + source->item->skip;
     while (source->left) {
         uint64_t step = source->left < COPY_STEP ? source->left : COPY_STEP;
@@ -159,8 +156,7 @@ static int by_place(const void *a, const void *b, void *items) {
 
 /* Items in the order they go: the source's where the writer doesn't mind, so
  * that files are read forwards and compressed ones once. */
-static bool order_visits(struct job *job, const struct tc_writer *writer,
-                         struct tc_error *error) {
+static bool order_visits(struct job *job, const struct tc_writer *writer, struct tc_error *error) {
     size_t count = job->part->count;
     job->visits = malloc((count ? count : 1) * sizeof *job->visits);
     job->direct = calloc(count ? count : 1, sizeof *job->direct);
@@ -203,13 +199,11 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
     for (size_t visit = 0; visit < job->part->count; visit++) {
         size_t position = job->visits[visit];
         const struct tc_item *item = &job->plan->items[position];
-        struct tc_source source = {
-            .job = job, .item = item, .visit = visit, .left = item->nbytes};
+        struct tc_source source = {.job = job, .item = item, .visit = visit, .left = item->nbytes};
         if (job->direct[visit])
             tc_reader_extent(item->reader, item->tensor, &source.extent);
         if (!writer->backend->put(writer, position - job->part->first, &source, error))
-            return tc_error_in_tensor(error, item->tensor->name.bytes,
-                                      item->tensor->name.length);
+            return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
         if (source.left)
             return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
                            writer->backend->name);
@@ -219,8 +213,7 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
 
 static bool write_part(struct job *job, struct tc_outfile *out, struct tc_error *error) {
     const struct tc_backend *target = job->plan->target;
-    struct tc_writer writer = {
-        .backend = target, .plan = job->plan, .part = job->part, .out = out};
+    struct tc_writer writer = {.backend = target, .plan = job->plan, .part = job->part, .out = out};
     tc_arena_init(&writer.arena, 0);
     writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
@@ -258,8 +251,8 @@ static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
         job.part = &plan->parts[p];
         struct tc_outfile *out = tc_outfile_open(publish, job.part->name, error);
         /* A compressed output may need less than its tensors' bytes. */
-        if (!out || (p == 0 && !plan->options->write.compress &&
-                     !tc_outfile_reserve(out, reserved, error)))
+        if (!out ||
+            (p == 0 && !plan->options->write.compress && !tc_outfile_reserve(out, reserved, error)))
             return false;
         if (!write_part(&job, out, error) || !tc_outfile_seal(out, error))
             return false;
@@ -344,8 +337,8 @@ static bool **wanted_lists(const struct tc_plan *plan) {
     return wanted;
 }
 
-bool tc_convert(struct tc_plan *plan, const char *output,
-                const struct tc_convert_options *options, struct tc_error *error) {
+bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
+                struct tc_error *error) {
     struct tc_publish publish;
     struct tc_verify *verify = NULL;
     size_t input_count;

@@ -16,8 +16,8 @@ struct tc_convert_options {
     void *context;
 };
 
-bool tc_convert(struct tc_plan *plan, const char *output,
-                const struct tc_convert_options *options, struct tc_error *error);
+bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
+                struct tc_error *error);
 
 /*
  * The writer's side: a tensor's bytes as they are to be written. put either

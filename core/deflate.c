@@ -14,11 +14,10 @@ uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length) {
 static const struct level {
     uint32_t level;
     uint32_t buffer;
-} levels[] = {
-    {1, ISAL_DEF_LVL1_DEFAULT}, {2, ISAL_DEF_LVL2_DEFAULT}, {3, ISAL_DEF_LVL3_DEFAULT}};
+} levels[] = {{1, ISAL_DEF_LVL1_DEFAULT}, {2, ISAL_DEF_LVL2_DEFAULT}, {3, ISAL_DEF_LVL3_DEFAULT}};
 
-bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink,
-                      void *context, struct tc_error *error) {
+bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink, void *context,
+                      struct tc_error *error) {
     *deflater = (struct tc_deflater){.sink = sink, .context = context};
     const struct level *chosen = &levels[level <= 1 ? 0 : level <= 3 ? 1 : 2];
     deflater->stream = malloc(sizeof *deflater->stream);
@@ -117,8 +116,7 @@ static uint64_t unused_input(const struct tc_inflater *inflater) {
     return state->avail_in + held;
 }
 
-bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length,
-                struct tc_error *error) {
+bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struct tc_error *error) {
     struct inflate_state *state = inflater->state;
     unsigned char *at = buffer;
     while (length) {

@@ -25,8 +25,8 @@ struct tc_deflater {
 };
 
 /* Levels 1 to 9, as zlib's; ISA-L has three. */
-bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink,
-                      void *context, struct tc_error *error);
+bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink, void *context,
+                      struct tc_error *error);
 bool tc_deflate(struct tc_deflater *deflater, const void *bytes, size_t length,
                 struct tc_error *error);
 bool tc_deflater_finish(struct tc_deflater *deflater, struct tc_error *error);

@@ -10,7 +10,7 @@
 struct digests {
     struct tc_reader *reader;
     unsigned char (*sums)[TC_SHA256_BYTES];
-    atomic_size_t next;   /* the next tensor to hash */
+    atomic_size_t next; /* the next tensor to hash */
     atomic_bool stop;
     size_t workers;
 };

@@ -17,7 +17,7 @@
 /* The values are the command's exit codes. */
 enum tc_class {
     TC_OK = 0,
-    TC_DIFFERENT = 1,   /* a check or comparison failed; never set by core */
+    TC_DIFFERENT = 1, /* a check or comparison failed; never set by core */
     TC_USAGE = 2,
     TC_INVALID = 3,     /* malformed, corrupt, truncated, inconsistent */
     TC_UNSUPPORTED = 4, /* well-formed, but nothing we handle */
@@ -28,8 +28,8 @@ enum tc_class {
 
 struct tc_error {
     enum tc_class class;
-    int errnum;        /* errno of the system call that failed, or 0 */
-    const char *code;  /* a stable slug, a string literal */
+    int errnum;       /* errno of the system call that failed, or 0 */
+    const char *code; /* a stable slug, a string literal */
     bool has_offset;
     uint64_t offset;   /* absolute in its file */
     char file[2048];   /* as the user or an index wrote it, cut to fit */

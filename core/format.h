@@ -28,15 +28,15 @@ struct tc_source;
 
 enum tc_caps {
     TC_CAN_WRITE = 1 << 0,
-    TC_CAN_HOLD_MANY = 1 << 1,       /* more than one tensor */
-    TC_CAN_NAME = 1 << 2,            /* tensors have names; else the file's stem */
+    TC_CAN_HOLD_MANY = 1 << 1, /* more than one tensor */
+    TC_CAN_NAME = 1 << 2,      /* tensors have names; else the file's stem */
     TC_CAN_FILE_METADATA = 1 << 3,
     TC_CAN_TENSOR_METADATA = 1 << 4,
     TC_CAN_COMPRESS = 1 << 5,
     TC_CAN_CHECKSUM = 1 << 6,
-    TC_CAN_LOAD_LAZILY = 1 << 7,     /* one tensor without reading the others */
-    TC_NEEDS_SEEK = 1 << 8,          /* can't be written to a pipe */
-    TC_WRITES_ANY_ORDER = 1 << 9,    /* put may come in any order on a seekable output */
+    TC_CAN_LOAD_LAZILY = 1 << 7,  /* one tensor without reading the others */
+    TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
+    TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */
@@ -60,10 +60,10 @@ struct tc_reader {
     const char *const *shards;
     struct tc_input **shard_inputs;
     size_t shard_count;
-    uint64_t size;              /* bytes of all files */
-    struct tc_buffer warnings;  /* one a line, for people */
-    struct tc_buffer losses;    /* likewise: what the file has but its tables can't keep */
-    struct tc_buffer skipped;   /* members left out, comma-separated; empty: none */
+    uint64_t size;             /* bytes of all files */
+    struct tc_buffer warnings; /* one a line, for people */
+    struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
+    struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */
 };
 
 /* Where a tensor's C-order little-endian bytes lie as they are. */
@@ -107,8 +107,7 @@ struct tc_sharding {
     void (*index_name)(struct tc_buffer *name, struct tc_text stem, const char *extension);
     /* Adds what a shard's own metadata says of it; may be NULL. */
     bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
-    bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out,
-                        struct tc_error *error);
+    bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* A model that fits one shard is written without an index, unless the
      * user named the index. */
     bool single;
@@ -122,9 +121,9 @@ struct tc_backend {
     unsigned caps;
     tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
     unsigned max_rank;
-    size_t max_name;     /* bytes */
-    bool empty_name;     /* "" is a name */
-    int max_level;       /* of compression; levels start at 1 */
+    size_t max_name; /* bytes */
+    bool empty_name; /* "" is a name */
+    int max_level;   /* of compression; levels start at 1 */
 
     /* 0 to 100, from content alone. */
     int (*probe)(const struct tc_probe *probe);
@@ -183,8 +182,7 @@ void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
 void tc_reader_lose(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
-bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
-                               struct tc_error *error);
+bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */
 void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error);

@@ -79,11 +79,10 @@ static bool fetch(struct tc_gather *gather, uint64_t offset, void *buffer, size_
                   struct tc_error *error) {
     if (length > SHORT_RUN)
         return gather->fetch(gather->context, offset, buffer, length, error);
-    bool follows = offset >= gather->fetched_to &&
-                   offset - gather->fetched_to <= AHEAD_BYTES / 4;
+    bool follows = offset >= gather->fetched_to && offset - gather->fetched_to <= AHEAD_BYTES / 4;
     gather->fetched_to = offset + length;
-    bool held = offset >= gather->ahead_at &&
-                offset - gather->ahead_at + length <= gather->ahead_size;
+    bool held =
+        offset >= gather->ahead_at && offset - gather->ahead_at + length <= gather->ahead_size;
     if (!held) {
         if (!follows)
             return gather->fetch(gather->context, offset, buffer, length, error);
@@ -101,8 +100,8 @@ static bool fetch(struct tc_gather *gather, uint64_t offset, void *buffer, size_
 
 /* `count` elements, `from_step` apart in the storage, to places `to_step`
  * apart in the window. */
-static bool copy_run(struct tc_gather *gather, unsigned char *to, uint64_t to_step,
-                     uint64_t from, uint64_t from_step, uint64_t count, struct tc_error *error) {
+static bool copy_run(struct tc_gather *gather, unsigned char *to, uint64_t to_step, uint64_t from,
+                     uint64_t from_step, uint64_t count, struct tc_error *error) {
     unsigned element = gather->view.element;
     if (from_step == 0) {
         if (!fetch(gather, from, gather->run, element, error))

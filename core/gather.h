@@ -7,8 +7,8 @@
 #ifndef TCONV_CORE_GATHER_H
 #define TCONV_CORE_GATHER_H
 
-#include "core/limits.h"
 #include "core/error.h"
+#include "core/limits.h"
 
 /* Where the view's bytes come from: `length` bytes at `offset` of a storage. */
 typedef bool tc_fetch(void *context, uint64_t offset, void *buffer, size_t length,
@@ -35,8 +35,8 @@ struct tc_gather {
     uint64_t ahead_at;
     size_t ahead_size;
     uint64_t fetched_to; /* where the last small fetch ended */
-    unsigned axis; /* tiles are ranges of this axis, whole in all later ones */
-    uint64_t rows; /* of a tile */
+    unsigned axis;       /* tiles are ranges of this axis, whole in all later ones */
+    uint64_t rows;       /* of a tile */
 };
 
 /* All extents must have been checked: no element lies outside the storage. */

@@ -190,8 +190,8 @@ static bool read_escape(struct tc_json *json, char *to, size_t *length) {
         return false;
     if (character >= 0xD800 && character < 0xE000) {
         uint32_t low = 0;
-        if (character >= 0xDC00 || json->length - json->at < 2 ||
-            json->bytes[json->at] != '\\' || json->bytes[json->at + 1] != 'u')
+        if (character >= 0xDC00 || json->length - json->at < 2 || json->bytes[json->at] != '\\' ||
+            json->bytes[json->at + 1] != 'u')
             return tc_json_fail(json, "a lone surrogate in a string");
         json->at += 2;
         if (!read_hex(json, &low))

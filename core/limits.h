@@ -20,16 +20,14 @@
 #define TC_FREE_EXPANSION 100u
 
 struct tc_limits {
-    uint64_t header;      /* bytes; 0: each format's own default */
+    uint64_t header; /* bytes; 0: each format's own default */
     uint64_t tensors;
-    uint64_t memory;      /* tables and buffers */
-    uint64_t made;        /* bytes made from nothing */
+    uint64_t memory; /* tables and buffers */
+    uint64_t made;   /* bytes made from nothing */
 };
 
 #define TC_LIMITS_DEFAULT                                                                          \
-    ((struct tc_limits){.header = 0,                                                               \
-                        .tensors = 4000000,                                                        \
-                        .memory = UINT64_C(2) << 30,                                               \
-                        .made = UINT64_C(16) << 30})
+    ((struct tc_limits){                                                                           \
+        .header = 0, .tensors = 4000000, .memory = UINT64_C(2) << 30, .made = UINT64_C(16) << 30})
 
 #endif

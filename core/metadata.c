@@ -53,8 +53,7 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
     return add_tensor_maps(plan->items + part->first, part->count, text, error);
 }
 
-bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text,
-                       struct tc_error *error) {
+bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error) {
     tc_buffer_add_string(text, "{\"metadata\":");
     add_map(text, &plan->metadata);
     tc_buffer_add_string(text, ",\"tensors\":");
@@ -83,8 +82,7 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
     struct tc_text name;
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &name)) {
-        struct tc_metadata *metadata =
-            tc_arena_alloc(json->arena, sizeof *metadata, json->error);
+        struct tc_metadata *metadata = tc_arena_alloc(json->arena, sizeof *metadata, json->error);
         if (!metadata || !tc_metadata_read(json, metadata))
             return false;
         struct tc_tensor *tensor = tc_table_find(&reader->table, name);

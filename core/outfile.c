@@ -173,8 +173,8 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
         const char *folder = publish->folder;
         snprintf(full, sizeof full, "%s%s%s", strcmp(folder, ".") == 0 ? "" : folder,
                  strcmp(folder, ".") == 0 || strcmp(folder, "/") == 0 ? "" : "/", name);
-        tc_error_in_file(error, strcmp(tc_path_name(publish->path), name) == 0 ? publish->path
-                                                                               : full);
+        tc_error_in_file(error,
+                         strcmp(tc_path_name(publish->path), name) == 0 ? publish->path : full);
     }
     return false;
 }
@@ -247,9 +247,8 @@ bool tc_publish_is_stream(struct tc_publish *publish, const char *name) {
     struct stat status;
     bool exists;
     struct tc_error ignored = {0};
-    return publish->standard_output ||
-           (target_status(publish, name, &status, &exists, &ignored) && exists &&
-            is_stream(status.st_mode));
+    return publish->standard_output || (target_status(publish, name, &status, &exists, &ignored) &&
+                                        exists && is_stream(status.st_mode));
 }
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
@@ -298,13 +297,13 @@ static bool write_failed(struct tc_outfile *out, int errnum, struct tc_error *er
     return tc_error_in_file(error, out->publish->path);
 }
 
-static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes,
-                          size_t length, struct tc_error *error) {
+static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
+                          struct tc_error *error) {
     const char *at = bytes;
     while (length) {
         size_t step = length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER;
-        ssize_t done = out->stream ? write(out->fd, at, step)
-                                   : pwrite(out->fd, at, step, (off_t)offset);
+        ssize_t done =
+            out->stream ? write(out->fd, at, step) : pwrite(out->fd, at, step, (off_t)offset);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)

@@ -27,9 +27,9 @@ struct tc_publish_options {
 struct tc_outfile {
     struct tc_outfile *next;
     struct tc_publish *publish;
-    char *name;     /* in the publish folder */
-    char *temp;     /* likewise; NULL for a stream */
-    int fd;         /* -1 once sealed */
+    char *name; /* in the publish folder */
+    char *temp; /* likewise; NULL for a stream */
+    int fd;     /* -1 once sealed */
     uint64_t position;
     mode_t mode;
     bool stream;
@@ -42,7 +42,7 @@ struct tc_outfile {
 
 struct tc_publish {
     struct tc_publish_options options;
-    char *path;     /* as the user gave it, for messages */
+    char *path; /* as the user gave it, for messages */
     char *folder;
     int folder_fd;
     bool made_folder;

@@ -39,8 +39,8 @@ static struct output_name output_name(const struct tc_backend *target, const cha
 /* Greedy, in order: a shard takes tensors until the next would pass the size;
  * a tensor larger than that has a shard of its own. */
 static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
-    plan->parts = tc_arena_array(&plan->arena, plan->count ? plan->count : 1,
-                                 sizeof *plan->parts, error);
+    plan->parts =
+        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
     if (!plan->parts)
         return false;
     struct tc_part *part = plan->parts;
@@ -174,8 +174,7 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     if (!plan->parts)
         return false;
     plan->part_count = 1;
-    plan->parts[0] =
-        (struct tc_part){.name = tc_path_name(output), .count = plan->count};
+    plan->parts[0] = (struct tc_part){.name = tc_path_name(output), .count = plan->count};
     if (plan->target->caps & TC_CAN_NAME || plan->count == 0 ||
         (plan->options->select && plan->options->select->only.bytes))
         return true;
@@ -194,6 +193,5 @@ uint64_t tc_parts_shard_size(const struct tc_plan *plan, const char *output) {
 bool tc_parts_make(struct tc_plan *plan, const char *output, struct tc_error *error) {
     if (plan->options->folder)
         return plan_folder(plan, error);
-    return plan->shard_size ? plan_shards(plan, output, error)
-                            : plan_single(plan, output, error);
+    return plan->shard_size ? plan_shards(plan, output, error) : plan_single(plan, output, error);
 }

@@ -63,8 +63,8 @@ bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *k
 }
 
 /* Takes rows [first, end) of the tensor's first axis. */
-static bool take_rows(struct tc_item *item, const struct tc_rows *chosen,
-                      struct tc_arena *arena, struct tc_error *error) {
+static bool take_rows(struct tc_item *item, const struct tc_rows *chosen, struct tc_arena *arena,
+                      struct tc_error *error) {
     const struct tc_tensor *tensor = item->tensor;
     if (tensor->rank == 0)
         return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
@@ -102,8 +102,7 @@ static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
                        "%s holds names of at most %zu bytes (got %zu)", target->name,
                        target->max_name, item->name.length);
     if (item->name.length == 0 && !target->empty_name)
-        return tc_fail(error, TC_UNSUPPORTED, "name", "%s cannot hold an empty name",
-                       target->name);
+        return tc_fail(error, TC_UNSUPPORTED, "name", "%s cannot hold an empty name", target->name);
     return true;
 }
 
@@ -115,8 +114,7 @@ static bool rename_sparse(struct tc_plan *plan, struct tc_item *item, struct tc_
         !tc_sparse_of(&item->reader->table, item->tensor, &sparse))
         return true;
     size_t tail = sparse.role.length + 1;
-    bool follows = item->name.length > tail &&
-                   item->name.bytes[item->name.length - tail] == '.' &&
+    bool follows = item->name.length > tail && item->name.bytes[item->name.length - tail] == '.' &&
                    memcmp(item->name.bytes + item->name.length - sparse.role.length,
                           sparse.role.bytes, sparse.role.length) == 0;
     struct tc_metadata *metadata = tc_arena_alloc(&plan->arena, sizeof *metadata, error);
@@ -217,8 +215,7 @@ static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
-static bool select_items(struct tc_plan *plan, struct tc_error *problem,
-                         struct tc_error *error) {
+static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     size_t place = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
@@ -227,8 +224,8 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem,
             const struct tc_tensor *tensor = &reader->table.tensors[i];
             struct tc_text name = tensor->name;
             bool taken = true;
-            if (select && !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name,
-                                           error))
+            if (select &&
+                !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name, error))
                 return tc_error_in_file(error, reader->input->path);
             if (taken && !add_item(plan, r, tensor, name, place, problem)) {
                 if (!note_problem(plan, problem, error))
@@ -259,8 +256,9 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
         }
     bool filtered = select->include_count || select->exclude_count;
     if (filtered && plan->count == 0) {
-        tc_fail(error, TC_USAGE, "nothing-selected", "no tensor is left after --include and "
-                                                     "--exclude");
+        tc_fail(error, TC_USAGE, "nothing-selected",
+                "no tensor is left after --include and "
+                "--exclude");
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     return true;
@@ -273,8 +271,8 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
     /* An error is large, and this stack may be small. */
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
-    if (!plan->items || !problem || !select_items(plan, problem, error) || !check_selection(plan, error) ||
-        !check_unique(plan, error))
+    if (!plan->items || !problem || !select_items(plan, problem, error) ||
+        !check_selection(plan, error) || !check_unique(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
     if (one && plan->count > 1) {
@@ -298,10 +296,9 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
         if (!tc_metadata_merge(&plan->metadata, &plan->readers[r]->table.metadata, &plan->arena,
                                &conflicts, error))
             return false;
-        if (conflicts &&
-            !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
-                          "the inputs disagree on %zu key%s; the first one's are kept", conflicts,
-                          conflicts == 1 ? "" : "s"))
+        if (conflicts && !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+                                       "the inputs disagree on %zu key%s; the first one's are kept",
+                                       conflicts, conflicts == 1 ? "" : "s"))
             return false;
     }
     const struct tc_metadata *extra = plan->options->extra_metadata;
@@ -330,14 +327,13 @@ static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         const struct tc_buffer *skipped = &plan->readers[r]->skipped;
         const char *line = plan->readers[r]->losses.bytes;
-        if (skipped->length &&
-            !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
-                          "not a tensor, left out: %.*s", 900, skipped->bytes))
+        if (skipped->length && !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
+                                             "not a tensor, left out: %.*s", 900, skipped->bytes))
             return false;
         while (line && *line) {
             const char *end = strchr(line, '\n');
-            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s",
-                              (int)(end - line), line))
+            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s", (int)(end - line),
+                              line))
                 return false;
             line = end + 1;
         }
@@ -412,9 +408,9 @@ static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
         bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
         if (ok && text.length) {
             char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-            ok = copy && tc_metadata_set(&part->metadata, &plan->arena,
-                                         TC_TEXT(TC_TENSOR_METADATA_KEY),
-                                         (struct tc_text){copy, text.length}, error);
+            ok = copy &&
+                 tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                 (struct tc_text){copy, text.length}, error);
         }
         tc_buffer_release(&text);
         if (!ok)
@@ -453,8 +449,7 @@ static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
     if (level == 0)
         return true;
     if (!(plan->target->caps & TC_CAN_COMPRESS))
-        return tc_fail(error, TC_UNSUPPORTED, "compress", "%s cannot compress",
-                       plan->target->name);
+        return tc_fail(error, TC_UNSUPPORTED, "compress", "%s cannot compress", plan->target->name);
     if (level != TC_COMPRESS_DEFAULT && (level < 1 || level > plan->target->max_level))
         return tc_fail(error, TC_USAGE, "compress", "%s compresses at levels 1 to %d (got %d)",
                        plan->target->name, plan->target->max_level, level);
@@ -464,10 +459,8 @@ static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
 bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
                   const struct tc_backend *target, const char *output,
                   const struct tc_plan_options *options, struct tc_error *error) {
-    *plan = (struct tc_plan){.target = target,
-                             .options = options,
-                             .readers = readers,
-                             .reader_count = reader_count};
+    *plan = (struct tc_plan){
+        .target = target, .options = options, .readers = readers, .reader_count = reader_count};
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
     if (!check_level(plan, error) || !collect_items(plan, error) ||
         !plan_metadata(plan, output, error) || !note_readers(plan, error))
@@ -481,13 +474,11 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     if (!tc_parts_make(plan, output, error))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
-        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
-                   options->order);
+        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
     if (!note_order(plan, error) || !part_metadata(plan, error))
         return false;
     for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
-        if (target->sharding->shard_metadata &&
-            !target->sharding->shard_metadata(plan, p, error))
+        if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))
             return false;
     return !target->check || target->check(plan, error);
 }

@@ -16,16 +16,16 @@ struct tc_item {
     const struct tc_tensor *tensor;
     struct tc_text name;
     const uint64_t *shape;
-    uint64_t skip;     /* bytes of the tensor's stream before the first one taken */
-    uint64_t taken;    /* bytes of the tensor's stream */
-    uint64_t nbytes;   /* bytes as written */
+    uint64_t skip;   /* bytes of the tensor's stream before the first one taken */
+    uint64_t taken;  /* bytes of the tensor's stream */
+    uint64_t nbytes; /* bytes as written */
     const struct tc_metadata *metadata; /* NULL: none */
-    size_t source;     /* the reader's number */
-    size_t place;      /* in source order: over all readers, by table position */
-    uint8_t dtype;     /* as written */
+    size_t source;                      /* the reader's number */
+    size_t place;                       /* in source order: over all readers, by table position */
+    uint8_t dtype;                      /* as written */
     uint8_t rank;
-    bool lossy;        /* the cast may lose values, and was allowed to */
-    bool restored;     /* narrowed back to a dtype it had before; must be exact */
+    bool lossy;                    /* the cast may lose values, and was allowed to */
+    bool restored;                 /* narrowed back to a dtype it had before; must be exact */
     struct tc_cast_report *report; /* of a cast that is either; NULL: no need */
 };
 
@@ -58,7 +58,7 @@ struct tc_plan_options {
     uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
     bool folder;         /* one file a tensor, in a folder */
     const struct tc_metadata *extra_metadata;
-    struct tc_select *select; /* NULL: every tensor under its own name */
+    struct tc_select *select;       /* NULL: every tensor under its own name */
     const struct tc_policy *policy; /* NULL: promotion only */
     struct tc_write_options write;
 };
@@ -73,10 +73,10 @@ struct tc_plan {
     size_t count;
     struct tc_part *parts;
     size_t part_count;
-    const char *index_name;  /* NULL: no index file */
-    const char *sidecar_name; /* NULL: none */
-    const char *stale_name;   /* a sidecar that would tell of the output's predecessor */
-    uint64_t shard_size;      /* 0: one file */
+    const char *index_name;      /* NULL: no index file */
+    const char *sidecar_name;    /* NULL: none */
+    const char *stale_name;      /* a sidecar that would tell of the output's predecessor */
+    uint64_t shard_size;         /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */
     struct tc_entry *entries;
     size_t entry_count;

@@ -21,16 +21,14 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
         return tc_error_hint(error, "tconv formats lists the dtypes; 'REGEX=DTYPE' is for the "
                                     "tensors whose names match");
     }
-    struct tc_dtype_rule *rules =
-        reallocarray(policy->rules, policy->count + 1, sizeof *rules);
+    struct tc_dtype_rule *rules = reallocarray(policy->rules, policy->count + 1, sizeof *rules);
     if (!rules)
         return tc_fail_memory(error);
     policy->rules = rules;
     struct tc_dtype_rule *added = &rules[policy->count];
     *added = (struct tc_dtype_rule){.everything = !equals, .dtype = dtype};
-    if (equals &&
-        !tc_regex_compile(&added->regex, (struct tc_text){rule, (size_t)(equals - rule)}, false,
-                          error))
+    if (equals && !tc_regex_compile(&added->regex, (struct tc_text){rule, (size_t)(equals - rule)},
+                                    false, error))
         return false;
     policy->count++;
     return true;
@@ -53,8 +51,7 @@ static bool find_rule(const struct tc_policy *policy, const struct tc_item *item
     *dtype = TC_NONE;
     for (size_t i = 0; policy && i < policy->count; i++) {
         const struct tc_dtype_rule *rule = &policy->rules[i];
-        bool matches = rule->everything &&
-                       family_of(rule->dtype) == family_of(item->tensor->dtype);
+        bool matches = rule->everything && family_of(rule->dtype) == family_of(item->tensor->dtype);
         if (!rule->everything &&
             !tc_regex_matches(&rule->regex, item->tensor->name, &matches, error))
             return false;
@@ -102,8 +99,7 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     bool kept = caps & (TC_CAN_FILE_METADATA | TC_CAN_TENSOR_METADATA) ||
                 plan->options->keep_metadata == TC_KEEP_SIDECAR;
     enum tc_dtype first = source_dtype(item);
-    if (item->dtype == item->tensor->dtype || !kept ||
-        plan->options->keep_metadata == TC_KEEP_DROP)
+    if (item->dtype == item->tensor->dtype || !kept || plan->options->keep_metadata == TC_KEEP_DROP)
         return true;
     struct tc_metadata *metadata = tc_arena_alloc(&plan->arena, sizeof *metadata, error);
     if (!metadata)
@@ -149,8 +145,8 @@ bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error
         return false;
     if (to != TC_NONE) {
         if (!(held & TC_SET(to)))
-            return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s cannot hold %s",
-                           plan->target->name, tc_dtype_name(to));
+            return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s cannot hold %s", plan->target->name,
+                           tc_dtype_name(to));
         if (!tc_cast_exists(from, to) && from != to)
             return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s cannot be converted to %s",
                            tc_dtype_name(from), tc_dtype_name(to));

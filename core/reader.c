@@ -15,8 +15,7 @@ static struct tc_text stem_of(const char *path) {
 }
 
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
-                                 const struct tc_format_options *options,
-                                 struct tc_error *error) {
+                                 const struct tc_format_options *options, struct tc_error *error) {
     struct tc_reader *reader = calloc(1, sizeof *reader);
     void *state = calloc(1, backend->reader_size ? backend->reader_size : 1);
     if (!reader || !state) {

@@ -13,8 +13,7 @@ bool tc_regex_compile(struct tc_regex *regex, struct tc_text pattern, bool ignor
     PCRE2_SIZE at;
     *regex = (struct tc_regex){0};
     regex->code = pcre2_compile((PCRE2_SPTR)pattern.bytes, pattern.length,
-                                PCRE2_UTF | (ignore_case ? PCRE2_CASELESS : 0), &number, &at,
-                                NULL);
+                                PCRE2_UTF | (ignore_case ? PCRE2_CASELESS : 0), &number, &at, NULL);
     if (!regex->code) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(number, message, sizeof message);

@@ -113,8 +113,7 @@ bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_erro
         all |= *flag == 'g';
         ignore_case |= *flag == 'i';
     }
-    struct tc_rename *grown =
-        grow(select->renames, select->rename_count, sizeof *grown, error);
+    struct tc_rename *grown = grow(select->renames, select->rename_count, sizeof *grown, error);
     if (!grown)
         return false;
     select->renames = grown;
@@ -122,15 +121,14 @@ bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_erro
     struct tc_buffer replacement = {0};
     translate(&replacement, middle + 1, last, delimiter);
     *rename = (struct tc_rename){.all = all};
-    rename->replacement = tc_buffer_ok(&replacement, error)
-                              ? tc_arena_copy(&select->arena, replacement.bytes,
-                                              replacement.length, error)
-                              : NULL;
+    rename->replacement =
+        tc_buffer_ok(&replacement, error)
+            ? tc_arena_copy(&select->arena, replacement.bytes, replacement.length, error)
+            : NULL;
     tc_buffer_release(&replacement);
     if (!rename->replacement ||
-        !tc_regex_compile(&rename->regex,
-                          (struct tc_text){pattern, (size_t)(middle - pattern)}, ignore_case,
-                          error))
+        !tc_regex_compile(&rename->regex, (struct tc_text){pattern, (size_t)(middle - pattern)},
+                          ignore_case, error))
         return false;
     select->rename_count++;
     return true;
@@ -164,8 +162,7 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
     struct tc_input *input = tc_input_open(path, NULL, error);
     if (!input)
         return false;
-    bool ok = !select->has_map ||
-              tc_fail(error, TC_USAGE, "map", "--map may be given once");
+    bool ok = !select->has_map || tc_fail(error, TC_USAGE, "map", "--map may be given once");
     if (ok && input->size > MAP_LIMIT)
         ok = tc_fail(error, TC_UNSAFE, "map", "the map is over %llu bytes",
                      (unsigned long long)MAP_LIMIT);
@@ -219,8 +216,7 @@ bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error 
     rows->name = (struct tc_text){rule, (size_t)(equals - rule)};
     rows->used = false;
     if (tc_select_find_rows(select, rows->name))
-        return tc_fail(error, TC_USAGE, "rows", "rows of one tensor are asked for twice: %s",
-                       rule);
+        return tc_fail(error, TC_USAGE, "rows", "rows of one tensor are asked for twice: %s", rule);
     select->row_count++;
     return true;
 }
@@ -261,10 +257,9 @@ static bool is_taken(const struct tc_select *select, struct tc_text name, bool *
     return true;
 }
 
-static bool new_name_of(const struct tc_select *select, struct tc_text name,
-                        struct tc_arena *arena, struct tc_text *result, struct tc_error *error) {
-    const struct tc_tensor *entry =
-        select->has_map ? tc_table_find(&select->map, name) : NULL;
+static bool new_name_of(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                        struct tc_text *result, struct tc_error *error) {
+    const struct tc_tensor *entry = select->has_map ? tc_table_find(&select->map, name) : NULL;
     *result = name;
     if (entry)
         *result = select->mapped[entry->cookie];

@@ -25,15 +25,15 @@ struct tc_rename {
 
 struct tc_select {
     struct tc_arena arena;
-    struct tc_text only;     /* exactly this one, where bytes is not NULL */
+    struct tc_text only; /* exactly this one, where bytes is not NULL */
     struct tc_regex *include;
     size_t include_count;
     struct tc_regex *exclude;
     size_t exclude_count;
     struct tc_rename *renames;
     size_t rename_count;
-    struct tc_table map;     /* old names; metadata of an entry holds the new one */
-    struct tc_text *mapped;  /* new names, by position in the map */
+    struct tc_table map;    /* old names; metadata of an entry holds the new one */
+    struct tc_text *mapped; /* new names, by position in the map */
     bool has_map;
     struct tc_text prefix;
     struct tc_text strip_prefix;

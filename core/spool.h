@@ -17,8 +17,7 @@ struct tc_spool {
 
 /* For exactly `size` bytes. tc_spool_release is needed once it succeeded. */
 bool tc_spool_open(struct tc_spool *spool, uint64_t size, struct tc_error *error);
-bool tc_spool_add(struct tc_spool *spool, const void *bytes, size_t length,
-                  struct tc_error *error);
+bool tc_spool_add(struct tc_spool *spool, const void *bytes, size_t length, struct tc_error *error);
 bool tc_spool_read(const struct tc_spool *spool, uint64_t offset, void *buffer, size_t length,
                    struct tc_error *error);
 void tc_spool_release(struct tc_spool *spool);

@@ -43,11 +43,10 @@ bool tc_metadata_sort(struct tc_metadata *metadata, struct tc_error *error) {
     qsort(metadata->pairs, metadata->count, sizeof *metadata->pairs, pair_compare);
     for (size_t i = 1; i < metadata->count; i++)
         if (tc_text_equal(metadata->pairs[i - 1].key, metadata->pairs[i].key))
-            return tc_fail(error, TC_INVALID, "duplicate-key", "metadata key \"%.*s\" occurs twice",
-                           (int)(metadata->pairs[i].key.length > 200
-                                     ? 200
-                                     : metadata->pairs[i].key.length),
-                           metadata->pairs[i].key.bytes);
+            return tc_fail(
+                error, TC_INVALID, "duplicate-key", "metadata key \"%.*s\" occurs twice",
+                (int)(metadata->pairs[i].key.length > 200 ? 200 : metadata->pairs[i].key.length),
+                metadata->pairs[i].key.bytes);
     return true;
 }
 
@@ -145,8 +144,7 @@ static size_t slot_of(const struct tc_table *table, struct tc_text name) {
     uint64_t hash = tc_shorthash(table->hash_key, name.bytes, name.length);
     size_t mask = table->slot_count - 1;
     size_t slot = (size_t)hash & mask;
-    while (table->slots[slot] &&
-           !tc_text_equal(table->tensors[table->slots[slot] - 1].name, name))
+    while (table->slots[slot] && !tc_text_equal(table->tensors[table->slots[slot] - 1].name, name))
         slot = (slot + 1) & mask;
     return slot;
 }
@@ -162,8 +160,7 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
     if (!tc_arena_charge(table->arena, (capacity - table->capacity) * sizeof *table->tensors,
                          error))
         return false;
-    struct tc_tensor *tensors =
-        reallocarray(table->tensors, capacity, sizeof *tensors);
+    struct tc_tensor *tensors = reallocarray(table->tensors, capacity, sizeof *tensors);
     if (!tensors)
         return tc_fail_memory(error);
     table->tensors = tensors;
@@ -278,8 +275,8 @@ bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
     uint64_t bytes = 0;
     for (unsigned i = 0; i < rank; i++) {
         if (shape[i] > INT64_MAX)
-            return tc_fail(error, TC_INVALID, "shape-overflow",
-                           "a dimension is too large (%llu)", (unsigned long long)shape[i]);
+            return tc_fail(error, TC_INVALID, "shape-overflow", "a dimension is too large (%llu)",
+                           (unsigned long long)shape[i]);
         if (shape[i] == 0)
             zero = true;
         else if (!tc_mul(product, shape[i], &product))
@@ -338,8 +335,7 @@ static bool has_part(const struct tc_table *table, struct tc_text parent, const 
     tc_buffer_add_text(&name, parent);
     tc_buffer_addf(&name, ".%s", role);
     const struct tc_tensor *part =
-        name.failed ? NULL
-                    : tc_table_find(table, (struct tc_text){name.bytes, name.length});
+        name.failed ? NULL : tc_table_find(table, (struct tc_text){name.bytes, name.length});
     tc_buffer_release(&name);
     if (!part)
         return false;

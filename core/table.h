@@ -50,7 +50,7 @@ struct tc_tensor {
     uint32_t cookie;              /* the backend's own */
     uint8_t dtype;
     uint8_t rank;
-    bool sequential;              /* its stream can't be entered in the middle */
+    bool sequential; /* its stream can't be entered in the middle */
 };
 
 struct tc_table {

@@ -31,8 +31,8 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
 }
 
 /* Feeds bytes and hands on what comes out; *left is what the encoder holds. */
-static bool encode_step(struct tc_zstd_encoder *encoder, ZSTD_inBuffer *in,
-                        ZSTD_EndDirective mode, size_t *left, struct tc_error *error) {
+static bool encode_step(struct tc_zstd_encoder *encoder, ZSTD_inBuffer *in, ZSTD_EndDirective mode,
+                        size_t *left, struct tc_error *error) {
     ZSTD_outBuffer out = {encoder->output, encoder->capacity, 0};
     /* zstd starts its workers in here: they must not take signals either. */
     sigset_t all;
@@ -137,8 +137,7 @@ static bool decode_some(struct tc_zstd_decoder *decoder, ZSTD_outBuffer *out,
         return decode_failed(decoder, left, error);
     decoder->ended = left == 0;
     /* A cut frame is no error to zstd: it just asks for more. */
-    if (stuck && !decoder->ended && decoder->at == decoder->end &&
-        decoder->used == decoder->filled)
+    if (stuck && !decoder->ended && decoder->at == decoder->end && decoder->used == decoder->filled)
         return tc_fail(error, TC_INVALID, "truncated", "the compressed data is cut short");
     return true;
 }

@@ -33,13 +33,13 @@ void tc_zstd_encoder_release(struct tc_zstd_encoder *encoder);
 struct tc_zstd_decoder {
     void *stream;
     struct tc_input *input;
-    uint64_t at;  /* next compressed byte to read */
+    uint64_t at; /* next compressed byte to read */
     uint64_t end;
     char *buffer;
     size_t filled;
     size_t used;
     bool started;
-    bool ended;   /* the frame is complete */
+    bool ended; /* the frame is complete */
 };
 
 /* The range must hold exactly one frame. */

@@ -23,7 +23,7 @@
 struct deathtensors_reader {
     char *header;
     uint64_t header_size;
-    uint64_t blob;      /* where it starts and ends in the file */
+    uint64_t blob; /* where it starts and ends in the file */
     uint64_t blob_end;
     uint64_t blob_size; /* before compression */
     /* A compressed blob: the decoder's place in it, or, once something was
@@ -99,24 +99,23 @@ static bool read_tensors(struct tc_json *json, struct tc_reader *reader) {
 
 static bool read_format(struct tc_json *json) {
     struct tc_text format;
-    return tc_json_string(json, &format) &&
-           (tc_text_equal(format, TC_TEXT("deathtensors")) ||
-            tc_json_fail(json, "format is not \"deathtensors\""));
+    return tc_json_string(json, &format) && (tc_text_equal(format, TC_TEXT("deathtensors")) ||
+                                             tc_json_fail(json, "format is not \"deathtensors\""));
 }
 
 static bool read_version(struct tc_json *json) {
     uint64_t version;
     if (!tc_json_unsigned(json, &version))
         return false;
-    return version == 1 || tc_fail(json->error, TC_UNSUPPORTED, "version",
-                                   "header version %llu is not known (expected 1)",
-                                   (unsigned long long)version);
+    return version == 1 ||
+           tc_fail(json->error, TC_UNSUPPORTED, "version",
+                   "header version %llu is not known (expected 1)", (unsigned long long)version);
 }
 
 static bool parse_header(struct tc_reader *reader, struct tc_error *error) {
     struct deathtensors_reader *file = reader->state;
-    static const char *const keys[] = {"format", "format_version", "created_by",
-                                       "global_metadata", "tensors"};
+    static const char *const keys[] = {"format", "format_version", "created_by", "global_metadata",
+                                       "tensors"};
     enum { FORMAT, VERSION, CREATED_BY, METADATA, TENSORS, KEYS };
     bool seen[KEYS] = {false};
     struct tc_json json;
@@ -135,9 +134,9 @@ static bool parse_header(struct tc_reader *reader, struct tc_error *error) {
         bool ok = which == FORMAT       ? read_format(&json)
                   : which == VERSION    ? read_version(&json)
                   : which == CREATED_BY ? tc_json_string(&json, &ignored)
-                  : which == METADATA ? tc_metadata_read(&json, &reader->table.metadata)
-                  : which == TENSORS  ? read_tensors(&json, reader)
-                                      : tc_json_skip(&json, &ignored);
+                  : which == METADATA   ? tc_metadata_read(&json, &reader->table.metadata)
+                  : which == TENSORS    ? read_tensors(&json, reader)
+                                        : tc_json_skip(&json, &ignored);
         if (!ok)
             return false;
     }
@@ -180,8 +179,7 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
     uint64_t size = reader->input->size;
     uint64_t footer = reader->checksum ? TC_SHA256_BYTES : 0;
     if (!tc_add(file->header_size, PREFIX_BYTES, &file->blob) ||
-        !tc_align_up(file->blob, 8, &file->blob) || file->blob > size ||
-        size - file->blob < footer)
+        !tc_align_up(file->blob, 8, &file->blob) || file->blob > size || size - file->blob < footer)
         return tc_fail(error, TC_INVALID, "truncated",
                        "the header is longer than the file (%llu bytes, the file has %llu)",
                        (unsigned long long)file->header_size, (unsigned long long)size);
@@ -305,8 +303,7 @@ static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
         tc_hex(got, sizeof got, texts[0]);
         tc_hex(expected, sizeof expected, texts[1]);
         tc_fail(error, TC_INVALID, "checksum",
-                "SHA-256 mismatch: the file is damaged (got %s, expected %s)", texts[0],
-                texts[1]);
+                "SHA-256 mismatch: the file is damaged (got %s, expected %s)", texts[0], texts[1]);
         ok = tc_error_at(error, file->blob_end);
     }
     return ok;
@@ -328,8 +325,7 @@ static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) 
     if (!parse_header(reader, error) || !tc_table_sort(&reader->table, error) ||
         !check_blob(reader, error))
         return blame_damage(reader, error);
-    const struct tc_text *sharded =
-        tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
+    const struct tc_text *sharded = tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
     if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
         return open_index(reader, error);
     drop_structure(&reader->table.metadata);
@@ -354,8 +350,7 @@ static bool decode_next(struct deathtensors_reader *file, void *buffer, size_t l
 }
 
 /* Passes bytes up to `end`, to the spool if it is open. */
-static bool decode_through(struct deathtensors_reader *file, uint64_t end,
-                           struct tc_error *error) {
+static bool decode_through(struct deathtensors_reader *file, uint64_t end, struct tc_error *error) {
     unsigned char *buffer = file->position < end ? malloc(STEP) : NULL;
     bool ok = file->position >= end || buffer || tc_fail_memory(error);
     while (ok && file->position < end) {
@@ -368,8 +363,8 @@ static bool decode_through(struct deathtensors_reader *file, uint64_t end,
     return ok;
 }
 
-static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buffer,
-                            size_t length, struct tc_error *error) {
+static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buffer, size_t length,
+                            struct tc_error *error) {
     struct deathtensors_reader *file = reader->state;
     if (file->spool.open)
         return tc_spool_read(&file->spool, offset, buffer, length, error);
@@ -377,8 +372,7 @@ static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buf
         return false;
     if (offset < file->position) {
         /* Going back would mean decoding again, for every tensor maybe. */
-        if (!restart(reader, error) ||
-            !tc_spool_open(&file->spool, file->blob_size, error) ||
+        if (!restart(reader, error) || !tc_spool_open(&file->spool, file->blob_size, error) ||
             !decode_through(file, file->blob_size, error)) {
             tc_spool_release(&file->spool);
             return false;
@@ -406,8 +400,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     struct deathtensors_reader *file = reader->state;
     if (file->shards.ready)
         return shards_extent(&file->shards, tensor, extent);
-    *extent =
-        (struct tc_extent){.input = reader->input, .offset = file->blob + tensor->offset};
+    *extent = (struct tc_extent){.input = reader->input, .offset = file->blob + tensor->offset};
     return !reader->compressed;
 }
 

@@ -39,8 +39,8 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
         const uint64_t offsets[2] = {offset, offset + item->nbytes};
         tc_buffer_addf(text, "%s\n    ", i ? "," : "{");
         tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
-        tc_buffer_addf(text, ": {\n      \"dtype\": \"%s\",\n      \"shape\": ",
-                       tc_dtype_name(item->dtype));
+        tc_buffer_addf(
+            text, ": {\n      \"dtype\": \"%s\",\n      \"shape\": ", tc_dtype_name(item->dtype));
         add_numbers(text, item->shape, item->rank);
         tc_buffer_add_string(text, ",\n      \"data_offsets\": ");
         add_numbers(text, offsets, 2);
@@ -65,8 +65,8 @@ bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
         const struct tc_item *item = &plan->items[i];
         uint64_t bytes = 0;
         for (size_t m = 0; item->metadata && m < item->metadata->count; m++)
-            bytes += item->metadata->pairs[m].key.length +
-                     item->metadata->pairs[m].value.length + 8;
+            bytes +=
+                item->metadata->pairs[m].key.length + item->metadata->pairs[m].value.length + 8;
         if (bytes > METADATA_LIMIT) {
             tc_fail(error, TC_UNSUPPORTED, "metadata",
                     "its metadata takes %llu bytes, deathtensors holds %llu a tensor",
@@ -113,10 +113,9 @@ bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
     const struct tc_item *items = writer->plan->items + part->first;
     struct tc_buffer text = {0};
     add_header(&text, &part->metadata, items, part->count);
-    bool ok = write_head(writer->out, &text,
-                         (options->compress ? FLAG_ZSTD : 0) |
-                             (options->checksum ? FLAG_CHECKSUM : 0),
-                         error);
+    bool ok = write_head(
+        writer->out, &text,
+        (options->compress ? FLAG_ZSTD : 0) | (options->checksum ? FLAG_CHECKSUM : 0), error);
     if (ok && options->checksum) {
         ok = file->observing = tc_observer_start(&file->observer, error);
         if (ok)
@@ -124,8 +123,8 @@ bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
     }
     tc_buffer_release(&text);
     if (ok && options->compress) {
-        int level = options->compress == TC_COMPRESS_DEFAULT ? TC_ZSTD_DEFAULT_LEVEL
-                                                             : options->compress;
+        int level =
+            options->compress == TC_COMPRESS_DEFAULT ? TC_ZSTD_DEFAULT_LEVEL : options->compress;
         file->encoding = true;
         ok = tc_zstd_encoder_init(&file->encoder, level, emit_compressed, writer, error);
     }
@@ -193,9 +192,8 @@ static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, con
                        size_t value, struct tc_error *error) {
     struct tc_buffer text = {0};
     tc_buffer_addf(&text, "%zu", value);
-    char *copy = tc_buffer_ok(&text, error)
-                     ? tc_arena_copy(arena, text.bytes, text.length, error)
-                     : NULL;
+    char *copy =
+        tc_buffer_ok(&text, error) ? tc_arena_copy(arena, text.bytes, text.length, error) : NULL;
     tc_buffer_release(&text);
     return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
 }

@@ -92,8 +92,7 @@ static bool scan_integer(struct scanner *scanner, uint64_t *value) {
     if (scanner->at - start > 1 && scanner->text[start] == '0')
         return bad(scanner, "an integer with a leading zero");
     /* Python 2 wrote long integers with an L. */
-    if (scanner->version <= 2 && scanner->at < scanner->length &&
-        scanner->text[scanner->at] == 'L')
+    if (scanner->version <= 2 && scanner->at < scanner->length && scanner->text[scanner->at] == 'L')
         scanner->at++;
     *value = sum;
     return true;
@@ -175,8 +174,8 @@ static const struct {
     const char *code;
     enum tc_dtype dtype;
 } codes[] = {
-    {"b1", TC_BOOL}, {"u1", TC_U8},  {"i1", TC_I8},  {"u2", TC_U16}, {"i2", TC_I16},
-    {"u4", TC_U32},  {"i4", TC_I32}, {"u8", TC_U64}, {"i8", TC_I64}, {"f2", TC_F16},
+    {"b1", TC_BOOL}, {"u1", TC_U8},  {"i1", TC_I8},  {"u2", TC_U16},   {"i2", TC_I16},
+    {"u4", TC_U32},  {"i4", TC_I32}, {"u8", TC_U64}, {"i8", TC_I64},   {"f2", TC_F16},
     {"f4", TC_F32},  {"f8", TC_F64}, {"c8", TC_C64}, {"c16", TC_C128},
 };
 
@@ -217,8 +216,8 @@ static bool find_dtype(struct scanner *scanner, struct tc_text descr, enum tc_dt
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
-static bool scan_dict(struct scanner *scanner, enum tc_dtype named_void,
-                      struct npy_header *header, uint64_t *shape, unsigned *rank) {
+static bool scan_dict(struct scanner *scanner, enum tc_dtype named_void, struct npy_header *header,
+                      uint64_t *shape, unsigned *rank) {
     struct tc_text descr = {0};
     unsigned seen = 0;
     bool comma = true;
@@ -280,8 +279,7 @@ static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context,
         length |= (uint64_t)prefix[10] << 16 | (uint64_t)prefix[11] << 24;
     if (size < scanner->at || length > size - scanner->at) {
         tc_fail(error, TC_INVALID, "truncated",
-                "the header is longer than the file (got %llu bytes)",
-                (unsigned long long)length);
+                "the header is longer than the file (got %llu bytes)", (unsigned long long)length);
         return NULL;
     }
     uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
@@ -323,12 +321,11 @@ bool npy_header_read(struct tc_reader *reader, tc_fetch *fetch, void *context, u
         return false;
     header->rank = (uint8_t)rank;
     if (size - header->data != header->nbytes)
-        return tc_fail(error, TC_INVALID,
-                       size - header->data < header->nbytes ? "truncated" : "trailing-data",
-                       "the data is %s than its shape says (got %llu bytes, expected %llu)",
-                       size - header->data < header->nbytes ? "shorter" : "longer",
-                       (unsigned long long)(size - header->data),
-                       (unsigned long long)header->nbytes);
+        return tc_fail(
+            error, TC_INVALID, size - header->data < header->nbytes ? "truncated" : "trailing-data",
+            "the data is %s than its shape says (got %llu bytes, expected %llu)",
+            size - header->data < header->nbytes ? "shorter" : "longer",
+            (unsigned long long)(size - header->data), (unsigned long long)header->nbytes);
     /* With at most one axis longer than 1 both orders are the same bytes. */
     unsigned long_axes = 0;
     for (unsigned i = 0; i < rank; i++)
@@ -371,12 +368,18 @@ bool npy_header_write(struct tc_buffer *text, enum tc_dtype dtype, const uint64_
         total += 64 - total % 64;
     }
     size_t length = total - prefix;
-    const char head[12] = {'\x93', 'N',
-                           'U',    'M',
-                           'P',    'Y',
-                           wide ? 2 : 1,   0,
-                           (char)(length & 0xFF), (char)(length >> 8 & 0xFF),
-                           (char)(length >> 16 & 0xFF), (char)(length >> 24 & 0xFF)};
+    const char head[12] = {'\x93',
+                           'N',
+                           'U',
+                           'M',
+                           'P',
+                           'Y',
+                           wide ? 2 : 1,
+                           0,
+                           (char)(length & 0xFF),
+                           (char)(length >> 8 & 0xFF),
+                           (char)(length >> 16 & 0xFF),
+                           (char)(length >> 24 & 0xFF)};
     tc_buffer_add(text, head, prefix);
     tc_buffer_add(text, dict.bytes, dict.failed ? 0 : dict.length);
     tc_buffer_addf(text, "%*s\n", (int)(total - prefix - dict.length - 1), "");
@@ -395,9 +398,9 @@ static void swap_components(unsigned char *bytes, size_t length, unsigned compon
         }
 }
 
-static bool stream_raw(struct npy_stream *stream, const struct npy_header *header,
-                       tc_fetch *fetch, void *context, uint64_t offset, void *buffer,
-                       size_t length, struct tc_error *error) {
+static bool stream_raw(struct npy_stream *stream, const struct npy_header *header, tc_fetch *fetch,
+                       void *context, uint64_t offset, void *buffer, size_t length,
+                       struct tc_error *error) {
     if (!header->fortran)
         return fetch(context, offset, buffer, length, error);
     if (!stream->gathering) {

@@ -66,8 +66,7 @@ static void forget_current(struct npz_reader *npz) {
     npz->current = NULL;
 }
 
-static bool restart(struct tc_reader *reader, const struct array *array,
-                    struct tc_error *error) {
+static bool restart(struct tc_reader *reader, const struct array *array, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
     tc_inflater_release(&npz->inflater);
     npz->position = 0;
@@ -182,8 +181,8 @@ static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, u
     }
     if (npz->stream.gathering)
         npz->stream.gather.context = &fetch;
-    return npy_stream_read(&npz->stream, &array->header, fetch_data, &fetch, offset, buffer,
-                           length, error);
+    return npy_stream_read(&npz->stream, &array->header, fetch_data, &fetch, offset, buffer, length,
+                           error);
 }
 
 /* A member that holds nothing: no read would ever come to its end. */
@@ -359,11 +358,11 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     memcpy(name, item->name.bytes, item->name.length);
     memcpy(name + item->name.length, extension.bytes, extension.length);
     struct tc_buffer header = {0};
-    bool ok = npy_header_write(&header, item->dtype, item->shape, item->rank, error) &&
-              zip_member_begin(&npz->zip,
-                               (struct tc_text){name, item->name.length + extension.length},
-                               header.length + item->nbytes, error) &&
-              zip_member_write(&npz->zip, header.bytes, header.length, error);
+    bool ok =
+        npy_header_write(&header, item->dtype, item->shape, item->rank, error) &&
+        zip_member_begin(&npz->zip, (struct tc_text){name, item->name.length + extension.length},
+                         header.length + item->nbytes, error) &&
+        zip_member_write(&npz->zip, header.bytes, header.length, error);
     tc_buffer_release(&header);
     struct tc_chunk *chunk;
     while (ok && (chunk = tc_source_next(source, error))) {

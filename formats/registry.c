@@ -62,16 +62,19 @@ static const struct foreign {
     {"<HTML", 5, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
     {"<?xml", 5, 0, TC_INVALID, "an XML document; the download may have gone wrong", NULL},
     {"\x1f\x8b", 2, 0, TC_UNSUPPORTED, "gzip-compressed", "unpack it first with: gzip -d"},
-    {"\xfd" "7zXZ", 5, 0, TC_UNSUPPORTED, "xz-compressed", "unpack it first with: xz -d"},
+    {"\xfd"
+     "7zXZ",
+     5, 0, TC_UNSUPPORTED, "xz-compressed", "unpack it first with: xz -d"},
     {"BZh", 3, 0, TC_UNSUPPORTED, "bzip2-compressed", "unpack it first with: bzip2 -d"},
-    {"\x28\xb5\x2f\xfd", 4, 0, TC_UNSUPPORTED, "zstd-compressed",
-     "unpack it first with: zstd -d"},
+    {"\x28\xb5\x2f\xfd", 4, 0, TC_UNSUPPORTED, "zstd-compressed", "unpack it first with: zstd -d"},
     {"7z\xbc\xaf\x27\x1c", 6, 0, TC_UNSUPPORTED, "a 7z archive", "unpack it first"},
     {"Rar!\x1a\x07", 6, 0, TC_UNSUPPORTED, "a RAR archive", "unpack it first"},
     {"ustar", 5, 257, TC_UNSUPPORTED, "a tar archive", "unpack it first with: tar -xf"},
     {"GGUF", 4, 0, TC_UNSUPPORTED, "a GGUF file", NULL},
     {"\x89HDF\r\n\x1a\n", 8, 0, TC_UNSUPPORTED, "an HDF5 file", NULL},
-    {"\x7f" "ELF", 4, 0, TC_UNSUPPORTED, "a program (ELF)", NULL},
+    {"\x7f"
+     "ELF",
+     4, 0, TC_UNSUPPORTED, "a program (ELF)", NULL},
     {"PK\3\4", 4, 0, TC_UNSUPPORTED, "a zip archive of some other kind", NULL},
     {"\x80\x02", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
     {"\x80\x03", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
@@ -109,8 +112,7 @@ static bool looks_like_text(const struct tc_probe *probe) {
 /* Nothing knows the file by its content: say what it is. What has a format's
  * extension, and is not plainly something else, that format's open explains. */
 static const struct tc_backend *explain(const struct tc_probe *probe,
-                                        const struct tc_backend *by_name,
-                                        struct tc_error *error) {
+                                        const struct tc_backend *by_name, struct tc_error *error) {
     size_t blank = 0;
     while (blank < probe->length && memchr(" \t\r\n", probe->head[blank], 4))
         blank++;

@@ -102,9 +102,8 @@ static bool parse_header(struct tc_reader *reader, uint64_t length, uint64_t dat
             return tc_json_fail(&json, "__metadata__ occurs twice");
         metadata = true;
         /* MLX writes null where there is none. */
-        if (!(tc_json_peek(&json) == TC_JSON_NULL
-                  ? tc_json_null(&json)
-                  : tc_metadata_read(&json, &table->metadata)))
+        if (!(tc_json_peek(&json) == TC_JSON_NULL ? tc_json_null(&json)
+                                                  : tc_metadata_read(&json, &table->metadata)))
             return false;
     }
     return tc_json_end(&json);
@@ -141,17 +140,16 @@ static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
     const struct safetensors_reader *safetensors = reader->state;
-    *extent = (struct tc_extent){.input = reader->input,
-                                 .offset = safetensors->data + tensor->offset};
+    *extent =
+        (struct tc_extent){.input = reader->input, .offset = safetensors->data + tensor->offset};
     return true;
 }
 
 static bool read_safetensors(struct tc_reader *reader, const struct tc_tensor *tensor,
-                             uint64_t offset, void *buffer, size_t length,
-                             struct tc_error *error) {
+                             uint64_t offset, void *buffer, size_t length, struct tc_error *error) {
     const struct safetensors_reader *safetensors = reader->state;
-    return tc_input_read(reader->input, safetensors->data + tensor->offset + offset, buffer,
-                         length, error);
+    return tc_input_read(reader->input, safetensors->data + tensor->offset + offset, buffer, length,
+                         error);
 }
 
 static void close_safetensors(struct tc_reader *reader) {
@@ -161,12 +159,12 @@ static void close_safetensors(struct tc_reader *reader) {
 /* The reference writer's order: by alignment as its dtype list has it, then
  * by name. */
 static const uint8_t ranks[TC_DTYPES] = {
-    [TC_U64] = 0,      [TC_I64] = 1,          [TC_F64] = 2,          [TC_C64] = 3,
-    [TC_F32] = 4,      [TC_U32] = 5,          [TC_I32] = 6,          [TC_BF16] = 7,
-    [TC_F16] = 8,      [TC_U16] = 9,          [TC_I16] = 10,         [TC_F8_E5M2FNUZ] = 11,
-    [TC_F8_E4M3FNUZ] = 12, [TC_F8_E8M0] = 13, [TC_F8_E4M3] = 14,     [TC_F8_E5M2] = 15,
-    [TC_I8] = 16,      [TC_U8] = 17,          [TC_F6_E3M2] = 18,     [TC_F6_E2M3] = 19,
-    [TC_F4] = 20,      [TC_BOOL] = 21,
+    [TC_U64] = 0,          [TC_I64] = 1,      [TC_F64] = 2,      [TC_C64] = 3,
+    [TC_F32] = 4,          [TC_U32] = 5,      [TC_I32] = 6,      [TC_BF16] = 7,
+    [TC_F16] = 8,          [TC_U16] = 9,      [TC_I16] = 10,     [TC_F8_E5M2FNUZ] = 11,
+    [TC_F8_E4M3FNUZ] = 12, [TC_F8_E8M0] = 13, [TC_F8_E4M3] = 14, [TC_F8_E5M2] = 15,
+    [TC_I8] = 16,          [TC_U8] = 17,      [TC_F6_E3M2] = 18, [TC_F6_E2M3] = 19,
+    [TC_F4] = 20,          [TC_BOOL] = 21,
 };
 
 static int compare(const struct tc_item *a, const struct tc_item *b) {
@@ -183,10 +181,8 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
     }
     for (size_t i = 0; i < plan->count; i++)
         if (tc_text_equal(plan->items[i].name, TC_TEXT("__metadata__"))) {
-            tc_fail(error, TC_UNSUPPORTED, "name",
-                    "safetensors cannot hold a tensor of this name");
-            return tc_error_in_tensor(error, plan->items[i].name.bytes,
-                                      plan->items[i].name.length);
+            tc_fail(error, TC_UNSUPPORTED, "name", "safetensors cannot hold a tensor of this name");
+            return tc_error_in_tensor(error, plan->items[i].name.bytes, plan->items[i].name.length);
         }
     return true;
 }

@@ -55,8 +55,7 @@ static int by_file_name(const void *a, const void *b) {
 }
 
 /* The index's folder and the shard's name. */
-static char *shard_path(const struct tc_reader *reader, const char *name,
-                        struct tc_error *error) {
+static char *shard_path(const struct tc_reader *reader, const char *name, struct tc_error *error) {
     const char *index = reader->input->path;
     size_t folder = (size_t)(tc_path_name(index) - index);
     struct tc_buffer path = {0};
@@ -132,8 +131,9 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
                            &conflicts, error))
         return false;
     if (conflicts)
-        tc_reader_lose(reader, "%s disagrees with earlier shards on %zu metadata key%s; the "
-                               "first is kept",
+        tc_reader_lose(reader,
+                       "%s disagrees with earlier shards on %zu metadata key%s; the "
+                       "first is kept",
                        shards->names[position], conflicts, conflicts == 1 ? "" : "s");
     return true;
 }
@@ -205,8 +205,8 @@ static const struct tc_tensor *in_shard(const struct shards *shards,
 
 bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error) {
-    return tc_reader_read(shards->readers[tensor->cookie], in_shard(shards, tensor), offset,
-                          buffer, length, error);
+    return tc_reader_read(shards->readers[tensor->cookie], in_shard(shards, tensor), offset, buffer,
+                          length, error);
 }
 
 bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,

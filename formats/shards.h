@@ -34,8 +34,7 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
 
 bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error);
-bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
-                   struct tc_extent *extent);
+bool shards_extent(struct shards *shards, const struct tc_tensor *tensor, struct tc_extent *extent);
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
                    struct tc_error *error);
 void shards_release(struct shards *shards);

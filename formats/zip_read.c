@@ -122,8 +122,7 @@ static bool read_end64(struct tc_input *input, const unsigned char *record, uint
 }
 
 static bool read_end(struct tc_input *input, struct end *end, struct tc_error *error) {
-    size_t length =
-        input->size < END_BYTES + COMMENT_MAX ? input->size : END_BYTES + COMMENT_MAX;
+    size_t length = input->size < END_BYTES + COMMENT_MAX ? input->size : END_BYTES + COMMENT_MAX;
     uint64_t base = input->size - length;
     unsigned char *tail = tc_input_load(input, base, length, error);
     if (!tail)
@@ -194,8 +193,8 @@ static bool check_member(const struct zip_member *member, struct tc_error *error
     else if (member->flags & ~FLAGS_KNOWN)
         tc_fail(error, TC_INVALID, "zip-flags", "bad zip: unknown flags 0x%04x", member->flags);
     else if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED)
-        tc_fail(error, TC_UNSUPPORTED, "zip-method",
-                "zip compression method %u is not supported", member->method);
+        tc_fail(error, TC_UNSUPPORTED, "zip-method", "zip compression method %u is not supported",
+                member->method);
     else if (member->method == ZIP_STORED && member->stored != member->size)
         tc_fail(error, TC_INVALID, "zip", "bad zip: a stored member's sizes disagree");
     else if (memchr(member->name.bytes, '\0', member->name.length))
@@ -227,8 +226,8 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
     if (u16(fixed + 6) != member->flags || u16(fixed + 8) != member->method ||
         name_length != member->name.length)
         return bad(error, member->local, "a local header disagrees with the directory");
-    unsigned char *rest = tc_input_load(input, member->local + LOCAL_BYTES,
-                                        name_length + extra_length, error);
+    unsigned char *rest =
+        tc_input_load(input, member->local + LOCAL_BYTES, name_length + extra_length, error);
     if (!rest)
         return false;
     struct zip_member local = {.size = u32(fixed + 22), .stored = u32(fixed + 18)};
@@ -239,8 +238,9 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
     bool later = member->flags & FLAG_DESCRIPTOR;
     if (ok && !(later && local.size == 0 && local.stored == 0)) {
         ok = read_extra(rest + name_length, extra_length, &local, true, member->local, error);
-        if (ok && (local.size != member->size || local.stored != member->stored ||
-                   (u32(fixed + 14) != member->crc && !(later && u32(fixed + 14) == 0))) &&
+        if (ok &&
+            (local.size != member->size || local.stored != member->stored ||
+             (u32(fixed + 14) != member->crc && !(later && u32(fixed + 14) == 0))) &&
             !(later && local.size == 0 && local.stored == 0))
             ok = bad(error, member->local, "a local header disagrees with the directory");
     }
@@ -271,8 +271,7 @@ static bool read_entry(const unsigned char *entry, size_t left, struct zip_membe
         .size = u32(entry + 24),
         .local = u32(entry + 42),
     };
-    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where,
-                      error);
+    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where, error);
 }
 
 static int by_local(const void *a, const void *b, void *members) {
@@ -300,8 +299,9 @@ static bool check_layout(const struct zip *zip, uint64_t directory, struct tc_er
         if (next < end)
             ok = bad(error, next, "members overlap");
         else if (next - end > slack)
-            ok = bad(error, end, i ? "something stands between the members"
-                                   : "something stands before the first member");
+            ok = bad(error, end,
+                     i ? "something stands between the members"
+                       : "something stands before the first member");
         if (!member)
             break;
         end = member->data + member->stored;
@@ -339,8 +339,7 @@ bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error)
     if (!read_end(input, &end, error) || !check_end(&end, reader, error))
         return false;
     zip->directory = tc_reader_load(reader, end.directory, end.size, error);
-    zip->members =
-        tc_arena_array(&reader->arena, end.count, sizeof *zip->members, error);
+    zip->members = tc_arena_array(&reader->arena, end.count, sizeof *zip->members, error);
     if (!zip->directory || !zip->members)
         return false;
     size_t at = 0;

@@ -119,7 +119,8 @@ bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t s
     if (!emit(writer, &header, error))
         return false;
     tc_deflater_release(&writer->deflater);
-    return !writer->level || tc_deflater_init(&writer->deflater, writer->level, sink, writer, error);
+    return !writer->level ||
+           tc_deflater_init(&writer->deflater, writer->level, sink, writer, error);
 }
 
 bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t length,
@@ -141,16 +142,15 @@ bool zip_member_end(struct zip_writer *writer, struct tc_error *error) {
         add(&fields, member->stored, 4);
         add(&fields, member->size, 4);
     }
-    bool ok = tc_buffer_ok(&fields, error) &&
-              tc_outfile_write_at(writer->out, member->local + 14, fields.bytes, fields.length,
-                                  error);
+    bool ok =
+        tc_buffer_ok(&fields, error) &&
+        tc_outfile_write_at(writer->out, member->local + 14, fields.bytes, fields.length, error);
     if (ok && writer->wide) {
         fields.length = 0;
         add(&fields, member->size, 8);
         add(&fields, member->stored, 8);
         ok = tc_buffer_ok(&fields, error) &&
-             tc_outfile_write_at(writer->out,
-                                 member->local + LOCAL_BYTES + member->name.length + 4,
+             tc_outfile_write_at(writer->out, member->local + LOCAL_BYTES + member->name.length + 4,
                                  fields.bytes, fields.length, error);
     }
     tc_buffer_release(&fields);

@@ -38,8 +38,8 @@ static long double small_float(unsigned bits, int exponent_bits, int mantissa_bi
     if (special == 'f' && exponent == top && mantissa == (1 << mantissa_bits) - 1)
         return NAN;
     long double fraction = ldexpl(mantissa, -mantissa_bits);
-    long double value = exponent ? ldexpl(1 + fraction, exponent - bias)
-                                 : ldexpl(fraction, 1 - bias);
+    long double value =
+        exponent ? ldexpl(1 + fraction, exponent - bias) : ldexpl(fraction, 1 - bias);
     return negative ? -value : value;
 }
 
@@ -199,8 +199,8 @@ static long double expected_integer(enum tc_dtype to, long double value) {
     return whole > largest ? largest : whole < smallest ? smallest : whole + 0.0L;
 }
 
-static void check_pair(enum tc_dtype from, enum tc_dtype to, const uint64_t *patterns,
-                       size_t count, const struct place *places, size_t place_count) {
+static void check_pair(enum tc_dtype from, enum tc_dtype to, const uint64_t *patterns, size_t count,
+                       const struct place *places, size_t place_count) {
     bool lossless = true;
     for (size_t i = 0; i < count; i++) {
         uint64_t out = 0;
@@ -241,8 +241,8 @@ static void check_pair(enum tc_dtype from, enum tc_dtype to, const uint64_t *pat
     }
     /* What is marked is what was seen, where all values were seen; beyond 16
      * bits the edges are enough to tell. */
-    cr_assert_eq(tc_cast_lossless(from, to), lossless, "%s to %s is marked %s",
-                 tc_dtype_name(from), tc_dtype_name(to), lossless ? "lossy" : "lossless");
+    cr_assert_eq(tc_cast_lossless(from, to), lossless, "%s to %s is marked %s", tc_dtype_name(from),
+                 tc_dtype_name(to), lossless ? "lossy" : "lossless");
 }
 
 static void check_all_pairs(void) {
@@ -281,7 +281,8 @@ Test(cast, cpus_agree) {
                                              {TC_F16, TC_F32},  {TC_F32, TC_F16},
                                              {TC_F32, TC_F64},  {TC_F64, TC_F32}};
     enum { COUNT = 100003 };
-    unsigned char *in = malloc(8 * COUNT + 1), *a = malloc(8 * COUNT + 1), *b = malloc(8 * COUNT + 1);
+    unsigned char *in = malloc(8 * COUNT + 1), *a = malloc(8 * COUNT + 1),
+                  *b = malloc(8 * COUNT + 1);
     uint64_t state = 88172645463325252u;
     for (size_t i = 0; i < 8 * COUNT + 1; i++) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
@@ -391,10 +392,9 @@ Test(cast, the_report_says_what_was_lost) {
 
 /* Many elements go through a table of values: the same bits and counts. */
 Test(cast, tables_agree_with_single_elements) {
-    static const enum tc_dtype pairs[][2] = {{TC_F8_E4M3, TC_F16}, {TC_F8_E5M2FNUZ, TC_BF16},
-                                             {TC_I8, TC_U8},       {TC_F16, TC_F8_E4M3},
-                                             {TC_BF16, TC_F16},    {TC_BOOL, TC_F64},
-                                             {TC_F16, TC_C128}};
+    static const enum tc_dtype pairs[][2] = {
+        {TC_F8_E4M3, TC_F16}, {TC_F8_E5M2FNUZ, TC_BF16}, {TC_I8, TC_U8},   {TC_F16, TC_F8_E4M3},
+        {TC_BF16, TC_F16},    {TC_BOOL, TC_F64},         {TC_F16, TC_C128}};
     enum { COUNT = 200001 };
     uint16_t *in = malloc(COUNT * sizeof *in);
     unsigned char *many = malloc(16 * COUNT), single[16];

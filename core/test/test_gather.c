@@ -107,7 +107,7 @@ Test(gather, larger_than_the_window) {
 /* Short runs that follow each other in the storage are read ahead: a first
  * axis of three must not mean a call for every three elements. */
 Test(gather, short_runs_do_not_cost_a_call_each) {
-    size_t fetches = check((struct tc_view){3, 4, {3, 1000, 100}, {4, 12, 12000}, 0, 0}, 1200000,
-                           1 << 20);
+    size_t fetches =
+        check((struct tc_view){3, 4, {3, 1000, 100}, {4, 12, 12000}, 0, 0}, 1200000, 1 << 20);
     cr_assert_lt(fetches, 100);
 }

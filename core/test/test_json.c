@@ -57,19 +57,57 @@ Test(json, walks_an_object) {
 }
 
 Test(json, accepts_what_rfc_8259_does) {
-    static const char *const good[] = {
-        "{}", "[]", "\"\"", "0", "-0.0e+1", "1E400", "true", "[[],{}]", "[1,2]", "\t\n\r 1 ",
-        "\"\\ud83d\\ude00\\/\"", "{\"\":{}}"};
+    static const char *const good[] = {"{}",
+                                       "[]",
+                                       "\"\"",
+                                       "0",
+                                       "-0.0e+1",
+                                       "1E400",
+                                       "true",
+                                       "[[],{}]",
+                                       "[1,2]",
+                                       "\t\n\r 1 ",
+                                       "\"\\ud83d\\ude00\\/\"",
+                                       "{\"\":{}}"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         cr_assert(valid(good[i], strlen(good[i])), "%s: %s", good[i], error.message);
 }
 
 Test(json, refuses_everything_else) {
-    static const char *const bad[] = {
-        "", "{", "[1,]", "{\"a\":1,}", "{,}", "[,1]", "01", "+1", "1.", ".5", "1e", "-", "NaN",
-        "Infinity", "tru", "nul", "'a'", "{a:1}", "{\"a\" 1}", "[1 2]", "\"a", "\"\\x\"",
-        "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\x01\"", "\"\xFF\"",
-        "\"\xED\xA0\x80\"", "1 2", "{}x", "// c\n1", "\xEF\xBB\xBF{}", "\"\\"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[1,]",
+                                      "{\"a\":1,}",
+                                      "{,}",
+                                      "[,1]",
+                                      "01",
+                                      "+1",
+                                      "1.",
+                                      ".5",
+                                      "1e",
+                                      "-",
+                                      "NaN",
+                                      "Infinity",
+                                      "tru",
+                                      "nul",
+                                      "'a'",
+                                      "{a:1}",
+                                      "{\"a\" 1}",
+                                      "[1 2]",
+                                      "\"a",
+                                      "\"\\x\"",
+                                      "\"\\u12\"",
+                                      "\"\\ud800\"",
+                                      "\"\\udc00\"",
+                                      "\"\\ud800\\u0041\"",
+                                      "\"\x01\"",
+                                      "\"\xFF\"",
+                                      "\"\xED\xA0\x80\"",
+                                      "1 2",
+                                      "{}x",
+                                      "// c\n1",
+                                      "\xEF\xBB\xBF{}",
+                                      "\"\\"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cr_assert_not(valid(bad[i], strlen(bad[i])), "%s", bad[i]);
         cr_assert_eq(error.class, TC_INVALID);
@@ -79,8 +117,8 @@ Test(json, refuses_everything_else) {
 }
 
 Test(json, integers_are_integers) {
-    static const char *const bad[] = {"1.0", "1e2", "-1", "18446744073709551616", "\"2\"", "true",
-                                      "null", "00", "1E0"};
+    static const char *const bad[] = {"1.0",  "1e2", "-1", "18446744073709551616", "\"2\"", "true",
+                                      "null", "00",  "1E0"};
     uint64_t number;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         start(bad[i], strlen(bad[i]));

@@ -47,13 +47,20 @@ Test(select, renames_as_sed_does) {
     static const struct {
         const char *rule, *name, *expected;
     } cases[] = {
-        {"s/a/b/", "aaa", "baa"},          {"s/a/b/g", "aaa", "bbb"},
-        {"s/A/b/gi", "aAa", "bbb"},        {"s/(\\d+)\\.(\\w+)/\\2.\\1/", "x.12.w", "x.w.12"},
-        {"s/^.*$/[&]/", "name", "[name]"}, {"s/a/\\&/", "a", "&"},
-        {"s#a/b#c/d#", "a/b", "c/d"},      {"s/a\\/b/c\\/d/", "a/b", "c/d"},
-        {"s/x/$1${0}/", "x", "$1${0}"},    {"s/a/\\\\/", "a", "\\"},
-        {"s/none/x/", "name", "name"},     {"s/(a)|(b)/<\\2>/g", "ab", "<><b>"},
-        {"s/\xC3\xA9/e/", "caf\xC3\xA9", "cafe"}, {"s/a//g", "banana", "bnn"},
+        {"s/a/b/", "aaa", "baa"},
+        {"s/a/b/g", "aaa", "bbb"},
+        {"s/A/b/gi", "aAa", "bbb"},
+        {"s/(\\d+)\\.(\\w+)/\\2.\\1/", "x.12.w", "x.w.12"},
+        {"s/^.*$/[&]/", "name", "[name]"},
+        {"s/a/\\&/", "a", "&"},
+        {"s#a/b#c/d#", "a/b", "c/d"},
+        {"s/a\\/b/c\\/d/", "a/b", "c/d"},
+        {"s/x/$1${0}/", "x", "$1${0}"},
+        {"s/a/\\\\/", "a", "\\"},
+        {"s/none/x/", "name", "name"},
+        {"s/(a)|(b)/<\\2>/g", "ab", "<><b>"},
+        {"s/\xC3\xA9/e/", "caf\xC3\xA9", "cafe"},
+        {"s/a//g", "banana", "bnn"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         teardown();
@@ -65,7 +72,8 @@ Test(select, renames_as_sed_does) {
 }
 
 Test(select, bad_rules_are_usage_errors) {
-    static const char *const bad[] = {"", "s", "s/", "s/a", "s/a/b", "s//b/", "s/a/b/x", "y/a/b/",
+    static const char *const bad[] = {"",       "s",        "s/",       "s/a",
+                                      "s/a/b",  "s//b/",    "s/a/b/x",  "y/a/b/",
                                       "s/(/b/", "s/a/b/g/", "s\\a\\b\\"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         error = (struct tc_error){0};
@@ -100,16 +108,21 @@ Test(select, rows) {
         const char *text;
         bool ok;
         uint64_t first, end;
-    } cases[] = {{"2:5", true, 2, 5},         {":5", true, 0, 5},  {"2:", true, 2, UINT64_MAX},
-                 {"7", true, 7, 8},           {":", true, 0, UINT64_MAX},
-                 {"", false, 0, 0},           {"a:b", false, 0, 0}, {"-1:2", false, 0, 0},
-                 {"5:2", false, 0, 0},        {"1:2:3", false, 0, 0},
+    } cases[] = {{"2:5", true, 2, 5},
+                 {":5", true, 0, 5},
+                 {"2:", true, 2, UINT64_MAX},
+                 {"7", true, 7, 8},
+                 {":", true, 0, UINT64_MAX},
+                 {"", false, 0, 0},
+                 {"a:b", false, 0, 0},
+                 {"-1:2", false, 0, 0},
+                 {"5:2", false, 0, 0},
+                 {"1:2:3", false, 0, 0},
                  {"99999999999999999999", false, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t first;
         uint64_t end;
-        cr_assert_eq(tc_rows_parse(cases[i].text, &first, &end), cases[i].ok, "%s",
-                     cases[i].text);
+        cr_assert_eq(tc_rows_parse(cases[i].text, &first, &end), cases[i].ok, "%s", cases[i].text);
         if (cases[i].ok)
             cr_assert(first == cases[i].first && end == cases[i].end, "%s", cases[i].text);
     }

@@ -75,8 +75,8 @@ static void check_table(struct tc_reader *reader) {
         struct tc_error error = {0};
         uint64_t count;
         uint64_t nbytes;
-        cr_assert(tc_shape_measure(tensor->dtype, tensor->shape, tensor->rank, &count, &nbytes,
-                                   &error));
+        cr_assert(
+            tc_shape_measure(tensor->dtype, tensor->shape, tensor->rank, &count, &nbytes, &error));
         cr_assert_eq(nbytes, tensor->nbytes);
         cr_assert_eq(tc_table_find(&reader->table, tensor->name), tensor);
         check_reads(reader, tensor);

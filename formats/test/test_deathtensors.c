@@ -12,7 +12,7 @@ TestSuite(deathtensors, .init = test_folder_make, .fini = test_folder_remove);
 Test(deathtensors, every_flipped_bit_is_found, .timeout = 120) {
     size_t length;
     char *bytes = test_load(CHECKSUM, &length);
-    for (size_t bit = 0; bit < 8 * length; bit += length > 2000 ? 5 : 1) {
+    for (size_t bit = 0; bit<8 * length; bit += length> 2000 ? 5 : 1) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         enum tc_class class = test_open_class("x.deathtensors", bytes, length);
         cr_assert(class == TC_INVALID || (class == TC_UNSUPPORTED && bit < 16 * 8),

@@ -26,8 +26,8 @@ static enum tc_class open_index(const char *text) {
 }
 
 Test(index, lists_shards_in_the_order_of_their_names) {
-    const char *text = "{\"weight_map\":{\"layers.5.w\":" SHARD("3") ",\"layers.0.w\":" SHARD("1")
-                       ",\"layers.1.w\":" SHARD("1") ",\"layers.4.w\":" SHARD("3") "}}";
+    const char *text = "{\"weight_map\":{\"layers.5.w\":" SHARD("3") ",\"layers.0.w\":" SHARD(
+        "1") ",\"layers.1.w\":" SHARD("1") ",\"layers.4.w\":" SHARD("3") "}}";
     cr_assert_eq(open_index(text), TC_OK, "%s", test_error.message);
     struct tc_reader *reader = test_open(test_path("m.safetensors.index.json"));
     cr_assert_eq(reader->shard_count, 2);
@@ -38,8 +38,8 @@ Test(index, lists_shards_in_the_order_of_their_names) {
 }
 
 Test(index, paths_that_leave_the_folder_are_refused) {
-    static const char *const paths[] = {"../x", "/x", "a/../../x", "a/b", "file:///x", "..", ".",
-                                        "", "a\\\\b", "a\\u0000b"};
+    static const char *const paths[] = {"../x", "/x", "a/../../x", "a/b",    "file:///x",
+                                        "..",   ".",  "",          "a\\\\b", "a\\u0000b"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char text[128];
         snprintf(text, sizeof text, "{\"weight_map\":{\"a\":\"%s\"}}", paths[i]);

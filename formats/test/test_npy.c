@@ -25,16 +25,30 @@ Test(npy, literals_only) {
     cr_assert_eq(open_dict(DICT("()"), 4), TC_OK);
     cr_assert_eq(open_dict("{\"shape\":(2,),'fortran_order':True,'descr':'|u1'}", 2), TC_OK);
     static const char *const bad[] = {
-        DICT("(3)"), DICT("[3]"), DICT("(-1,)"), DICT("(True,)"), DICT("(1.0,)"), DICT("(0x10,)"),
-        DICT("(1_0,)"), DICT("(3,,)"), DICT("(,)"), DICT("(2*3,)"), DICT("(1,)+(2,)"),
-        DICT("(9223372036854775808,)"), DICT("(4294967296, 4294967296)"), DICT("(03,)"),
+        DICT("(3)"),
+        DICT("[3]"),
+        DICT("(-1,)"),
+        DICT("(True,)"),
+        DICT("(1.0,)"),
+        DICT("(0x10,)"),
+        DICT("(1_0,)"),
+        DICT("(3,,)"),
+        DICT("(,)"),
+        DICT("(2*3,)"),
+        DICT("(1,)+(2,)"),
+        DICT("(9223372036854775808,)"),
+        DICT("(4294967296, 4294967296)"),
+        DICT("(03,)"),
         "{'descr': '<' 'f4', 'fortran_order': False, 'shape': (), }",
         "{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (), }",
         "{'descr': '<f4', 'fortran_order': 0, 'shape': (), }",
         "{'descr': '<f4', 'fortran_order': False, }",
         "{'descr': '<f4', 'descr': '|O', 'fortran_order': False, 'shape': (), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (), 'x': 1, }",
-        "__import__('os').system('x')", "", "{", "{'descr': '<f4'"};
+        "__import__('os').system('x')",
+        "",
+        "{",
+        "{'descr': '<f4'"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert_eq(open_dict(bad[i], 4), TC_INVALID, "%s", bad[i]);
 }
@@ -43,10 +57,10 @@ Test(npy, dtypes_are_told_apart) {
     static const struct {
         const char *descr;
         enum tc_class class;
-    } cases[] = {{"'|O'", TC_UNSAFE},        {"'O'", TC_UNSAFE},
-                 {"'<U10'", TC_UNSUPPORTED}, {"'<M8[ns]'", TC_UNSUPPORTED},
-                 {"'<f16'", TC_UNSUPPORTED}, {"'V7'", TC_UNSUPPORTED},
-                 {"'<V2'", TC_UNSUPPORTED},  {"[('a', '<f4')]", TC_UNSUPPORTED},
+    } cases[] = {{"'|O'", TC_UNSAFE},          {"'O'", TC_UNSAFE},
+                 {"'<U10'", TC_UNSUPPORTED},   {"'<M8[ns]'", TC_UNSUPPORTED},
+                 {"'<f16'", TC_UNSUPPORTED},   {"'V7'", TC_UNSUPPORTED},
+                 {"'<V2'", TC_UNSUPPORTED},    {"[('a', '<f4')]", TC_UNSUPPORTED},
                  {"[('a', '|O')]", TC_UNSAFE}, {"[('a', [('b', '|O')])]", TC_UNSAFE},
                  {"[[[[", TC_INVALID}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -21,8 +21,7 @@ static const struct variant {
     {"plain", {.write = {.checksum = true}}, 0},
     {"bare", {.write = {.checksum = false}, .order = TC_ORDER_NAME}, 0},
     {"compressed", {.write = {.compress = TC_COMPRESS_DEFAULT, .checksum = true}}, TC_CAN_COMPRESS},
-    {"compressed by name",
-     {.write = {.compress = 1}, .order = TC_ORDER_NAME}, TC_CAN_COMPRESS},
+    {"compressed by name", {.write = {.compress = 1}, .order = TC_ORDER_NAME}, TC_CAN_COMPRESS},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

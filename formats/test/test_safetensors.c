@@ -22,22 +22,23 @@ static enum tc_class open_header(const char *header, size_t data) {
 
 Test(safetensors, tensors_tile_the_data) {
     cr_assert_eq(open_header("{" ENTRY("a", "U8", "[2]", "[0,2]") "}", 2), TC_OK);
-    cr_assert_eq(open_header("  {" ENTRY("b", "U8", "[2]", "[2,4]") "," ENTRY("a", "U8", "[2]",
-                                                                           "[0,2]") "} ",
-                             4),
-                 TC_OK, "any order of keys, white space around");
+    cr_assert_eq(
+        open_header(
+            "  {" ENTRY("b", "U8", "[2]", "[2,4]") "," ENTRY("a", "U8", "[2]", "[0,2]") "} ", 4),
+        TC_OK, "any order of keys, white space around");
     /* An empty tensor shares its place with the one that starts there. */
-    cr_assert_eq(open_header("{" ENTRY("b", "U8", "[2]", "[0,2]") "," ENTRY("a", "U8", "[0]",
-                                                                         "[0,0]") "}",
-                             2),
-                 TC_OK, "%s", test_error.message);
+    cr_assert_eq(
+        open_header("{" ENTRY("b", "U8", "[2]", "[0,2]") "," ENTRY("a", "U8", "[0]", "[0,0]") "}",
+                    2),
+        TC_OK, "%s", test_error.message);
     static const struct {
         const char *header;
         size_t data;
         const char *code;
     } bad[] = {
         {"{" ENTRY("a", "U8", "[2]", "[1,3]") "}", 3, "hole"},
-        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[1,3]") "}", 4, "overlap"},
+        {"{" ENTRY("a", "U8", "[2]", "[0,2]") "," ENTRY("b", "U8", "[2]", "[1,3]") "}", 4,
+         "overlap"},
         {"{" ENTRY("a", "U8", "[2]", "[0,2]") "}", 3, "trailing-data"},
         {"{" ENTRY("a", "U8", "[2]", "[0,2]") "}", 1, "size-mismatch"},
         {"{" ENTRY("a", "U8", "[2]", "[2,0]") "}", 2, "size-mismatch"},
@@ -53,8 +54,7 @@ Test(safetensors, tensors_tile_the_data) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cr_assert_eq(open_header(bad[i].header, bad[i].data), TC_INVALID, "%s", bad[i].header);
-        cr_assert_str_eq(test_error.code, bad[i].code, "%s: %s", bad[i].header,
-                         test_error.message);
+        cr_assert_str_eq(test_error.code, bad[i].code, "%s: %s", bad[i].header, test_error.message);
     }
     cr_assert_eq(open_header("{" ENTRY("a", "F128", "[1]", "[0,16]") "}", 16), TC_UNSUPPORTED);
     cr_assert_eq(open_header("{\"__metadata__\":null}", 0), TC_OK, "as MLX writes it");
