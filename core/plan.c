@@ -264,6 +264,36 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
     return true;
 }
 
+/* A part of a sparse tensor is of little use without the others. */
+static bool note_broken_groups(struct tc_plan *plan, struct tc_error *error) {
+    bool **taken = tc_arena_array(&plan->arena, plan->reader_count, sizeof(bool *), error);
+    for (size_t r = 0; taken && r < plan->reader_count; r++) {
+        taken[r] = tc_arena_array(&plan->arena, plan->readers[r]->table.count, 1, error);
+        if (!taken[r])
+            return false;
+    }
+    if (!taken)
+        return false;
+    for (size_t i = 0; i < plan->count; i++)
+        taken[plan->items[i].source][plan->items[i].tensor - plan->items[i].reader->table.tensors] =
+            true;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        const struct tc_table *table = &item->reader->table;
+        const struct tc_tensor *part;
+        struct tc_sparse sparse;
+        bool whole = true;
+        if (!tc_sparse_of(table, item->tensor, &sparse))
+            continue;
+        for (unsigned p = 0; (part = tc_sparse_part(table, &sparse, p)); p++)
+            whole &= taken[item->source][part - table->tensors];
+        if (!whole && !tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
+                                    "other parts of the sparse tensor are left out"))
+            return false;
+    }
+    return true;
+}
+
 static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     uint64_t total = 0;
     for (size_t r = 0; r < plan->reader_count; r++)
@@ -272,7 +302,8 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     /* An error is large, and this stack may be small. */
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
-        !check_selection(plan, error) || !check_unique(plan, error))
+        !check_selection(plan, error) || !check_unique(plan, error) ||
+        !note_broken_groups(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
     if (one && plan->count > 1) {

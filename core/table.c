@@ -330,17 +330,27 @@ static const struct tc_text *role_of(const struct tc_tensor *tensor, struct tc_t
     return tc_metadata_find(tensor->metadata, TC_TEXT("sparse_role"));
 }
 
-static bool has_part(const struct tc_table *table, struct tc_text parent, const char *role) {
+/* The part of a sparse tensor in this role, or NULL. */
+static const struct tc_tensor *find_part(const struct tc_table *table, struct tc_text parent,
+                                         const char *role) {
     struct tc_buffer name = {0};
     tc_buffer_add_text(&name, parent);
     tc_buffer_addf(&name, ".%s", role);
     const struct tc_tensor *part =
         name.failed ? NULL : tc_table_find(table, (struct tc_text){name.bytes, name.length});
     tc_buffer_release(&name);
-    if (!part)
-        return false;
-    const struct tc_text *found = role_of(part, parent);
-    return found && tc_text_equal(*found, tc_text_of(role));
+    const struct tc_text *found = part ? role_of(part, parent) : NULL;
+    return found && tc_text_equal(*found, tc_text_of(role)) ? part : NULL;
+}
+
+const struct tc_tensor *tc_sparse_part(const struct tc_table *table, const struct tc_sparse *sparse,
+                                       unsigned index) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (tc_text_equal(sparse->layout, tc_text_of(layouts[i].name)))
+            return index < 4 && layouts[i].roles[index]
+                       ? find_part(table, sparse->parent, layouts[i].roles[index])
+                       : NULL;
+    return NULL;
 }
 
 bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
@@ -358,7 +368,7 @@ bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
         bool complete = true;
         for (int r = 0; r < 4 && layout->roles[r] && complete; r++) {
             mine |= tc_text_equal(*role, tc_text_of(layout->roles[r]));
-            complete = has_part(table, *parent, layout->roles[r]);
+            complete = find_part(table, *parent, layout->roles[r]) != NULL;
         }
         if (mine && complete) {
             *sparse = (struct tc_sparse){*parent, *role, tc_text_of(layout->name)};

@@ -93,6 +93,9 @@ struct tc_sparse {
     struct tc_text role;
     struct tc_text layout;
 };
+/* Its parts in the layout's order; NULL behind the last. */
+const struct tc_tensor *tc_sparse_part(const struct tc_table *table, const struct tc_sparse *sparse,
+                                       unsigned index);
 /* False where the tensor is no part of a complete group in this table. */
 bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
                   struct tc_sparse *sparse);
