@@ -30,38 +30,19 @@ struct convert {
 static const char *const orders[] = {"target", "source", "name", NULL};
 static const char *const keeps[] = {"auto", "sidecar", "drop", NULL};
 
-/* The target's format: named, or by the output's extension. */
+/* The target's format: named, by the output's extension, or npy for a folder. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
-    const struct tc_backend *target;
-    if (convert->to) {
-        target = common_backend(convert->to, error);
-        if (!target)
-            return NULL;
-    } else if (folder) {
-        target = tc_registry_named("npy");
-    } else {
-        target = tc_registry_for_path(convert->output);
-        if (target && tc_registry_is_index(target)) {
-            /* model.safetensors.index.json: the format of its shards. */
-            char path[4096];
-            size_t length = strlen(convert->output) - strlen(".index.json");
-            snprintf(path, sizeof path, "%.*s", (int)(length < 4000 ? length : 4000),
-                     convert->output);
-            target = tc_registry_for_path(path);
-        }
+    const char *output = convert->output;
+    char shard[4096];
+    const struct tc_backend *by_path = tc_registry_for_path(output);
+    if (!convert->to && by_path && tc_registry_is_index(by_path)) {
+        /* model.safetensors.index.json: the format of its shards. */
+        size_t length = strlen(output) - strlen(".index.json");
+        snprintf(shard, sizeof shard, "%.*s", (int)(length < 4000 ? length : 4000), output);
+        output = shard;
     }
-    if (!target) {
-        tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
-                convert->output);
-        tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
-        return NULL;
-    }
-    if (!(target->caps & TC_CAN_WRITE)) {
-        tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
-        return NULL;
-    }
-    return target;
+    return common_target(!convert->to && folder ? "npy" : convert->to, output, error);
 }
 
 static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
@@ -334,7 +315,6 @@ static int run(int argc, char **argv, bool implicit) {
     else if (ok)
         ok = take_arguments(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
-    ok = report_flush(&error) && ok;
     int code = ok ? 0 : report_error(&error, convert.common.json);
     free(arguments.names);
     tc_select_release(&convert.select);

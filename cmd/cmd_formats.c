@@ -127,7 +127,6 @@ int cmd_formats(int argc, char **argv) {
     }
     ok = ok && tc_buffer_ok(&out, &error);
     report_out(&out);
-    ok = ok && report_flush(&error);
     int code = ok ? 0 : report_error(&error, common.json);
     free(arguments.names);
     return code;

@@ -26,20 +26,10 @@ static bool set_rows(void *context, const char *value, struct tc_error *error) {
 
 static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
     const char *output = get->output ? get->output : "-";
-    const struct tc_backend *target = get->to       ? common_backend(get->to, error)
-                                      : get->output ? tc_registry_for_path(get->output)
-                                                    : NULL;
-    if (error->class != TC_OK)
-        return false;
-    if (!target && get->output && strcmp(get->output, "-") != 0) {
-        tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
-                get->output);
-        return tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
-    }
+    const char *to = get->to || strcmp(output, "-") != 0 ? get->to : "npy";
+    const struct tc_backend *target = common_target(to, output, error);
     if (!target)
-        target = tc_registry_named("npy");
-    if (!(target->caps & TC_CAN_WRITE))
-        return tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
+        return false;
     if (!common_check_terminal(output, error))
         return false;
     struct tc_reader *reader = common_open(&get->common, path, error);
@@ -102,7 +92,6 @@ int cmd_get(int argc, char **argv) {
         get.select.row_count = get.has_rows;
         ok = get_tensor(&get, arguments.names[0], &error);
     }
-    ok = report_flush(&error) && ok;
     int code = ok ? 0 : report_error(&error, get.common.json);
     free(arguments.names);
     return code;

@@ -3,22 +3,12 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "core/metadata.h"
 
 #define WIDEST_NAME 60
 
 static const char *format_name(const struct tc_reader *reader) {
     return reader->shard_backend ? reader->shard_backend->name : reader->backend->name;
-}
-
-static void add_metadata_json(struct tc_buffer *out, const struct tc_metadata *metadata) {
-    tc_buffer_add_string(out, "{");
-    for (size_t i = 0; metadata && i < metadata->count; i++) {
-        tc_buffer_add_string(out, i ? "," : "");
-        tc_buffer_add_json(out, metadata->pairs[i].key, TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, ":");
-        tc_buffer_add_json(out, metadata->pairs[i].value, TC_ESCAPE_DISPLAY);
-    }
-    tc_buffer_add_string(out, "}");
 }
 
 static void add_sparse_json(struct tc_buffer *out, const struct tc_sparse *sparse) {
@@ -48,7 +38,7 @@ static void add_tensor_json(struct tc_buffer *out, struct tc_reader *reader,
     }
     if (tensor->metadata && tensor->metadata->count) {
         tc_buffer_add_string(out, ",\"metadata\":");
-        add_metadata_json(out, tensor->metadata);
+        tc_metadata_write(out, tensor->metadata, TC_ESCAPE_DISPLAY);
     }
     if (tc_sparse_of(&reader->table, tensor, &sparse))
         add_sparse_json(out, &sparse);
@@ -68,7 +58,7 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const cha
         tc_buffer_add_json(out, tc_text_of(reader->shards[i]), TC_ESCAPE_DISPLAY);
     }
     tc_buffer_add_string(out, reader->shard_count ? "],\"metadata\":" : ",\"metadata\":");
-    add_metadata_json(out, &reader->table.metadata);
+    tc_metadata_write(out, &reader->table.metadata, TC_ESCAPE_DISPLAY);
     tc_buffer_add_string(out, ",\"tensors\":[");
     for (size_t i = 0; i < reader->table.count; i++) {
         tc_buffer_add_string(out, i ? "," : "");

@@ -13,6 +13,21 @@ const struct tc_backend *common_backend(const char *name, struct tc_error *error
     return backend;
 }
 
+const struct tc_backend *common_target(const char *name, const char *path, struct tc_error *error) {
+    const struct tc_backend *target =
+        name ? common_backend(name, error) : tc_registry_for_path(path);
+    if (!target && !name) {
+        tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
+                path);
+        tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
+    }
+    if (target && !(target->caps & TC_CAN_WRITE)) {
+        tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
+        return NULL;
+    }
+    return target;
+}
+
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
     const struct tc_backend *backend = NULL;

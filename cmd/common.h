@@ -78,6 +78,10 @@ struct tc_reader *common_open(const struct common *common, const char *path,
 /* A format by the name the user gave; fills the error where there is none. */
 const struct tc_backend *common_backend(const char *name, struct tc_error *error);
 
+/* The format to write: by name, or where that is NULL by the path's extension;
+ * NULL with the error filled where there is none that can be written. */
+const struct tc_backend *common_target(const char *name, const char *path, struct tc_error *error);
+
 /* Refuses to print an array on a terminal. */
 bool common_check_terminal(const char *output, struct tc_error *error);
 

@@ -5,18 +5,15 @@
 
 #include "cmd/report.h"
 
-/* What converting takes beside the tables: chunks on their way, a write
- * buffer, the codecs' own. */
+/* What converting takes beside the tables: chunks on their way, a write buffer. */
 #define STREAM_MEMORY (UINT64_C(20) << 20)
-#define ZSTD_MEMORY (UINT64_C(110) << 20)
 
 static uint64_t memory_needed(const struct tc_plan *plan) {
     uint64_t bytes = STREAM_MEMORY + plan->arena.used;
-    bool zstd = plan->options->write.compress && plan->target->caps & TC_CAN_TENSOR_METADATA;
     for (size_t r = 0; r < plan->reader_count; r++)
         bytes += plan->readers[r]->arena.used +
                  plan->readers[r]->table.capacity * sizeof(struct tc_tensor);
-    return bytes + (zstd ? ZSTD_MEMORY : 0);
+    return bytes + (plan->options->write.compress ? plan->target->compress_memory : 0);
 }
 
 static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,

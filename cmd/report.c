@@ -83,13 +83,11 @@ static void warn_line(const struct tc_reader *reader, const char *before, struct
 
 static void warn_lines(const struct tc_reader *reader, const struct tc_buffer *lines) {
     const char *at = lines->bytes;
+    struct tc_text line;
     size_t count = 0;
-    for (; at && *at; count++) {
-        const char *end = strchr(at, '\n');
+    for (; tc_text_line(&at, &line); count++)
         if (count < MOST_WARNINGS)
-            warn_line(reader, "", (struct tc_text){at, (size_t)(end - at)});
-        at = end + 1;
-    }
+            warn_line(reader, "", line);
     if (count > MOST_WARNINGS) {
         char more[64];
         snprintf(more, sizeof more, "and %zu warnings more", count - MOST_WARNINGS);
@@ -108,13 +106,12 @@ void report_warnings(const struct tc_reader *reader) {
 void report_problems(const struct tc_plan *plan) {
     struct tc_buffer out = {0};
     const char *at = plan->problems.bytes;
+    struct tc_text line;
     size_t shown = 0;
-    for (; at && *at; shown++) {
-        const char *end = strchr(at, '\n');
+    for (; tc_text_line(&at, &line); shown++) {
         tc_buffer_add_string(&out, "tconv: also: ");
-        tc_buffer_add_visible(&out, (struct tc_text){at, (size_t)(end - at)});
+        tc_buffer_add_visible(&out, line);
         tc_buffer_add_string(&out, "\n");
-        at = end + 1;
     }
     if (plan->problem_count > shown)
         tc_buffer_addf(&out, "tconv: also: %zu tensors more\n", plan->problem_count - shown);

@@ -314,24 +314,15 @@ static inline void look_up_sized(const unsigned char *source, size_t in, const u
 
 static void look_up(const unsigned char *source, size_t in, const unsigned char *table, size_t out,
                     unsigned char *target, size_t count) {
-    switch (32 * in + out) {
-    case 32 + 1:
-        look_up_sized(source, 1, table, 1, target, count);
+    switch (out) {
+    case 1:
+        look_up_sized(source, in, table, 1, target, count);
         break;
-    case 32 + 2:
-        look_up_sized(source, 1, table, 2, target, count);
+    case 2:
+        look_up_sized(source, in, table, 2, target, count);
         break;
-    case 32 + 4:
-        look_up_sized(source, 1, table, 4, target, count);
-        break;
-    case 64 + 1:
-        look_up_sized(source, 2, table, 1, target, count);
-        break;
-    case 64 + 2:
-        look_up_sized(source, 2, table, 2, target, count);
-        break;
-    case 64 + 4:
-        look_up_sized(source, 2, table, 4, target, count);
+    case 4:
+        look_up_sized(source, in, table, 4, target, count);
         break;
     default:
         look_up_sized(source, in, table, out, target, count);

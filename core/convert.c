@@ -1,6 +1,5 @@
 #include "core/convert.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,13 +245,12 @@ static bool write_text(struct tc_publish *publish, const char *name, const struc
 static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
                         const struct tc_convert_options *options, struct tc_error *error) {
     struct job job = {.plan = plan, .options = options};
-    uint64_t reserved = plan->bytes_out;
     for (size_t p = 0; p < plan->part_count; p++) {
         job.part = &plan->parts[p];
         struct tc_outfile *out = tc_outfile_open(publish, job.part->name, error);
         /* A compressed output may need less than its tensors' bytes. */
-        if (!out ||
-            (p == 0 && !plan->options->write.compress && !tc_outfile_reserve(out, reserved, error)))
+        if (!out || (p == 0 && !plan->options->write.compress &&
+                     !tc_outfile_reserve(out, plan->bytes_out, error)))
             return false;
         if (!write_part(&job, out, error) || !tc_outfile_seal(out, error))
             return false;
@@ -313,43 +311,18 @@ static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
            tc_publish_check(publish, plan->sidecar_name, inputs, input_count, error);
 }
 
-static void free_lists(const struct tc_plan *plan, bool **wanted) {
-    for (size_t r = 0; wanted && r < plan->reader_count; r++)
-        free(wanted[r]);
-    free(wanted);
-}
-
-/* Which tensors the plan takes, a list a reader. */
-static bool **wanted_lists(const struct tc_plan *plan) {
-    bool **wanted = calloc(plan->reader_count, sizeof(bool *));
-    for (size_t r = 0; wanted && r < plan->reader_count; r++) {
-        size_t count = plan->readers[r]->table.count;
-        wanted[r] = calloc(count ? count : 1, sizeof(bool));
-        if (!wanted[r]) {
-            free_lists(plan, wanted);
-            return NULL;
-        }
-    }
-    for (size_t i = 0; wanted && i < plan->count; i++) {
-        const struct tc_item *item = &plan->items[i];
-        wanted[item->source][item->tensor - item->reader->table.tensors] = true;
-    }
-    return wanted;
-}
-
 bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
                 struct tc_error *error) {
     struct tc_publish publish;
     struct tc_verify *verify = NULL;
     size_t input_count;
     struct tc_input **inputs = all_inputs(plan, &input_count);
-    bool **wanted = wanted_lists(plan);
     bool ok = tc_publish_begin(&publish, output, plan->options->folder, options->publish, error);
-    if (!inputs || !wanted)
+    if (!inputs)
         ok = tc_fail_memory(error);
     ok = ok && check_targets(plan, &publish, inputs, input_count, error);
     if (ok)
-        verify = tc_verify_start(plan->readers, wanted, plan->reader_count, error);
+        verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
     ok = ok && verify && write_files(plan, &publish, options, error);
     ok = tc_verify_join(verify, error) && ok;
     for (size_t i = 0; i < input_count && ok; i++)
@@ -358,7 +331,6 @@ bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_conver
     if (ok && plan->stale_name)
         tc_publish_remove(&publish, plan->stale_name);
     tc_publish_end(&publish);
-    free_lists(plan, wanted);
     free(inputs);
     return ok;
 }

@@ -148,12 +148,9 @@ bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *rea
 
 bool tc_digest_total(const struct tc_buffer *text, char hex[2 * TC_SHA256_BYTES + 1],
                      struct tc_error *error) {
-    struct tc_sha256 hash;
     unsigned char sum[TC_SHA256_BYTES];
-    if (!tc_sha256_init(&hash, error))
+    if (!tc_sha256_of(text->bytes, text->length, sum, error))
         return false;
-    tc_sha256_update(&hash, text->bytes, text->length);
-    tc_sha256_finish(&hash, sum);
     tc_hex(sum, sizeof sum, hex);
     return true;
 }

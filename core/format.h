@@ -70,7 +70,6 @@ struct tc_reader {
 struct tc_extent {
     struct tc_input *input;
     uint64_t offset;
-    size_t shard;
 };
 
 /* What a probe sees: the first bytes and the file itself for a few more. */
@@ -100,11 +99,10 @@ struct tc_writer {
 
 /* Conventions of a format for models in several files. */
 struct tc_sharding {
-    /* File name of shard `index` of `count`, and of the index file; the
-     * extension is the one the user gave, with its dot. */
-    void (*shard_name)(struct tc_buffer *name, struct tc_text stem, const char *extension,
-                       size_t index, size_t count);
-    void (*index_name)(struct tc_buffer *name, struct tc_text stem, const char *extension);
+    /* Shards are STEM-00001-of-COUNT and the extension the user gave, their
+     * index is STEM, that extension and this ending. */
+    int count_digits;
+    const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
     bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
@@ -121,9 +119,10 @@ struct tc_backend {
     unsigned caps;
     tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
     unsigned max_rank;
-    size_t max_name; /* bytes */
-    bool empty_name; /* "" is a name */
-    int max_level;   /* of compression; levels start at 1 */
+    size_t max_name;          /* bytes */
+    bool empty_name;          /* "" is a name */
+    int max_level;            /* of compression; levels start at 1 */
+    uint64_t compress_memory; /* what that takes beside the stream; 0: next to nothing */
 
     /* 0 to 100, from content alone. */
     int (*probe)(const struct tc_probe *probe);

@@ -26,6 +26,16 @@ void tc_sha256_release(struct tc_sha256 *hash) {
     hash->context = NULL;
 }
 
+bool tc_sha256_of(const void *bytes, size_t length, unsigned char digest[TC_SHA256_BYTES],
+                  struct tc_error *error) {
+    struct tc_sha256 hash;
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    tc_sha256_update(&hash, bytes, length);
+    tc_sha256_finish(&hash, digest);
+    return true;
+}
+
 void tc_hex(const unsigned char *bytes, size_t length, char *text) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < length; i++) {

@@ -18,6 +18,9 @@ void tc_sha256_update(struct tc_sha256 *hash, const void *bytes, size_t length);
 void tc_sha256_finish(struct tc_sha256 *hash, unsigned char digest[TC_SHA256_BYTES]);
 void tc_sha256_release(struct tc_sha256 *hash);
 
+bool tc_sha256_of(const void *bytes, size_t length, unsigned char digest[TC_SHA256_BYTES],
+                  struct tc_error *error);
+
 /* Lower-case hexadecimal with a NUL. */
 void tc_hex(const unsigned char *bytes, size_t length, char *text);
 

@@ -7,14 +7,15 @@
 
 #define SIDECAR_LIMIT (UINT64_C(100) * 1000 * 1000)
 
-static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata) {
+void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadata,
+                       enum tc_escape how) {
     tc_buffer_add(text, "{", 1);
     for (size_t i = 0; metadata && i < metadata->count; i++) {
         if (i)
             tc_buffer_add(text, ",", 1);
-        tc_buffer_add_json(text, metadata->pairs[i].key, TC_ESCAPE_SERDE);
+        tc_buffer_add_json(text, metadata->pairs[i].key, how);
         tc_buffer_add(text, ":", 1);
-        tc_buffer_add_json(text, metadata->pairs[i].value, TC_ESCAPE_SERDE);
+        tc_buffer_add_json(text, metadata->pairs[i].value, how);
     }
     tc_buffer_add(text, "}", 1);
 }
@@ -40,7 +41,7 @@ static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc
         tc_buffer_add(text, i ? "," : "{", 1);
         tc_buffer_add_json(text, sorted[i]->name, TC_ESCAPE_SERDE);
         tc_buffer_add(text, ":", 1);
-        add_map(text, sorted[i]->metadata);
+        tc_metadata_write(text, sorted[i]->metadata, TC_ESCAPE_SERDE);
     }
     if (used)
         tc_buffer_add(text, "}", 1);
@@ -55,7 +56,7 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
 
 bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error) {
     tc_buffer_add_string(text, "{\"metadata\":");
-    add_map(text, &plan->metadata);
+    tc_metadata_write(text, &plan->metadata, TC_ESCAPE_SERDE);
     tc_buffer_add_string(text, ",\"tensors\":");
     size_t before = text->length;
     if (!add_tensor_maps(plan->items, plan->count, text, error))
@@ -80,6 +81,8 @@ bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata) {
 /* Gives the tensors the metadata that {name: {key: value}} holds for them. */
 static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
     struct tc_text name;
+    struct tc_text missing = {0}; /* the first of those that are not there */
+    size_t missing_count = 0;
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &name)) {
         struct tc_metadata *metadata = tc_arena_alloc(json->arena, sizeof *metadata, json->error);
@@ -90,10 +93,13 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
             return tc_json_fail(json, "a tensor's metadata is there twice");
         if (tensor)
             tensor->metadata = metadata;
-        else
-            tc_reader_lose(reader, "metadata of a tensor that is not there is left out: %.*s",
-                           (int)(name.length < 200 ? name.length : 200), name.bytes);
+        else if (missing_count++ == 0)
+            missing = name;
     }
+    if (missing_count)
+        tc_reader_lose(reader, "metadata of %zu tensor%s not there is left out; the first is %.*s",
+                       missing_count, missing_count == 1 ? " that is" : "s that are",
+                       tc_text_shown(missing, 200), missing.bytes);
     return !json->failed;
 }
 

@@ -5,6 +5,9 @@
 #include "core/json.h"
 #include "core/plan.h"
 
+/* A compact object; "{}" for NULL. */
+void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadata,
+                       enum tc_escape how);
 /* An object of strings, as the next value; keys must differ. */
 bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata);
 

@@ -75,13 +75,16 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
     }
     for (size_t i = 0; i < plan->part_count; i++) {
         struct tc_buffer name = {0};
-        sharding->shard_name(&name, out.stem, out.extension, i, plan->part_count);
+        tc_buffer_add_text(&name, out.stem);
+        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", i + 1, sharding->count_digits, plan->part_count,
+                       out.extension);
         plan->parts[i].name = tc_plan_keep(plan, &name, error);
         if (!plan->parts[i].name)
             return false;
     }
     struct tc_buffer name = {0};
-    sharding->index_name(&name, out.stem, out.extension);
+    tc_buffer_add_text(&name, out.stem);
+    tc_buffer_addf(&name, "%s%s", out.extension, sharding->index_ending);
     plan->index_name = tc_plan_keep(plan, &name, error);
     return plan->index_name != NULL;
 }
@@ -137,8 +140,8 @@ static bool check_part_names(const struct tc_plan *plan, struct tc_error *error)
         struct tc_text first = plan->items[plan->parts[a].first].name;
         struct tc_text second = plan->items[plan->parts[b].first].name;
         ok = tc_fail(error, TC_INVALID, "file-name-collision",
-                     "its file name is also that of \"%.*s\"",
-                     (int)(first.length < 300 ? first.length : 300), first.bytes);
+                     "its file name is also that of \"%.*s\"", tc_text_shown(first, 300),
+                     first.bytes);
         tc_error_in_tensor(error, second.bytes, second.length);
     }
     free(order);
@@ -174,7 +177,8 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     if (!plan->parts)
         return false;
     plan->part_count = 1;
-    plan->parts[0] = (struct tc_part){.name = tc_path_name(output), .count = plan->count};
+    plan->parts[0] = (struct tc_part){
+        .name = tc_path_name(output), .count = plan->count, .nbytes = plan->bytes_out};
     if (plan->target->caps & TC_CAN_NAME || plan->count == 0 ||
         (plan->options->select && plan->options->select->only.bytes))
         return true;

@@ -117,18 +117,15 @@ static bool rename_sparse(struct tc_plan *plan, struct tc_item *item, struct tc_
     bool follows = item->name.length > tail && item->name.bytes[item->name.length - tail] == '.' &&
                    memcmp(item->name.bytes + item->name.length - sparse.role.length,
                           sparse.role.bytes, sparse.role.length) == 0;
-    struct tc_metadata *metadata = tc_arena_alloc(&plan->arena, sizeof *metadata, error);
+    struct tc_metadata *metadata = tc_metadata_copy(item->metadata, &plan->arena, error);
     if (!metadata)
         return false;
-    for (size_t i = 0; i < item->metadata->count; i++) {
-        struct tc_pair pair = item->metadata->pairs[i];
-        bool parent = tc_text_equal(pair.key, TC_TEXT("sparse_parent"));
-        if (parent && follows)
-            pair.value = (struct tc_text){item->name.bytes, item->name.length - tail};
-        if ((follows || !tc_text_starts(pair.key, TC_TEXT("sparse_"))) &&
-            !tc_metadata_add(metadata, &plan->arena, pair.key, pair.value, error))
-            return false;
-    }
+    struct tc_text parent = {item->name.bytes, item->name.length - (follows ? tail : 0)};
+    if (follows &&
+        !tc_metadata_set(metadata, &plan->arena, TC_TEXT("sparse_parent"), parent, error))
+        return false;
+    if (!follows)
+        tc_metadata_remove_prefix(metadata, TC_TEXT("sparse_"));
     item->metadata = metadata;
     return follows || tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
                                    "its new name does not end in its role; it is no longer part "
@@ -182,9 +179,8 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
             const struct tc_item *other = &plan->items[present->cookie];
             ok = tc_fail(error, TC_INVALID, "duplicate-name",
                          "the name is taken twice, by \"%.*s\" of %s and \"%.*s\" of %s",
-                         (int)(other->tensor->name.length < 100 ? other->tensor->name.length : 100),
-                         other->tensor->name.bytes, other->reader->input->path,
-                         (int)(item->tensor->name.length < 100 ? item->tensor->name.length : 100),
+                         tc_text_shown(other->tensor->name, 100), other->tensor->name.bytes,
+                         other->reader->input->path, tc_text_shown(item->tensor->name, 100),
                          item->tensor->name.bytes, item->reader->input->path);
             tc_error_in_tensor(error, item->name.bytes, item->name.length);
             tc_error_in_file(error, item->reader->input->path);
@@ -264,19 +260,26 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
     return true;
 }
 
-/* A part of a sparse tensor is of little use without the others. */
-static bool note_broken_groups(struct tc_plan *plan, struct tc_error *error) {
-    bool **taken = tc_arena_array(&plan->arena, plan->reader_count, sizeof(bool *), error);
-    for (size_t r = 0; taken && r < plan->reader_count; r++) {
-        taken[r] = tc_arena_array(&plan->arena, plan->readers[r]->table.count, 1, error);
-        if (!taken[r])
+/* Which tensors of each reader have an item. */
+static bool list_taken(struct tc_plan *plan, struct tc_error *error) {
+    plan->taken = tc_arena_array(&plan->arena, plan->reader_count, sizeof(bool *), error);
+    if (!plan->taken)
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        size_t count = plan->readers[r]->table.count;
+        plan->taken[r] = tc_arena_array(&plan->arena, count, sizeof(bool), error);
+        if (!plan->taken[r])
             return false;
     }
-    if (!taken)
-        return false;
-    for (size_t i = 0; i < plan->count; i++)
-        taken[plan->items[i].source][plan->items[i].tensor - plan->items[i].reader->table.tensors] =
-            true;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        plan->taken[item->source][item->tensor - item->reader->table.tensors] = true;
+    }
+    return true;
+}
+
+/* A part of a sparse tensor is of little use without the others. */
+static bool note_broken_groups(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->count; i++) {
         const struct tc_item *item = &plan->items[i];
         const struct tc_table *table = &item->reader->table;
@@ -286,7 +289,7 @@ static bool note_broken_groups(struct tc_plan *plan, struct tc_error *error) {
         if (!tc_sparse_of(table, item->tensor, &sparse))
             continue;
         for (unsigned p = 0; (part = tc_sparse_part(table, &sparse, p)); p++)
-            whole &= taken[item->source][part - table->tensors];
+            whole &= plan->taken[item->source][part - table->tensors];
         if (!whole && !tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
                                     "other parts of the sparse tensor are left out"))
             return false;
@@ -302,7 +305,7 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     /* An error is large, and this stack may be small. */
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
-        !check_selection(plan, error) || !check_unique(plan, error) ||
+        !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
         !note_broken_groups(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
@@ -357,17 +360,15 @@ static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
 static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         const struct tc_buffer *skipped = &plan->readers[r]->skipped;
-        const char *line = plan->readers[r]->losses.bytes;
+        const char *at = plan->readers[r]->losses.bytes;
+        struct tc_text line;
         if (skipped->length && !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
                                              "not a tensor, left out: %.*s", 900, skipped->bytes))
             return false;
-        while (line && *line) {
-            const char *end = strchr(line, '\n');
-            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s", (int)(end - line),
-                              line))
+        while (tc_text_line(&at, &line))
+            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s",
+                              tc_text_shown(line, 1000), line.bytes))
                 return false;
-            line = end + 1;
-        }
     }
     return true;
 }
@@ -424,15 +425,12 @@ static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
     unsigned caps = plan->target->caps;
     for (size_t p = 0; p < plan->part_count; p++) {
         struct tc_part *part = &plan->parts[p];
-        part->nbytes = 0;
-        for (size_t i = part->first; i < part->first + part->count; i++)
-            part->nbytes += plan->items[i].nbytes;
         if (!(caps & TC_CAN_FILE_METADATA))
             continue;
-        for (size_t i = 0; i < plan->metadata.count; i++)
-            if (!tc_metadata_add(&part->metadata, &plan->arena, plan->metadata.pairs[i].key,
-                                 plan->metadata.pairs[i].value, error))
-                return false;
+        const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
+        if (!own)
+            return false;
+        part->metadata = *own;
         if (caps & TC_CAN_TENSOR_METADATA)
             continue;
         struct tc_buffer text = {0};

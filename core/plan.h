@@ -71,6 +71,7 @@ struct tc_plan {
     struct tc_arena arena;
     struct tc_item *items;
     size_t count;
+    bool **taken; /* by reader and table position: whether an item takes it */
     struct tc_part *parts;
     size_t part_count;
     const char *index_name;      /* NULL: no index file */

@@ -101,14 +101,10 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     enum tc_dtype first = source_dtype(item);
     if (item->dtype == item->tensor->dtype || !kept || plan->options->keep_metadata == TC_KEEP_DROP)
         return true;
-    struct tc_metadata *metadata = tc_arena_alloc(&plan->arena, sizeof *metadata, error);
+    struct tc_metadata *metadata = tc_metadata_copy(item->metadata, &plan->arena, error);
     if (!metadata)
         return false;
-    for (size_t i = 0; item->metadata && i < item->metadata->count; i++)
-        if (!tc_text_equal(item->metadata->pairs[i].key, TC_TEXT(TC_SOURCE_DTYPE_KEY)) &&
-            !tc_metadata_add(metadata, &plan->arena, item->metadata->pairs[i].key,
-                             item->metadata->pairs[i].value, error))
-            return false;
+    tc_metadata_remove(metadata, TC_TEXT(TC_SOURCE_DTYPE_KEY));
     /* Of several conversions in a row the first dtype is the one to go back to. */
     enum tc_dtype note = first != TC_NONE ? first : (enum tc_dtype)item->tensor->dtype;
     if (note != item->dtype && !item->lossy &&

@@ -32,8 +32,8 @@ struct tc_select {
     size_t exclude_count;
     struct tc_rename *renames;
     size_t rename_count;
-    struct tc_table map;    /* old names; metadata of an entry holds the new one */
-    struct tc_text *mapped; /* new names, by position in the map */
+    struct tc_table map;    /* old names */
+    struct tc_text *mapped; /* new names, by an entry's cookie */
     bool has_map;
     struct tc_text prefix;
     struct tc_text strip_prefix;

@@ -43,10 +43,9 @@ bool tc_metadata_sort(struct tc_metadata *metadata, struct tc_error *error) {
     qsort(metadata->pairs, metadata->count, sizeof *metadata->pairs, pair_compare);
     for (size_t i = 1; i < metadata->count; i++)
         if (tc_text_equal(metadata->pairs[i - 1].key, metadata->pairs[i].key))
-            return tc_fail(
-                error, TC_INVALID, "duplicate-key", "metadata key \"%.*s\" occurs twice",
-                (int)(metadata->pairs[i].key.length > 200 ? 200 : metadata->pairs[i].key.length),
-                metadata->pairs[i].key.bytes);
+            return tc_fail(error, TC_INVALID, "duplicate-key", "metadata key \"%.*s\" occurs twice",
+                           tc_text_shown(metadata->pairs[i].key, 200),
+                           metadata->pairs[i].key.bytes);
     return true;
 }
 
@@ -90,6 +89,15 @@ bool tc_metadata_set(struct tc_metadata *metadata, struct tc_arena *arena, struc
     return true;
 }
 
+struct tc_metadata *tc_metadata_copy(const struct tc_metadata *from, struct tc_arena *arena,
+                                     struct tc_error *error) {
+    size_t conflicts;
+    struct tc_metadata *copy = tc_arena_alloc(arena, sizeof *copy, error);
+    if (!copy || (from && !tc_metadata_merge(copy, from, arena, &conflicts, error)))
+        return NULL;
+    return copy;
+}
+
 bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
                        struct tc_arena *arena, size_t *conflicts, struct tc_error *error) {
     *conflicts = 0;
@@ -122,6 +130,14 @@ void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key) {
     metadata->count--;
     memmove(metadata->pairs + place, metadata->pairs + place + 1,
             (metadata->count - place) * sizeof *metadata->pairs);
+}
+
+void tc_metadata_remove_prefix(struct tc_metadata *metadata, struct tc_text prefix) {
+    size_t kept = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        if (!tc_text_starts(metadata->pairs[i].key, prefix))
+            metadata->pairs[kept++] = metadata->pairs[i];
+    metadata->count = kept;
 }
 
 void tc_table_init(struct tc_table *table, struct tc_arena *arena, uint64_t max_tensors) {

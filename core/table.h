@@ -35,11 +35,16 @@ const struct tc_text *tc_metadata_find(const struct tc_metadata *metadata, struc
 /* Adds or replaces; keeps the order. */
 bool tc_metadata_set(struct tc_metadata *metadata, struct tc_arena *arena, struct tc_text key,
                      struct tc_text value, struct tc_error *error);
+/* A copy of a sorted map, or of none (NULL), to change. NULL on failure. */
+struct tc_metadata *tc_metadata_copy(const struct tc_metadata *from, struct tc_arena *arena,
+                                     struct tc_error *error);
 /* Adds the pairs of another sorted map whose keys are new, in linear time;
  * keys that are there keep their value. Counts those whose values differ. */
 bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
                        struct tc_arena *arena, size_t *conflicts, struct tc_error *error);
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key);
+/* Every key that starts so. */
+void tc_metadata_remove_prefix(struct tc_metadata *metadata, struct tc_text prefix);
 
 struct tc_tensor {
     struct tc_text name;

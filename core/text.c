@@ -25,6 +25,24 @@ bool tc_text_starts(struct tc_text text, struct tc_text prefix) {
     return text.length >= prefix.length && memcmp(text.bytes, prefix.bytes, prefix.length) == 0;
 }
 
+bool tc_text_ends(struct tc_text text, struct tc_text suffix) {
+    return text.length >= suffix.length &&
+           memcmp(text.bytes + text.length - suffix.length, suffix.bytes, suffix.length) == 0;
+}
+
+int tc_text_shown(struct tc_text text, int most) {
+    return text.length < (size_t)most ? (int)text.length : most;
+}
+
+bool tc_text_line(const char **at, struct tc_text *line) {
+    if (!*at || !**at)
+        return false;
+    const char *end = strchrnul(*at, '\n');
+    *line = (struct tc_text){*at, (size_t)(end - *at)};
+    *at = *end ? end + 1 : end;
+    return true;
+}
+
 size_t tc_utf8_length(const char *bytes, size_t length, uint32_t *character) {
     if (length == 0)
         return 0;

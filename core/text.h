@@ -24,6 +24,11 @@ bool tc_text_equal(struct tc_text a, struct tc_text b);
 /* By bytes, a prefix before what it starts; as memcmp's sign. */
 int tc_text_compare(struct tc_text a, struct tc_text b);
 bool tc_text_starts(struct tc_text text, struct tc_text prefix);
+bool tc_text_ends(struct tc_text text, struct tc_text suffix);
+/* The precision for %.*s: all of the text, or its first bytes. */
+int tc_text_shown(struct tc_text text, int most);
+/* The next of the lines of a string, without its newline; false at the end. */
+bool tc_text_line(const char **at, struct tc_text *line);
 
 /* Strict: no overlong forms, no surrogates, nothing past U+10FFFF. Returns
  * the number of bytes of the character at `bytes`, 0 where there is none. */

@@ -19,6 +19,9 @@
 #include "formats/tensor_entry.h"
 
 #define STEP ((size_t)1 << 18)
+#define DTYPES                                                                                     \
+    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
+     TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128))
 
 struct deathtensors_reader {
     char *header;
@@ -201,15 +204,6 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-/* Keys that describe the shard, not the model, are no metadata. */
-static void drop_structure(struct tc_metadata *metadata) {
-    size_t kept = 0;
-    for (size_t i = 0; i < metadata->count; i++)
-        if (!tc_text_starts(metadata->pairs[i].key, TC_TEXT(KEY_PREFIX)))
-            metadata->pairs[kept++] = metadata->pairs[i];
-    metadata->count = kept;
-}
-
 /* One {"path": FILE, "tensors": [NAME, …], "bytes": N}. */
 static bool read_shard(struct tc_json *json, struct shards *shards) {
     struct tc_text key;
@@ -260,7 +254,8 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     struct tc_error inner = {0};
     struct tc_json json;
     tc_json_init(&json, list->bytes, list->length, 0, &reader->arena, &inner);
-    bool ok = shards_init(&file->shards, reader, &inner) && tc_json_begin(&json, TC_JSON_ARRAY);
+    shards_init(&file->shards, reader);
+    bool ok = tc_json_begin(&json, TC_JSON_ARRAY);
     while (ok && tc_json_element(&json))
         ok = read_shard(&json, &file->shards);
     if (!ok || json.failed || !tc_json_end(&json)) {
@@ -270,7 +265,7 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
             *error = inner;
         return false;
     }
-    drop_structure(&reader->table.metadata);
+    tc_metadata_remove_prefix(&reader->table.metadata, TC_TEXT(KEY_PREFIX));
     return shards_open(&file->shards, reader, false, error);
 }
 
@@ -328,7 +323,7 @@ static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) 
     const struct tc_text *sharded = tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
     if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
         return open_index(reader, error);
-    drop_structure(&reader->table.metadata);
+    tc_metadata_remove_prefix(&reader->table.metadata, TC_TEXT(KEY_PREFIX));
     return true;
 }
 
@@ -455,6 +450,7 @@ const struct tc_backend tc_backend_deathtensors = {
     .max_rank = TC_MAX_RANK,
     .max_name = NAME_LIMIT,
     .max_level = TC_ZSTD_MAX_LEVEL,
+    .compress_memory = UINT64_C(110) << 20, /* zstd's workers and windows at level 3 */
     .probe = probe,
     .reader_size = sizeof(struct deathtensors_reader),
     .open = open_deathtensors,

@@ -8,15 +8,11 @@
 #define PREFIX_BYTES 24u
 #define HEADER_LIMIT (UINT64_C(256) << 20)
 #define NAME_LIMIT 4096u
-#define METADATA_LIMIT (UINT64_C(1) << 20)
 
 #define FLAG_ZSTD 1u
 #define FLAG_CHECKSUM 2u
 
-#define DTYPES                                                                                     \
-    (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
-     TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128))
-
+/* Keys that describe a shard or the index, not the model. */
 #define KEY_PREFIX "deathtensors.shard"
 #define KEY_SHARDED "deathtensors.sharded"
 #define KEY_SHARDS "deathtensors.shards"

@@ -3,6 +3,8 @@
 #include "core/version.h"
 #include "formats/deathtensors.h"
 
+#define METADATA_LIMIT (UINT64_C(1) << 20)
+
 /* serde_json's pretty form: two spaces a level, "{}" and "[]" when empty. */
 static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata, int indent) {
     if (!metadata || metadata->count == 0) {
@@ -58,7 +60,7 @@ bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
             struct tc_text key = plan->metadata.pairs[i].key;
             tc_fail(error, TC_UNSUPPORTED, "metadata",
                     "metadata key \"%.*s\" means something of its own in deathtensors",
-                    (int)(key.length < 200 ? key.length : 200), key.bytes);
+                    tc_text_shown(key, 200), key.bytes);
             return tc_error_hint(error, "leave the metadata out with --keep-metadata=drop");
         }
     for (size_t i = 0; i < plan->count; i++) {
@@ -176,18 +178,6 @@ void deathtensors_abort(struct tc_writer *writer) {
     release(writer->state);
 }
 
-/* Index with five digits, count with four: as the original names them. */
-static void shard_name(struct tc_buffer *name, struct tc_text stem, const char *extension,
-                       size_t index, size_t count) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "-%05zu-of-%04zu%s", index + 1, count, extension);
-}
-
-static void index_name(struct tc_buffer *name, struct tc_text stem, const char *extension) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_add_string(name, extension);
-}
-
 static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, const char *key,
                        size_t value, struct tc_error *error) {
     struct tc_buffer text = {0};
@@ -221,41 +211,27 @@ static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
     tc_buffer_add_string(text, "]");
 }
 
-/* The checksum of a file that is all header. */
-static bool write_footer(struct tc_outfile *out, const struct tc_buffer *text,
-                         struct tc_error *error) {
-    struct tc_sha256 hash;
-    unsigned char digest[TC_SHA256_BYTES];
-    if (!tc_sha256_init(&hash, error))
-        return false;
-    tc_sha256_update(&hash, text->bytes, text->length);
-    tc_sha256_finish(&hash, digest);
-    return tc_outfile_write(out, digest, sizeof digest, error);
-}
-
 /* The index is never compressed. */
 static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
                         struct tc_error *error) {
     struct tc_arena arena;
-    struct tc_metadata metadata = {0};
     struct tc_buffer list = {0};
     struct tc_buffer text = {0};
     tc_arena_init(&arena, 0);
-    bool ok = true;
-    for (size_t i = 0; i < plan->metadata.count && ok; i++)
-        ok = tc_metadata_add(&metadata, &arena, plan->metadata.pairs[i].key,
-                             plan->metadata.pairs[i].value, error);
+    struct tc_metadata *metadata = tc_metadata_copy(&plan->metadata, &arena, error);
     add_shard_list(&list, plan);
-    ok = ok && tc_buffer_ok(&list, error) &&
-         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDED), TC_TEXT("true"), error) &&
-         set_number(&metadata, &arena, KEY_COUNT, plan->part_count, error) &&
-         tc_metadata_set(&metadata, &arena, TC_TEXT(KEY_SHARDS),
-                         (struct tc_text){list.bytes, list.length}, error);
+    bool ok = metadata && tc_buffer_ok(&list, error) &&
+              tc_metadata_set(metadata, &arena, TC_TEXT(KEY_SHARDED), TC_TEXT("true"), error) &&
+              set_number(metadata, &arena, KEY_COUNT, plan->part_count, error) &&
+              tc_metadata_set(metadata, &arena, TC_TEXT(KEY_SHARDS),
+                              (struct tc_text){list.bytes, list.length}, error);
     if (ok) {
         bool checksum = plan->options->write.checksum;
-        add_header(&text, &metadata, NULL, 0);
+        add_header(&text, metadata, NULL, 0);
+        unsigned char digest[TC_SHA256_BYTES];
         ok = write_head(out, &text, checksum ? FLAG_CHECKSUM : 0, error) &&
-             (!checksum || write_footer(out, &text, error));
+             (!checksum || (tc_sha256_of(text.bytes, text.length, digest, error) &&
+                            tc_outfile_write(out, digest, sizeof digest, error)));
     }
     tc_buffer_release(&text);
     tc_buffer_release(&list);
@@ -264,8 +240,8 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
 }
 
 const struct tc_sharding deathtensors_sharding = {
-    .shard_name = shard_name,
-    .index_name = index_name,
+    .count_digits = 4,
+    .index_ending = "",
     .shard_metadata = shard_metadata,
     .write_index = write_index,
 };

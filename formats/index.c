@@ -120,8 +120,7 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     struct index_reader *index = reader->state;
     uint64_t length = reader->input->size;
     uint64_t limit = tc_reader_header_limit(reader, INDEX_LIMIT);
-    if (!shards_init(&index->shards, reader, error))
-        return false;
+    shards_init(&index->shards, reader);
     if (length > limit) {
         tc_fail(error, TC_UNSAFE, "header-limit", "the index is too long (%llu bytes, limit %llu)",
                 (unsigned long long)length, (unsigned long long)limit);

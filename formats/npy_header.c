@@ -202,7 +202,7 @@ static bool find_dtype(struct scanner *scanner, struct tc_text descr, enum tc_dt
             dtype = codes[i].dtype;
     if (dtype == TC_NONE) {
         tc_fail(scanner->error, TC_UNSUPPORTED, "dtype", "dtype '%.*s' is not supported",
-                (int)(descr.length < 40 ? descr.length : 40), descr.bytes);
+                tc_text_shown(descr, 40), descr.bytes);
         if (tc_text_equal(code, TC_TEXT("V2")) || tc_text_equal(code, TC_TEXT("V1")) ||
             tc_text_equal(code, TC_TEXT("f1")))
             tc_error_hint(scanner->error, "name the type it holds, e.g. --npy-void %s",

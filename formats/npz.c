@@ -233,9 +233,7 @@ static void skip_member(struct tc_reader *reader, const struct zip_member *membe
 }
 
 static bool is_array(const struct zip_member *member) {
-    return member->name.length >= extension.length &&
-           memcmp(member->name.bytes + member->name.length - extension.length, extension.bytes,
-                  extension.length) == 0;
+    return tc_text_ends(member->name, extension);
 }
 
 /* A zip without a single array is some other file. */
@@ -243,8 +241,7 @@ static bool refuse_foreign(const struct zip *zip, struct tc_error *error) {
     const struct zip_member *member = &zip->members[0];
     return tc_fail(error, TC_UNSUPPORTED, "zip",
                    "a zip archive, but no .npz: it holds no .npy member (the first is \"%.*s\")",
-                   (int)(member->name.length < 200 ? member->name.length : 200),
-                   member->name.bytes);
+                   tc_text_shown(member->name, 200), member->name.bytes);
 }
 
 static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
@@ -311,23 +308,22 @@ static void close_npz(struct tc_reader *reader) {
  * "a.npy" it reads the first as both, also where it wrote them itself. */
 static bool check(struct tc_plan *plan, struct tc_error *error) {
     struct tc_arena arena;
-    struct tc_table names;
+    struct tc_table names; /* filled only where a name ends in .npy, which is rare */
     tc_arena_init(&arena, 0);
     tc_table_init(&names, &arena, UINT32_MAX - 2);
     bool ok = true;
     for (size_t i = 0; i < plan->count && ok; i++) {
-        struct tc_tensor entry = {.name = plan->items[i].name};
-        ok = tc_table_add(&names, &entry, error);
-    }
-    for (size_t i = 0; i < plan->count && ok; i++) {
         struct tc_text name = plan->items[i].name;
         struct tc_text stem = {name.bytes, name.length - extension.length};
-        if (name.length < extension.length ||
-            memcmp(name.bytes + stem.length, extension.bytes, extension.length) != 0 ||
-            !tc_table_find(&names, stem))
+        if (!tc_text_ends(name, extension))
             continue;
-        ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
-                          "numpy finds another tensor under this name, that without .npy");
+        for (size_t n = names.count; n < plan->count && ok; n++) {
+            struct tc_tensor entry = {.name = plan->items[n].name};
+            ok = tc_table_add(&names, &entry, error);
+        }
+        if (ok && tc_table_find(&names, stem))
+            ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+                              "numpy finds another tensor under this name, that without .npy");
     }
     tc_table_release(&names);
     tc_arena_release(&arena);

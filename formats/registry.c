@@ -120,15 +120,16 @@ static const struct tc_backend *explain(const struct tc_probe *probe,
     if (!foreign)
         foreign = find_foreign(probe, blank);
     bool json = blank < probe->length && probe->head[blank] == '{';
+    bool text = looks_like_text(probe);
     if (foreign) {
         tc_fail(error, foreign->class, "wrong-file", "this is %s", foreign->what);
         if (foreign->hint)
             tc_error_hint(error, "%s", foreign->hint);
     } else if (probe->length == 0) {
         tc_fail(error, TC_INVALID, "empty", "the file is empty");
-    } else if (by_name && (json || !looks_like_text(probe))) {
+    } else if (by_name && (json || !text)) {
         return by_name;
-    } else if (looks_like_text(probe)) {
+    } else if (text) {
         tc_fail(error, TC_INVALID, "wrong-file", "this is a text file, no tensors");
     } else {
         tc_fail(error, TC_INVALID, "unknown-format", "not a file of any known format");

@@ -196,14 +196,8 @@ static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
     const char *comma = "";
     tc_buffer_add(text, "{", 1);
     if (part->metadata.count) {
-        tc_buffer_add_string(text, "\"__metadata__\":{");
-        for (size_t i = 0; i < part->metadata.count; i++) {
-            tc_buffer_add_string(text, i ? "," : "");
-            tc_buffer_add_json(text, part->metadata.pairs[i].key, TC_ESCAPE_SERDE);
-            tc_buffer_add(text, ":", 1);
-            tc_buffer_add_json(text, part->metadata.pairs[i].value, TC_ESCAPE_SERDE);
-        }
-        tc_buffer_add(text, "}", 1);
+        tc_buffer_add_string(text, "\"__metadata__\":");
+        tc_metadata_write(text, &part->metadata, TC_ESCAPE_SERDE);
         comma = ",";
     }
     uint64_t offset = 0;
@@ -270,17 +264,6 @@ static void abort_safetensors(struct tc_writer *writer) {
     (void)writer;
 }
 
-static void shard_name(struct tc_buffer *name, struct tc_text stem, const char *extension,
-                       size_t index, size_t count) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "-%05zu-of-%05zu%s", index + 1, count, extension);
-}
-
-static void index_name(struct tc_buffer *name, struct tc_text stem, const char *extension) {
-    tc_buffer_add_text(name, stem);
-    tc_buffer_addf(name, "%s.index.json", extension);
-}
-
 struct placed {
     struct tc_text name;
     const char *file;
@@ -345,8 +328,8 @@ const struct tc_backend tc_backend_safetensors = {
     .abort = abort_safetensors,
     .sharding =
         &(const struct tc_sharding){
-            .shard_name = shard_name,
-            .index_name = index_name,
+            .count_digits = 5,
+            .index_ending = ".index.json",
             .write_index = write_index,
             .single = true,
         },

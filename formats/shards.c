@@ -5,13 +5,11 @@
 
 #include "formats/registry.h"
 
-bool shards_init(struct shards *shards, struct tc_reader *reader, struct tc_error *error) {
-    (void)error;
+void shards_init(struct shards *shards, struct tc_reader *reader) {
     tc_input_pool_init(&shards->pool);
     tc_table_init(&shards->files, &reader->arena, TC_MAX_SHARDS);
     tc_table_init(&shards->listed, &reader->arena, reader->options->limits.tensors);
     shards->ready = true;
-    return true;
 }
 
 static bool is_plain_name(struct tc_text file) {
@@ -26,8 +24,8 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
                      struct tc_error *error) {
     if (!is_plain_name(file)) {
         tc_fail(error, TC_UNSAFE, "shard-path",
-                "the index names a shard outside its folder: \"%.*s\"",
-                (int)(file.length < 200 ? file.length : 200), file.bytes);
+                "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
+                file.bytes);
         return tc_error_hint(error, "shards must be files beside their index");
     }
     const struct tc_tensor *present = tc_table_find(&shards->files, file);
@@ -211,10 +209,7 @@ bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t
 
 bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
-    if (!tc_reader_extent(shards->readers[tensor->cookie], in_shard(shards, tensor), extent))
-        return false;
-    extent->shard = tensor->cookie;
-    return true;
+    return tc_reader_extent(shards->readers[tensor->cookie], in_shard(shards, tensor), extent);
 }
 
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,

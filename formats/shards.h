@@ -18,7 +18,7 @@ struct shards {
     bool ready;
 };
 
-bool shards_init(struct shards *shards, struct tc_reader *reader, struct tc_error *error);
+void shards_init(struct shards *shards, struct tc_reader *reader);
 /* Notes a shard by its file name, which must be a plain name in the index's
  * folder; *position is its place. A name noted before keeps its place. */
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,

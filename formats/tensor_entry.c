@@ -13,7 +13,7 @@ static bool read_dtype(struct tc_json *json, tc_dtype_set dtypes, struct tc_tens
     enum tc_dtype dtype = tc_dtype_find(text);
     if (dtype == TC_NONE || !(dtypes & TC_SET(dtype))) {
         tc_fail(json->error, TC_UNSUPPORTED, "dtype", "dtype \"%.*s\" is not known here",
-                (int)(text.length < 40 ? text.length : 40), text.bytes);
+                tc_text_shown(text, 40), text.bytes);
         return tc_error_at(json->error, json->base + json->at);
     }
     tensor->dtype = (uint8_t)dtype;

@@ -56,14 +56,6 @@ static bool is_end(const unsigned char *bytes) {
     return memcmp(bytes, "PK\5\6", 4) == 0;
 }
 
-bool zip_probe(struct tc_input *input) {
-    struct tc_error ignored = {0};
-    unsigned char bytes[END_BYTES];
-    return input->size >= END_BYTES &&
-           tc_input_read(input, input->size - END_BYTES, bytes, END_BYTES, &ignored) &&
-           is_end(bytes);
-}
-
 /* Finds the end record: the one whose comment ends with the file. A second
  * signature behind it, or a second record that would fit, is another reading. */
 static bool find_end(const unsigned char *tail, size_t length, uint64_t base, size_t *place,

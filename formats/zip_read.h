@@ -31,8 +31,6 @@ struct zip {
     char *directory; /* its bytes: names point into it */
 };
 
-/* 1 when the file ends in a zip's end record, else 0. */
-bool zip_probe(struct tc_input *input);
 bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
 /* Checks a stored member's CRC. */

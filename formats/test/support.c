@@ -51,6 +51,17 @@ char *test_load(const char *path, size_t *length) {
     return bytes;
 }
 
+bool test_same_bytes(const char *a, const char *b) {
+    size_t first_length;
+    size_t second_length;
+    char *first = test_load(a, &first_length);
+    char *second = test_load(b, &second_length);
+    bool same = first_length == second_length && memcmp(first, second, first_length) == 0;
+    free(first);
+    free(second);
+    return same;
+}
+
 struct tc_reader *test_open(const char *path) {
     struct tc_error error = {0};
     struct tc_reader *reader = tc_registry_open(path, NULL, &test_options, &error);

@@ -17,6 +17,8 @@ void test_write(const char *path, const void *bytes, size_t length);
 /* The whole file, from malloc. */
 char *test_load(const char *path, size_t *length);
 
+bool test_same_bytes(const char *a, const char *b);
+
 /* The class with which a file of these bytes is refused, TC_OK if it opens;
  * data and checksums are read too. The error is left in test_error. */
 extern struct tc_error test_error;

@@ -96,19 +96,13 @@ static void rewrite(const char *path, void *context) {
         return;
     const char *out = test_path("out.npy");
     cr_assert_eq(test_convert(path, out, tc_registry_named("npy"), NULL, NULL), TC_OK);
-    size_t a;
-    size_t b;
-    char *first = test_load(path, &a);
-    char *second = test_load(out, &b);
     const char *name = strrchr(path, '/') + 1;
     bool other = strncmp(name, "be_", 3) == 0 || strncmp(name, "fortran", 7) == 0 ||
                  strcmp(name, "version2.npy") == 0 || strcmp(name, "version3.npy") == 0;
     if (!other) {
-        cr_assert(a == b && memcmp(first, second, a) == 0, "%s", path);
+        cr_assert(test_same_bytes(path, out), "%s", path);
         (*same)++;
     }
-    free(first);
-    free(second);
 }
 
 Test(npy, writes_what_np_save_writes) {

@@ -70,16 +70,10 @@ static void rewrite(const char *path, void *context) {
     tc_reader_close(reader);
     const char *out = test_path("out.safetensors");
     cr_assert_eq(test_convert(path, out, tc_registry_named("safetensors"), NULL, NULL), TC_OK);
-    size_t a;
-    size_t b;
-    char *first = test_load(path, &a);
-    char *second = test_load(out, &b);
     if (keys <= 1) {
-        cr_assert(a == b && memcmp(first, second, a) == 0, "%s", path);
+        cr_assert(test_same_bytes(path, out), "%s", path);
         (*same)++;
     }
-    free(first);
-    free(second);
 }
 
 Test(safetensors, writes_what_the_reference_writes) {
