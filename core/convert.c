@@ -14,8 +14,9 @@ struct job {
     struct tc_plan *plan;
     const struct tc_convert_options *options;
     const struct tc_part *part;
-    size_t *visits; /* plan positions of the part's items, in the order they go */
-    bool *direct;   /* by visit: copied from file to file */
+    size_t *visits; /* plan positions of the part's items with data, in the order they go */
+    size_t visit_count;
+    bool *direct; /* by visit: copied from file to file */
     struct tc_flow flow;
     bool flowing;
     uint64_t done;
@@ -94,7 +95,7 @@ static bool produce(struct tc_flow *flow, void *context, struct tc_error *error)
     if (!scratch)
         return tc_fail_memory(error);
     bool ok = true;
-    for (size_t visit = 0; visit < job->part->count && ok; visit++)
+    for (size_t visit = 0; visit < job->visit_count && ok; visit++)
         if (!job->direct[visit])
             ok = produce_item(job, visit, scratch, error);
     free(scratch);
@@ -161,16 +162,18 @@ static bool order_visits(struct job *job, const struct tc_writer *writer, struct
     job->direct = calloc(count ? count : 1, sizeof *job->direct);
     if (!job->visits || !job->direct)
         return tc_fail_memory(error);
+    job->visit_count = 0;
     for (size_t i = 0; i < count; i++)
-        job->visits[i] = job->part->first + i;
+        if (!job->plan->items[job->part->first + i].tied)
+            job->visits[job->visit_count++] = job->part->first + i;
     if (writer->backend->caps & TC_WRITES_ANY_ORDER && tc_outfile_seekable(writer->out))
-        qsort_r(job->visits, count, sizeof *job->visits, by_place, job->plan->items);
+        qsort_r(job->visits, job->visit_count, sizeof *job->visits, by_place, job->plan->items);
     return true;
 }
 
 static bool needs_flow(struct job *job, const struct tc_writer *writer) {
     bool flow = false;
-    for (size_t visit = 0; visit < job->part->count; visit++) {
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
         job->direct[visit] = !writer->sees_bytes && item->dtype == item->tensor->dtype &&
@@ -195,7 +198,7 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
             return false;
         job->flowing = true;
     }
-    for (size_t visit = 0; visit < job->part->count; visit++) {
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
         size_t position = job->visits[visit];
         const struct tc_item *item = &job->plan->items[position];
         struct tc_source source = {.job = job, .item = item, .visit = visit, .left = item->nbytes};

@@ -9,9 +9,10 @@
  * and fills reader->table; it reads no tensor data. close runs once state
  * exists, also after a failed open.
  *
- * Writing: check → begin → put for each item → finish, or abort. The whole
- * part is known at begin, so headers go first. Exactly one of finish and
- * abort runs.
+ * Writing: check → begin → put for each item that has data of its own →
+ * finish, or abort. The whole part is known at begin, so headers go first.
+ * Exactly one of finish and abort runs. Only with TC_CAN_TIE are there items
+ * that share another's data (tc_item.tied, core/ties.h).
  */
 #ifndef TCONV_CORE_FORMAT_H
 #define TCONV_CORE_FORMAT_H
@@ -37,6 +38,7 @@ enum tc_caps {
     TC_CAN_LOAD_LAZILY = 1 << 7,  /* one tensor without reading the others */
     TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
+    TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */

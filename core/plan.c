@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/metadata.h"
 #include "core/parts.h"
+#include "core/ties.h"
 
 static struct tc_text no_tensor(void) {
     return (struct tc_text){NULL, 0};
@@ -60,6 +61,16 @@ bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *k
     plan->entries[plan->entry_count++] =
         (struct tc_entry){.severity = severity, .kind = kind, .detail = text, .tensor = tensor};
     return true;
+}
+
+bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error) {
+    uint64_t limit = plan->readers[0]->options->limits.made;
+    if (tc_add(plan->made, bytes, &plan->made) && plan->made <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "size-limit",
+            "the output would have over %llu bytes that the input does not have",
+            (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
 /* Takes rows [first, end) of the tensor's first axis. */
@@ -452,7 +463,7 @@ static bool plan_metadata(struct tc_plan *plan, const char *output, struct tc_er
     bool beside_file = !plan->options->folder && strcmp(output, "-") != 0;
     bool wanted = plan->options->keep_metadata == TC_KEEP_SIDECAR;
     struct tc_buffer name = {0};
-    if (!collect_metadata(plan, error))
+    if (!collect_metadata(plan, error) || !tc_ties_plan(plan, error))
         return false;
     if (plan->target->caps & TC_CAN_FILE_METADATA)
         return true;
@@ -504,7 +515,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
         sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
-    if (!note_order(plan, error) || !part_metadata(plan, error))
+    if (!tc_ties_split(plan, error) || !note_order(plan, error) || !part_metadata(plan, error))
         return false;
     for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
         if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))

@@ -22,7 +22,9 @@ struct tc_item {
     const struct tc_metadata *metadata; /* NULL: none */
     size_t source;                      /* the reader's number */
     size_t place;                       /* in source order: over all readers, by table position */
-    uint8_t dtype;                      /* as written */
+    size_t tied;   /* 1 + the place of the item whose data it shares in the output, which is in the
+                    * same part; 0: data of its own */
+    uint8_t dtype; /* as written */
     uint8_t rank;
     bool lossy;                    /* the cast may lose values, and was allowed to */
     bool restored;                 /* narrowed back to a dtype it had before; must be exact */
@@ -44,17 +46,21 @@ enum tc_severity { TC_CHANGE, TC_LOSS };
  * so can be told in one line. */
 struct tc_entry {
     enum tc_severity severity;
-    const char *kind;      /* "dtype", "metadata", "name", "member", "sparse", "order" */
+    const char *kind;      /* "dtype", "metadata", "name", "member", "sparse", "order", "ties" */
     const char *detail;    /* for people; unescaped names inside */
     struct tc_text tensor; /* where it concerns one; its name in the output */
 };
 
 enum tc_order { TC_ORDER_TARGET, TC_ORDER_SOURCE, TC_ORDER_NAME };
 enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
+/* Tensors that share their data. Auto: shared where the target can, else
+ * copied; keep: one is written, and the names of the others recorded. */
+enum tc_tied { TC_TIED_AUTO, TC_TIED_KEEP, TC_TIED_COPY, TC_TIED_ERROR };
 
 struct tc_plan_options {
     enum tc_order order;
     enum tc_keep keep_metadata;
+    enum tc_tied tied;
     uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
     bool folder;         /* one file a tensor, in a folder */
     const struct tc_metadata *extra_metadata;
@@ -71,7 +77,8 @@ struct tc_plan {
     struct tc_arena arena;
     struct tc_item *items;
     size_t count;
-    bool **taken; /* by reader and table position: whether an item takes it */
+    bool **taken;     /* by reader and table position: whether an item takes it */
+    size_t *by_place; /* positions of the items by their place; NULL where none is tied */
     struct tc_part *parts;
     size_t part_count;
     const char *index_name;      /* NULL: no index file */
@@ -86,6 +93,7 @@ struct tc_plan {
     size_t detail_count;
     uint64_t bytes_in;
     uint64_t bytes_out;
+    uint64_t made; /* of bytes_out: made from nothing, by copying what was shared */
     /* Tensors that can't be written, beside the one in the error: a line each,
      * of the first few, and how many there are. */
     struct tc_buffer problems;
@@ -101,6 +109,9 @@ void tc_plan_release(struct tc_plan *plan);
 
 /* A text for as long as the plan lives; empties the buffer. NULL on failure. */
 const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
+
+/* Counts bytes that the inputs do not have against --max-size. */
+bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error);
 
 /* Adds an entry to the ledger. */
 bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,

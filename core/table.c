@@ -284,6 +284,13 @@ bool tc_table_sort(struct tc_table *table, struct tc_error *error) {
     return true;
 }
 
+void tc_table_tie(struct tc_table *table, size_t first, size_t other) {
+    struct tc_tensor *tensor = &table->tensors[first];
+    if (!tensor->tie)
+        tensor->tie = (uint32_t)first + 1;
+    table->tensors[other].tie = tensor->tie;
+}
+
 bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank, uint64_t *count,
                       uint64_t *nbytes, struct tc_error *error) {
     uint64_t product = 1;

@@ -53,6 +53,8 @@ struct tc_tensor {
     uint64_t nbytes;              /* of its C-order stream */
     uint64_t offset;              /* in the backend's own terms; the order in the file */
     uint32_t cookie;              /* the backend's own */
+    uint32_t tie; /* 1 + the table position of the first tensor of its group, which has it too;
+                   * 0: shares its data with none */
     uint8_t dtype;
     uint8_t rank;
     bool sequential; /* its stream can't be entered in the middle */
@@ -83,6 +85,11 @@ bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);
 /* By offset; equal offsets stay in the order they were added. */
 bool tc_table_sort(struct tc_table *table, struct tc_error *error);
+
+/* Tensors that share their data: the same bytes as dtype, shape and all. The
+ * first comes before the other, which had no tie. Positions count, so this
+ * comes after tc_table_sort. */
+void tc_table_tie(struct tc_table *table, size_t first, size_t other);
 
 /* Number of elements, and bytes, of a shape whose dimensions a file gave.
  * Overflow is refused whatever the order of the dimensions: a zero among

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "core/metadata.h"
+#include "core/ties.h"
 
 #define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
 #include "formats/registry.def"
@@ -172,8 +173,9 @@ struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *ba
         return NULL;
     }
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
-    if (reader && !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE &&
-        !tc_sidecar_restore(reader, error)) {
+    bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
+    if (reader &&
+        ((sidecar && !tc_sidecar_restore(reader, error)) || !tc_ties_restore(reader, error))) {
         tc_reader_close(reader);
         return NULL;
     }

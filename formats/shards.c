@@ -101,6 +101,7 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
+    size_t before = reader->table.count;
     size_t unlisted = 0;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
@@ -109,6 +110,7 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
             unlisted++;
         tensor.cookie = position;
         tensor.offset = i;
+        tensor.tie += tensor.tie ? (uint32_t)before : 0;
         if (!tc_table_add(&reader->table, &tensor, error))
             return tc_error_in_file(error, shard->input->path);
     }
@@ -212,8 +214,7 @@ bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
     return tc_reader_extent(shards->readers[tensor->cookie], in_shard(shards, tensor), extent);
 }
 
-bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
-                   struct tc_error *error) {
+static bool verify_each(struct shards *shards, const bool *wanted, struct tc_error *error) {
     size_t at = 0; /* the table holds the shards' tensors one after the other */
     for (size_t i = 0; i < shards->count; i++) {
         struct tc_reader *shard = shards->readers[i];
@@ -222,8 +223,30 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
         if (shard->backend->verify && !shard->backend->verify(shard, here, error))
             return tc_error_in_file(error, shard->input->path);
     }
-    return at == reader->table.count ||
-           tc_fail(error, TC_INTERNAL, "shards", "the shards' tables are out of step");
+    return true;
+}
+
+bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
+                   struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    size_t own = 0;
+    for (size_t i = 0; i < shards->count; i++)
+        own += shards->readers[i]->table.count;
+    if (own > table->count)
+        return tc_fail(error, TC_INTERNAL, "shards", "the shards' tables are out of step");
+    if (!wanted || own == table->count)
+        return verify_each(shards, wanted, error);
+    /* Behind the shards' tensors come aliases of them: who wants one wants the
+     * data of the other. */
+    bool *all = malloc(own ? own : 1);
+    if (!all)
+        return tc_fail_memory(error);
+    memcpy(all, wanted, own);
+    for (size_t i = own; i < table->count; i++)
+        all[table->tensors[i].tie - 1] |= wanted[i];
+    bool ok = verify_each(shards, all, error);
+    free(all);
+    return ok;
 }
 
 void shards_release(struct shards *shards) {

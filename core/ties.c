@@ -1,0 +1,240 @@
+#include "core/ties.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A key that may be an alias: a tensor's name, and no key with a meaning. */
+static bool is_alias_key(struct tc_text key) {
+    return key.length && key.length <= TC_MAX_NAME_BYTES &&
+           !tc_text_equal(key, TC_TEXT("format")) && !tc_text_starts(key, TC_TEXT("tconv.")) &&
+           !tc_text_starts(key, TC_TEXT("deathtensors.")) && !memchr(key.bytes, '\0', key.length) &&
+           tc_utf8_valid(key);
+}
+
+bool tc_ties_restore(struct tc_reader *reader, struct tc_error *error) {
+    const struct tc_backend *format =
+        reader->shard_backend ? reader->shard_backend : reader->backend;
+    struct tc_table *table = &reader->table;
+    struct tc_metadata *metadata = &table->metadata;
+    size_t own = table->count; /* an alias of an alias is none */
+    size_t left = 0;
+    if (format->caps & TC_CAN_TIE)
+        return true;
+    for (size_t i = 0; i < metadata->count; i++) {
+        struct tc_pair pair = metadata->pairs[i];
+        const struct tc_tensor *kept =
+            is_alias_key(pair.key) ? tc_table_find(table, pair.value) : NULL;
+        size_t position = kept ? (size_t)(kept - table->tensors) : own;
+        if (position >= own || tc_table_find(table, pair.key)) {
+            metadata->pairs[left++] = pair;
+            continue;
+        }
+        struct tc_tensor alias = *kept;
+        alias.name = pair.key;
+        if (!tc_table_add(table, &alias, error))
+            return tc_error_in_file(error, reader->input->path);
+        tc_table_tie(table, position, table->count - 1);
+    }
+    metadata->count = left;
+    return true;
+}
+
+enum handling { SHARE, RECORD, COPY };
+
+struct ties {
+    struct tc_plan *plan;
+    enum handling handling;
+    /* By reader, and the table position of a group's first tensor: one more
+     * than the position of the item that is kept. */
+    size_t **kept;
+    struct tc_metadata aliases;
+};
+
+static bool same_metadata(const struct tc_metadata *a, const struct tc_metadata *b) {
+    size_t count = a ? a->count : 0;
+    if (a == b)
+        return true;
+    if (count != (b ? b->count : 0))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!tc_text_equal(a->pairs[i].key, b->pairs[i].key) ||
+            !tc_text_equal(a->pairs[i].value, b->pairs[i].value))
+            return false;
+    return true;
+}
+
+/* Whether both come out the same. */
+static bool same_data(const struct tc_item *a, const struct tc_item *b) {
+    return a->dtype == b->dtype && a->rank == b->rank && a->skip == b->skip &&
+           a->taken == b->taken && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+}
+
+static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const char *why,
+                      struct tc_error *error) {
+    if (tc_plan_charge(plan, item->nbytes, error))
+        return tc_plan_note(plan, TC_CHANGE, "ties", item->name, error, "%s", why);
+    tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+    return tc_error_in_file(error, item->reader->input->path);
+}
+
+/* Its name goes to the metadata, in place of its data. */
+static bool record_item(struct ties *ties, const struct tc_item *item, const struct tc_item *kept,
+                        struct tc_error *error) {
+    return tc_metadata_add(&ties->aliases, &ties->plan->arena, item->name, kept->name, error) &&
+           tc_plan_note(ties->plan, TC_CHANGE, "ties", item->name, error,
+                        "not written; the metadata has its name and that of the tensor whose "
+                        "data it shares") &&
+           (same_metadata(item->metadata, kept->metadata) ||
+            tc_plan_note(ties->plan, TC_LOSS, "metadata", item->name, error,
+                         "not written as its data is another tensor's; its own metadata is lost"));
+}
+
+static bool refuse_item(const struct tc_item *item, const struct tc_item *kept,
+                        struct tc_error *error) {
+    tc_fail(error, TC_UNSUPPORTED, "ties", "it shares its data with \"%.*s\" (--tied=error)",
+            tc_text_shown(kept->tensor->name, 300), kept->tensor->name.bytes);
+    tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+    return tc_error_in_file(error, item->reader->input->path);
+}
+
+static bool refuse_target(const struct tc_plan *plan, const struct tc_item *item,
+                          struct tc_error *error) {
+    tc_fail(error, TC_UNSUPPORTED, "ties",
+            "--tied=keep: %s has no place for the name of a tensor that is not written",
+            plan->target->name);
+    tc_error_hint(error,
+                  plan->options->folder
+                      ? "in a folder every tensor has a file of its own: leave --tied=keep out"
+                      : "keep it beside the file: --keep-metadata=sidecar");
+    return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+}
+
+static bool can_record(const struct tc_plan *plan) {
+    return plan->target->caps & TC_CAN_FILE_METADATA ||
+           (plan->options->keep_metadata == TC_KEEP_SIDECAR && !plan->options->folder);
+}
+
+/* One item that shares its data with an earlier one; *written is whether it
+ * stays in the plan. */
+static bool tie_item(struct ties *ties, struct tc_item *item, const struct tc_item *kept,
+                     bool *written, struct tc_error *error) {
+    struct tc_plan *plan = ties->plan;
+    *written = true;
+    if (plan->options->tied == TC_TIED_ERROR)
+        return refuse_item(item, kept, error);
+    if (ties->handling == COPY || !same_data(item, kept))
+        return copy_item(plan, item,
+                         "shares its data with another tensor in the input; written with data of "
+                         "its own",
+                         error);
+    /* A part of a sparse tensor is found by its own metadata. */
+    if (ties->handling == RECORD &&
+        (!is_alias_key(item->name) || tc_metadata_find(&plan->metadata, item->name) ||
+         tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"))))
+        return copy_item(plan, item,
+                         "shares its data with another tensor in the input, but cannot be a key "
+                         "of the metadata; written with data of its own",
+                         error);
+    if (ties->handling == RECORD && !can_record(plan))
+        return refuse_target(plan, item, error);
+    plan->bytes_in -= item->taken;
+    plan->bytes_out -= item->nbytes;
+    if (ties->handling == RECORD) {
+        *written = false;
+        return record_item(ties, item, kept, error);
+    }
+    item->tied = kept->place + 1;
+    item->report = kept->report;
+    return true;
+}
+
+/* Goes through the items once, and closes the gaps that aliases leave. */
+static bool tie_items(struct ties *ties, struct tc_error *error) {
+    struct tc_plan *plan = ties->plan;
+    size_t count = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct tc_item *item = &plan->items[i];
+        size_t *kept = item->tensor->tie ? &ties->kept[item->source][item->tensor->tie - 1] : NULL;
+        bool written = true;
+        if (kept && *kept == 0)
+            *kept = count + 1;
+        else if (kept && !tie_item(ties, item, &plan->items[*kept - 1], &written, error))
+            return false;
+        if (written)
+            plan->items[count++] = *item;
+    }
+    plan->count = count;
+    return true;
+}
+
+static bool any_tie(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].tensor->tie)
+            return true;
+    return false;
+}
+
+bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
+    enum tc_tied tied = plan->options->tied;
+    struct ties ties = {.plan = plan};
+    size_t conflicts; /* none: what is there already is no alias */
+    if (!any_tie(plan))
+        return true;
+    ties.handling = tied == TC_TIED_COPY              ? COPY
+                    : plan->target->caps & TC_CAN_TIE ? SHARE
+                    : tied == TC_TIED_KEEP            ? RECORD
+                                                      : COPY;
+    ties.kept = tc_arena_array(&plan->arena, plan->reader_count, sizeof(size_t *), error);
+    for (size_t r = 0; ties.kept && r < plan->reader_count; r++) {
+        size_t count = plan->readers[r]->table.count;
+        ties.kept[r] = tc_arena_array(&plan->arena, count, sizeof(size_t), error);
+        if (!ties.kept[r])
+            return false;
+    }
+    return ties.kept && tie_items(&ties, error) && tc_metadata_sort(&ties.aliases, error) &&
+           tc_metadata_merge(&plan->metadata, &ties.aliases, &plan->arena, &conflicts, error);
+}
+
+static bool list_places(struct tc_plan *plan, struct tc_error *error) {
+    size_t places = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        places += plan->readers[r]->table.count;
+    plan->by_place = tc_arena_array(&plan->arena, places, sizeof(size_t), error);
+    for (size_t i = 0; plan->by_place && i < plan->count; i++)
+        plan->by_place[plan->items[i].place] = i;
+    return plan->by_place != NULL;
+}
+
+bool tc_ties_split(struct tc_plan *plan, struct tc_error *error) {
+    bool any = false;
+    for (size_t i = 0; i < plan->count && !any; i++)
+        any = plan->items[i].tied != 0;
+    if (!any)
+        return true;
+    if (!list_places(plan, error))
+        return false;
+    for (size_t p = 0; p < plan->part_count; p++) {
+        struct tc_part *part = &plan->parts[p];
+        part->nbytes = 0;
+        for (size_t i = part->first; i < part->first + part->count; i++) {
+            struct tc_item *item = &plan->items[i];
+            size_t kept = item->tied ? plan->by_place[item->tied - 1] : i;
+            if (kept < part->first || kept >= part->first + part->count) {
+                item->tied = 0;
+                plan->bytes_in += item->taken;
+                plan->bytes_out += item->nbytes;
+                if (!copy_item(plan, item,
+                               "the tensor whose data it shares goes to another file; written "
+                               "with data of its own",
+                               error))
+                    return false;
+            }
+            part->nbytes += item->tied ? 0 : item->nbytes;
+        }
+    }
+    return true;
+}
+
+const struct tc_item *tc_ties_kept(const struct tc_plan *plan, const struct tc_item *item) {
+    return item->tied ? &plan->items[plan->by_place[item->tied - 1]] : NULL;
+}
