@@ -22,6 +22,7 @@ struct convert {
     struct tc_convert_options run;
     int order;
     int keep;
+    int tied;
     int strict;
     bool checksum;
     bool checksum_given;
@@ -29,6 +30,7 @@ struct convert {
 
 static const char *const orders[] = {"target", "source", "name", NULL};
 static const char *const keeps[] = {"auto", "sidecar", "drop", NULL};
+static const char *const tieds[] = {"auto", "keep", "copy", "error", NULL};
 
 /* The target's format: named, by the output's extension, or npy for a folder. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
@@ -132,6 +134,7 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
         return false;
     convert->plan.order = (enum tc_order)convert->order;
     convert->plan.keep_metadata = (enum tc_keep)convert->keep;
+    convert->plan.tied = (enum tc_tied)convert->tied;
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
@@ -223,6 +226,12 @@ static int run(int argc, char **argv, bool implicit) {
          .argument = "auto|sidecar|drop",
          .help = "where the target holds none: report (auto), write OUT.tconv.json",
          .choices = keeps},
+        {.name = "tied",
+         .type = OPTION_CHOICE,
+         .value = &convert.tied,
+         .argument = "auto|keep|copy|error",
+         .help = "tensors that share data: shared where OUT can, else copied (auto); one kept",
+         .choices = tieds},
         {.name = "strict",
          .type = OPTION_STRICT,
          .value = &convert.strict,

@@ -11,6 +11,13 @@ static const char *format_name(const struct tc_reader *reader) {
     return reader->shard_backend ? reader->shard_backend->name : reader->backend->name;
 }
 
+/* The first of the tensors that share its data; NULL where it is that one. */
+static const struct tc_tensor *tied_to(const struct tc_table *table,
+                                       const struct tc_tensor *tensor) {
+    const struct tc_tensor *first = tensor->tie ? &table->tensors[tensor->tie - 1] : tensor;
+    return first == tensor ? NULL : first;
+}
+
 static void add_sparse_json(struct tc_buffer *out, const struct tc_sparse *sparse) {
     tc_buffer_add_string(out, ",\"sparse\":{\"layout\":");
     tc_buffer_add_json(out, sparse->layout, TC_ESCAPE_DISPLAY);
@@ -39,6 +46,10 @@ static void add_tensor_json(struct tc_buffer *out, struct tc_reader *reader,
     if (tensor->metadata && tensor->metadata->count) {
         tc_buffer_add_string(out, ",\"metadata\":");
         tc_metadata_write(out, tensor->metadata, TC_ESCAPE_DISPLAY);
+    }
+    if (tied_to(&reader->table, tensor)) {
+        tc_buffer_add_string(out, ",\"tied_to\":");
+        tc_buffer_add_json(out, tied_to(&reader->table, tensor)->name, TC_ESCAPE_DISPLAY);
     }
     if (tc_sparse_of(&reader->table, tensor, &sparse))
         add_sparse_json(out, &sparse);
@@ -118,6 +129,11 @@ static void info_table(struct tc_buffer *out, const struct tc_table *table) {
             print_cell(&cell, &table->tensors[i], column);
             tc_buffer_add_string(out, column ? "  " : "");
             add_padded(out, &cell, widths[column]);
+        }
+        const struct tc_tensor *first = tied_to(table, &table->tensors[i]);
+        if (first) {
+            tc_buffer_add_string(out, "  tied to ");
+            tc_buffer_add_visible(out, first->name);
         }
         tc_buffer_add_string(out, "\n");
     }

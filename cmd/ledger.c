@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/report.h"
+#include "core/ties.h"
 
 /* What converting takes beside the tables: chunks on their way, a write buffer. */
 #define STREAM_MEMORY (UINT64_C(20) << 20)
@@ -35,7 +36,9 @@ static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
     }
 }
 
-static void add_item_json(struct tc_buffer *out, const struct tc_item *item, bool done) {
+static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
+                          const struct tc_item *item, bool done) {
+    const struct tc_item *kept = tc_ties_kept(plan, item);
     tc_buffer_add_string(out, "{\"name\":");
     tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
     if (!tc_text_equal(item->name, item->tensor->name)) {
@@ -46,8 +49,12 @@ static void add_item_json(struct tc_buffer *out, const struct tc_item *item, boo
                    tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype),
                    item->lossy ? "false" : "true");
     tc_shape_print(out, item->shape, item->rank);
-    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, item->taken,
-                   item->nbytes);
+    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, kept ? 0 : item->taken,
+                   kept ? 0 : item->nbytes);
+    if (kept) {
+        tc_buffer_add_string(out, ",\"tied_to\":");
+        tc_buffer_add_json(out, kept->name, TC_ESCAPE_DISPLAY);
+    }
     /* Known once the values were seen; a dry run sees none. */
     const struct tc_cast_report *report = item->report;
     if (report && done)
@@ -76,7 +83,7 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
     tc_buffer_addf(out, ",\"format\":\"%s\",\"tensors\":[", plan->target->name);
     for (size_t i = 0; i < plan->count; i++) {
         tc_buffer_add_string(out, i ? "," : "");
-        add_item_json(out, &plan->items[i], done);
+        add_item_json(out, plan, &plan->items[i], done);
     }
     tc_buffer_add_string(out, "],\"changes\":[");
     add_entries_json(out, plan, TC_CHANGE);
@@ -105,6 +112,10 @@ static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const
         tc_shape_print(out, item->shape, item->rank);
         tc_buffer_add_string(out, "  ");
         report_size(out, item->nbytes);
+        if (item->tied) {
+            tc_buffer_add_string(out, "  tied to ");
+            tc_buffer_add_visible(out, tc_ties_kept(plan, item)->name);
+        }
         tc_buffer_add_string(out, "\n");
     }
     tc_buffer_addf(out, "%zu tensor%s to ", plan->count, plan->count == 1 ? "" : "s");

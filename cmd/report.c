@@ -129,7 +129,7 @@ static void report_errors(const struct tc_plan *plan) {
     const struct tc_item *worst = NULL;
     for (size_t i = 0; i < plan->count; i++) {
         const struct tc_cast_report *report = plan->items[i].report;
-        if (!report || !plan->items[i].lossy)
+        if (!report || !plan->items[i].lossy || plan->items[i].tied)
             continue;
         sum.inexact += report->inexact;
         sum.overflow += report->overflow;

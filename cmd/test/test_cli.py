@@ -110,6 +110,16 @@ def make_files():
         ),
     )
     make("bf16.safetensors", files.safetensors({"w": Tensor("BF16", [2], b"\x80\x3f\x00\x40")}))
+    tied = {"embed": f32(1, 2, 3, 4, shape=[2, 2]), "norm": f32(5, 6)}
+    make("tied.safetensors", files.safetensors(tied, {"format": "pt", "lm_head": "embed"}))
+    make("tied.deathtensors", files.deathtensors(tied, {"lm_head": "embed"}, files.CHECKSUM))
+    make(
+        "untied.safetensors",
+        files.safetensors(
+            {"norm": f32(5, 6), "pt": f32(1)},
+            {"format": "pt", "note": "p", "norm": "pt", "tconv.x": "pt", "deathtensors.x": "pt"},
+        ),
+    )
     make("object.npy", files.npy("|O", (1,), b"\x80\x04N."))
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 
