@@ -52,6 +52,17 @@ struct common {
          .value = &(common)->format.limits.made,                                                   \
          .argument = "SIZE",                                                                       \
          .help = "most bytes a file may make out of nothing (default 16G)"},                       \
+        {.name = "max-pickle",                                                                     \
+         .type = OPTION_SIZE,                                                                      \
+         .value = &(common)->format.limits.pickle,                                                 \
+         .argument = "SIZE",                                                                       \
+         .help = "longest pickle to read, arrays in it not counted (default 256M)"},               \
+        {.name = "pickle",                                                                         \
+         .type = OPTION_CHOICE,                                                                    \
+         .value = &(common)->format.pickle_inert,                                                  \
+         .choices = (const char *const[]){"strict", "inert", NULL},                                \
+         .help = "inert: take tensors out of pickled objects of unknown classes, running\n"        \
+                 "nothing; strict (default): refuse such files"},                                  \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \

@@ -45,6 +45,7 @@ enum tc_caps {
 struct tc_format_options {
     struct tc_limits limits;
     enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
+    int pickle_inert;       /* unknown classes in a pickle are passed over, not refused */
 };
 
 struct tc_reader {

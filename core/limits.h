@@ -24,10 +24,14 @@ struct tc_limits {
     uint64_t tensors;
     uint64_t memory; /* tables and buffers */
     uint64_t made;   /* bytes made from nothing */
+    uint64_t pickle; /* bytes of a pickle, but for those of arrays in it */
 };
 
 #define TC_LIMITS_DEFAULT                                                                          \
-    ((struct tc_limits){                                                                           \
-        .header = 0, .tensors = 4000000, .memory = UINT64_C(2) << 30, .made = UINT64_C(16) << 30})
+    ((struct tc_limits){.header = 0,                                                               \
+                        .tensors = 4000000,                                                        \
+                        .memory = UINT64_C(2) << 30,                                               \
+                        .made = UINT64_C(16) << 30,                                                \
+                        .pickle = UINT64_C(256) << 20})
 
 #endif

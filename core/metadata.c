@@ -54,12 +54,13 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
     return add_tensor_maps(plan->items + part->first, part->count, text, error);
 }
 
-bool tc_sidecar_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error) {
+bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
+                       size_t count, struct tc_buffer *text, struct tc_error *error) {
     tc_buffer_add_string(text, "{\"metadata\":");
-    tc_metadata_write(text, &plan->metadata, TC_ESCAPE_SERDE);
+    tc_metadata_write(text, metadata, TC_ESCAPE_SERDE);
     tc_buffer_add_string(text, ",\"tensors\":");
     size_t before = text->length;
-    if (!add_tensor_maps(plan->items, plan->count, text, error))
+    if (!add_tensor_maps(items, count, text, error))
         return false;
     if (text->length == before)
         tc_buffer_add_string(text, "{}");
@@ -89,9 +90,12 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
         if (!metadata || !tc_metadata_read(json, metadata))
             return false;
         struct tc_tensor *tensor = tc_table_find(&reader->table, name);
-        if (tensor && tensor->metadata)
-            return tc_json_fail(json, "a tensor's metadata is there twice");
-        if (tensor)
+        size_t conflicts;
+        if (tensor && tensor->metadata) {
+            if (!tc_metadata_merge(tensor->metadata, metadata, json->arena, &conflicts,
+                                   json->error))
+                return false;
+        } else if (tensor)
             tensor->metadata = metadata;
         else if (missing_count++ == 0)
             missing = name;
@@ -119,8 +123,8 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
                    TC_TENSOR_METADATA_KEY, inner.message);
 }
 
-static bool read_sidecar(struct tc_reader *reader, const char *text, size_t length,
-                         struct tc_error *error) {
+bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
+                     struct tc_error *error) {
     struct tc_json json;
     struct tc_text key;
     tc_json_init(&json, text, length, 0, &reader->arena, error);
@@ -157,7 +161,7 @@ bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     /* The arena keeps the text: names and values point into it. */
     char *text = ok ? tc_arena_alloc(&reader->arena, input->size, error) : NULL;
     ok = text && tc_input_read(input, 0, text, input->size, error) &&
-         read_sidecar(reader, text, input->size, error);
+         tc_sidecar_read(reader, text, input->size, error);
     if (!ok)
         tc_error_in_file(error, path);
     tc_input_close(input);

@@ -26,9 +26,7 @@ struct npz_reader {
     size_t count;
     /* The one array that is being inflated or gathered. */
     const struct array *current;
-    struct tc_inflater inflater;
-    uint64_t position; /* of the inflated member */
-    uint32_t crc;
+    struct zip_stream inflating;
     struct npy_stream stream;
     /* An array in Fortran order that is deflated must be there as a whole
      * before its elements can be put in order. */
@@ -60,73 +58,21 @@ static int probe(const struct tc_probe *probe) {
 }
 
 static void forget_current(struct npz_reader *npz) {
-    tc_inflater_release(&npz->inflater);
+    zip_stream_release(&npz->inflating);
     npy_stream_release(&npz->stream);
     tc_spool_release(&npz->spool);
     npz->current = NULL;
-}
-
-static bool restart(struct tc_reader *reader, const struct array *array, struct tc_error *error) {
-    struct npz_reader *npz = reader->state;
-    tc_inflater_release(&npz->inflater);
-    npz->position = 0;
-    npz->crc = 0;
-    return tc_inflater_init(&npz->inflater, reader->input, array->member->data,
-                            array->member->data + array->member->stored, error);
-}
-
-/* The next `length` bytes of the inflated member; at its end its size and CRC
- * must be right. */
-static bool inflate_next(struct tc_reader *reader, const struct array *array, void *buffer,
-                         size_t length, struct tc_error *error) {
-    struct npz_reader *npz = reader->state;
-    const struct zip_member *member = array->member;
-    if (!tc_inflate(&npz->inflater, buffer, length, error))
-        return false;
-    npz->crc = tc_crc32(npz->crc, buffer, length);
-    npz->position += length;
-    if (npz->position < member->size)
-        return true;
-    if (!tc_inflater_end(&npz->inflater, error))
-        return false;
-    if (npz->crc != member->crc) {
-        tc_fail(error, TC_INVALID, "crc", "CRC-32 mismatch (got %08x, expected %08x)", npz->crc,
-                member->crc);
-        return tc_error_at(error, member->data);
-    }
-    return true;
-}
-
-/* Bytes of a deflated member: going on where it stands, or from its start. */
-static bool inflate_at(struct tc_reader *reader, const struct array *array, uint64_t offset,
-                       void *buffer, size_t length, struct tc_error *error) {
-    struct npz_reader *npz = reader->state;
-    if (npz->current != array) {
-        forget_current(npz);
-        npz->current = array;
-    }
-    if ((!npz->inflater.state || offset < npz->position) && !restart(reader, array, error))
-        return false;
-    unsigned char skipped[4096];
-    while (npz->position < offset) {
-        uint64_t left = offset - npz->position;
-        if (!inflate_next(reader, array, skipped, left < sizeof skipped ? left : sizeof skipped,
-                          error))
-            return false;
-    }
-    return inflate_next(reader, array, buffer, length, error);
 }
 
 static bool fetch_member(void *context, uint64_t offset, void *buffer, size_t length,
                          struct tc_error *error) {
     const struct fetch *fetch = context;
     const struct array *array = fetch->array;
+    struct npz_reader *npz = fetch->reader->state;
     if (length == 0)
         return true;
-    if (array->member->method == ZIP_STORED)
-        return tc_input_read(fetch->reader->input, array->member->data + offset, buffer, length,
-                             error);
-    return inflate_at(fetch->reader, array, offset, buffer, length, error);
+    return zip_stream_read(&npz->inflating, fetch->reader->input, array->member, offset, buffer,
+                           length, error);
 }
 
 /* Writes the array's elements as stored to the spool. */
@@ -188,12 +134,14 @@ static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, u
 /* A member that holds nothing: no read would ever come to its end. */
 static bool check_empty(struct tc_reader *reader, const struct array *array,
                         struct tc_error *error) {
+    struct npz_reader *npz = reader->state;
     unsigned char header[4096];
     uint64_t at = 0;
     while (at < array->member->size) {
         uint64_t left = array->member->size - at;
         size_t step = left < sizeof header ? left : sizeof header;
-        if (!inflate_at(reader, array, at, header, step, error))
+        if (!zip_stream_read(&npz->inflating, reader->input, array->member, at, header, step,
+                             error))
             return false;
         at += step;
     }

@@ -12,6 +12,7 @@
 #include "core/checked.h"
 #include "core/convert.h"
 #include "core/metadata.h"
+#include "formats/shards.h"
 #include "formats/tensor_entry.h"
 
 #define HEADER_LIMIT UINT64_C(100000000)
@@ -264,44 +265,6 @@ static void abort_safetensors(struct tc_writer *writer) {
     (void)writer;
 }
 
-struct placed {
-    struct tc_text name;
-    const char *file;
-};
-
-static int by_name(const void *a, const void *b) {
-    return tc_text_compare(((const struct placed *)a)->name, ((const struct placed *)b)->name);
-}
-
-/* As transformers writes it: json.dumps(…, indent=2, sort_keys=True). */
-static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
-                        struct tc_error *error) {
-    struct placed *placed = malloc((plan->count ? plan->count : 1) * sizeof *placed);
-    if (!placed)
-        return tc_fail_memory(error);
-    for (size_t p = 0; p < plan->part_count; p++)
-        for (size_t i = 0; i < plan->parts[p].count; i++) {
-            size_t at = plan->parts[p].first + i;
-            placed[at] = (struct placed){plan->items[at].name, plan->parts[p].name};
-        }
-    qsort(placed, plan->count, sizeof *placed, by_name);
-    struct tc_buffer text = {0};
-    tc_buffer_addf(&text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n",
-                   (unsigned long long)plan->bytes_out);
-    tc_buffer_add_string(&text, "  \"weight_map\": {");
-    for (size_t i = 0; i < plan->count; i++) {
-        tc_buffer_add_string(&text, i ? ",\n    " : "\n    ");
-        tc_buffer_add_json(&text, placed[i].name, TC_ESCAPE_ASCII);
-        tc_buffer_add_string(&text, ": ");
-        tc_buffer_add_json(&text, tc_text_of(placed[i].file), TC_ESCAPE_ASCII);
-    }
-    tc_buffer_add_string(&text, plan->count ? "\n  }\n}\n" : "}\n}\n");
-    free(placed);
-    bool ok = tc_buffer_ok(&text, error) && tc_outfile_write(out, text.bytes, text.length, error);
-    tc_buffer_release(&text);
-    return ok;
-}
-
 const struct tc_backend tc_backend_safetensors = {
     .name = "safetensors",
     .summary = "Hugging Face safetensors",
@@ -330,7 +293,7 @@ const struct tc_backend tc_backend_safetensors = {
         &(const struct tc_sharding){
             .count_digits = 5,
             .index_ending = ".index.json",
-            .write_index = write_index,
+            .write_index = shards_write_index,
             .single = true,
         },
 };

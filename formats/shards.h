@@ -5,7 +5,7 @@
 #ifndef TCONV_FORMATS_SHARDS_H
 #define TCONV_FORMATS_SHARDS_H
 
-#include "core/format.h"
+#include "core/plan.h"
 
 struct shards {
     struct tc_input_pool pool;
@@ -38,5 +38,8 @@ bool shards_extent(struct shards *shards, const struct tc_tensor *tensor, struct
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
                    struct tc_error *error);
 void shards_release(struct shards *shards);
+
+/* NAME.index.json, as Hugging Face has it; for a backend's tc_sharding. */
+bool shards_write_index(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
 
 #endif

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/checked.h"
-#include "core/deflate.h"
 
 #define END_BYTES 22u
 #define COMMENT_MAX 65535u
@@ -19,6 +18,8 @@
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
 #define LARGEST_DESCRIPTOR 24u
+/* Deflate codes at most 258 bytes in two bits. */
+#define DEFLATE_MOST 1032u
 #define DIRECTORY_LIMIT (UINT64_C(1) << 30)
 
 #define FLAG_ENCRYPTED 0x0001u
@@ -189,6 +190,8 @@ static bool check_member(const struct zip_member *member, struct tc_error *error
                 member->method);
     else if (member->method == ZIP_STORED && member->stored != member->size)
         tc_fail(error, TC_INVALID, "zip", "bad zip: a stored member's sizes disagree");
+    else if (member->size / DEFLATE_MOST > member->stored)
+        tc_fail(error, TC_INVALID, "zip", "bad zip: a member's sizes cannot both be true");
     else if (memchr(member->name.bytes, '\0', member->name.length))
         tc_fail(error, TC_INVALID, "name-nul", "bad zip: a member's name holds a NUL");
     else if (!tc_utf8_valid(member->name))
@@ -354,6 +357,64 @@ void zip_release(struct zip *zip) {
     *zip = (struct zip){0};
 }
 
+static bool check_crc(const struct zip_member *member, uint32_t crc, struct tc_error *error) {
+    if (crc == member->crc)
+        return true;
+    tc_fail(error, TC_INVALID, "crc", "CRC-32 mismatch (got %08x, expected %08x)", crc,
+            member->crc);
+    return tc_error_at(error, member->data);
+}
+
+static bool inflate_next(struct zip_stream *stream, void *buffer, size_t length,
+                         struct tc_error *error) {
+    if (!tc_inflate(&stream->inflater, buffer, length, error))
+        return false;
+    stream->crc = tc_crc32(stream->crc, buffer, length);
+    stream->position += length;
+    if (stream->position < stream->member->size)
+        return true;
+    return tc_inflater_end(&stream->inflater, error) &&
+           check_crc(stream->member, stream->crc, error);
+}
+
+bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
+                     const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
+                     struct tc_error *error) {
+    unsigned char skipped[4096];
+    if (member->method == ZIP_STORED)
+        return tc_input_read(input, member->data + offset, buffer, length, error);
+    if (stream->member != member || offset < stream->position) {
+        zip_stream_release(stream);
+        if (!tc_inflater_init(&stream->inflater, input, member->data, member->data + member->stored,
+                              error))
+            return false;
+        stream->member = member;
+    }
+    while (stream->position < offset) {
+        uint64_t left = offset - stream->position;
+        if (!inflate_next(stream, skipped, left < sizeof skipped ? left : sizeof skipped, error))
+            return false;
+    }
+    return inflate_next(stream, buffer, length, error);
+}
+
+void zip_stream_release(struct zip_stream *stream) {
+    tc_inflater_release(&stream->inflater);
+    *stream = (struct zip_stream){0};
+}
+
+char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error) {
+    struct zip_stream stream = {0};
+    char *bytes = tc_arena_alloc(&reader->arena, member->size + 1, error);
+    if (!bytes)
+        return NULL;
+    bool ok = zip_stream_read(&stream, reader->input, member, 0, bytes, member->size, error);
+    zip_stream_release(&stream);
+    if (ok && member->method == ZIP_STORED)
+        ok = check_crc(member, tc_crc32(0, bytes, member->size), error);
+    return ok ? bytes : NULL;
+}
+
 #define VERIFY_STEP ((size_t)1 << 18)
 
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
@@ -372,10 +433,5 @@ bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
         at += step;
     }
     free(buffer);
-    if (ok && crc != member->crc) {
-        tc_fail(error, TC_INVALID, "crc", "CRC-32 mismatch (got %08x, expected %08x)", crc,
-                member->crc);
-        ok = tc_error_at(error, member->data);
-    }
-    return ok;
+    return ok && check_crc(member, crc, error);
 }

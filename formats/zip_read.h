@@ -10,6 +10,7 @@
 #ifndef TCONV_FORMATS_ZIP_READ_H
 #define TCONV_FORMATS_ZIP_READ_H
 
+#include "core/deflate.h"
 #include "core/format.h"
 
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
@@ -33,6 +34,22 @@ struct zip {
 
 bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
+/* Bytes [offset, offset + length) of a member as it was before packing. A
+ * deflated one goes on where it stands, or starts anew, and its size and CRC
+ * are checked when its end is read; a stored one is read in place. */
+struct zip_stream {
+    const struct zip_member *member; /* NULL: none yet */
+    struct tc_inflater inflater;
+    uint64_t position;
+    uint32_t crc;
+};
+bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
+                     const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
+                     struct tc_error *error);
+void zip_stream_release(struct zip_stream *stream);
+/* A small member as a whole, checked, a NUL behind it; the arena's. */
+char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error);
+
 /* Checks a stored member's CRC. */
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error);

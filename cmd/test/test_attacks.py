@@ -9,6 +9,11 @@ import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
 import attacks_npy  # noqa: F401
 import attacks_npz  # noqa: F401
+import attacks_ot  # noqa: F401
+import attacks_pickle  # noqa: F401
+import attacks_pt  # noqa: F401
+import attacks_pt_legacy  # noqa: F401
+import attacks_pt_tar  # noqa: F401
 import attacks_safetensors  # noqa: F401
 import attacks_shards  # noqa: F401
 from harness import Suite

@@ -1,0 +1,109 @@
+/*
+ * .ot: what tch (Rust) saves, a TorchScript archive of one module whose
+ * attributes are the tensors. A dot in a name is stored as a bar; tch turns
+ * every bar back, so a name with a bar of its own does not come back the same.
+ */
+#include <string.h>
+
+#include "formats/torch.h"
+#include "formats/torch_write.h"
+
+static int probe_ot(const struct tc_probe *probe) {
+    bool script;
+    return torch_zip_seen(probe, &script) && script ? 95 : 0;
+}
+
+static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
+    struct torch *torch = reader->state;
+    torch_init(torch, reader);
+    torch->bars = true; /* dots in the names */
+    if (!torch_open_zip(torch, error))
+        return false;
+    if (!torch->script)
+        return tc_fail(error, TC_INVALID, "torch-archive",
+                       "the archive has no constants.pkl: it is no TorchScript, and no .ot");
+    return torch_finish(torch, error);
+}
+
+static bool read_ot(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                    void *buffer, size_t length, struct tc_error *error) {
+    return torch_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    return torch_extent(reader->state, tensor, extent);
+}
+
+static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    return torch_verify(reader->state, wanted, error);
+}
+
+static void close_ot(struct tc_reader *reader) {
+    torch_release(reader->state);
+}
+
+/* A bar in a name comes back as a dot, which may be another's name. */
+static bool check(struct tc_plan *plan, struct tc_error *error) {
+    struct tc_table names; /* as they come back; filled only where a name has a bar */
+    tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
+    bool ok = true;
+    bool any = false;
+    for (size_t i = 0; i < plan->count && ok; i++) {
+        struct tc_text name = plan->items[i].name;
+        if (!memchr(name.bytes, '|', name.length))
+            continue;
+        any = true;
+        ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+                          "\"|\" in a name comes back as \".\", as tch reads it");
+    }
+    for (size_t i = 0; i < plan->count && ok && any; i++) {
+        struct tc_text name = plan->items[i].name;
+        char *copy = tc_arena_copy(&plan->arena, name.bytes, name.length, error);
+        if (!(ok = copy != NULL))
+            break;
+        for (size_t at = 0; at < name.length; at++)
+            if (copy[at] == '|')
+                copy[at] = '.';
+        struct tc_tensor entry = {.name = {copy, name.length}};
+        if (tc_table_find(&names, entry.name)) {
+            ok = tc_fail(error, TC_INVALID, "duplicate-name",
+                         "another tensor has this name where \"|\" and \".\" are one");
+            tc_error_in_tensor(error, name.bytes, name.length);
+        }
+        ok = ok && tc_table_add(&names, &entry, error);
+    }
+    tc_table_release(&names);
+    return ok;
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    return torch_write_begin(writer, true, error);
+}
+
+const struct tc_backend tc_backend_ot = {
+    .name = "ot",
+    .summary = "tch-rs and libtorch archive",
+    .extensions = (const char *const[]){".ot", NULL},
+    .mime = "application/zip",
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE,
+    .dtypes = TC_SET(TC_BOOL) | TC_SET(TC_U8) | TC_SET(TC_I8) | TC_SET(TC_I16) | TC_SET(TC_I32) |
+              TC_SET(TC_I64) | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) | TC_SET(TC_F64) |
+              TC_SET(TC_C64) | TC_SET(TC_C128),
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .probe = probe_ot,
+    .reader_size = sizeof(struct torch),
+    .open = open_ot,
+    .read = read_ot,
+    .extent = extent,
+    .verify = verify,
+    .close = close_ot,
+    .writer_size = sizeof(struct torch_writer),
+    .check = check,
+    .begin = begin,
+    .put = torch_write_put,
+    .finish = torch_write_finish,
+    .abort = torch_write_abort,
+};

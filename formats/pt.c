@@ -1,0 +1,128 @@
+/*
+ * .pt, .pth, .bin: PyTorch's files in their four forms, told by content: a zip
+ * (torch_zip.c), pickles in a row (torch_legacy.c), a tar (torch_tar.c), and a
+ * plain pickle of arrays (.pkl). Written as torch.save writes a state dict
+ * (torch_write.c).
+ */
+#include <string.h>
+
+#include "formats/shards.h"
+#include "formats/torch.h"
+#include "formats/torch_write.h"
+
+static bool is_tar(const struct tc_probe *probe) {
+    return probe->length >= 262 && memcmp(probe->head + 257, "ustar", 5) == 0;
+}
+
+/* The next line's length where it is a name with dots, else 0. */
+static size_t name_line(const unsigned char *bytes, size_t length) {
+    size_t at = 0;
+    while (at < length &&
+           (bytes[at] == '.' || bytes[at] == '_' || (bytes[at] >= '0' && bytes[at] <= '9') ||
+            ((bytes[at] | 0x20) >= 'a' && (bytes[at] | 0x20) <= 'z')))
+        at++;
+    return at > 0 && at < length && bytes[at] == '\n' ? at + 1 : 0;
+}
+
+/* Protocols 0 and 1 have no mark of their own: a global comes first, or an
+ * empty container that is put into the memo; and every pickle ends in a dot. */
+static bool is_old_pickle(const struct tc_probe *probe) {
+    unsigned char last;
+    struct tc_error ignored = {0};
+    if (probe->length < 4 ||
+        !tc_input_read(probe->input, probe->input->size - 1, &last, 1, &ignored) || last != '.')
+        return false;
+    const unsigned char *head = probe->head;
+    if (head[0] == 'c') {
+        size_t module = name_line(head + 1, probe->length - 1);
+        return module && name_line(head + 1 + module, probe->length - 1 - module);
+    }
+    if (head[0] == '(' && (head[1] == 'd' || head[1] == 'l' || head[1] == 'i' || head[1] == 'c'))
+        return head[2] == 'p' || head[1] == 'i' || head[1] == 'c';
+    return (head[0] == '}' || head[0] == ']') && head[1] == 'q';
+}
+
+static int probe_pt(const struct tc_probe *probe) {
+    bool script;
+    if (torch_zip_seen(probe, &script))
+        return 95;
+    if (torch_legacy_seen(probe))
+        return 95;
+    if (is_tar(probe))
+        return 40;
+    if (probe->length >= 2 && probe->head[0] == 0x80 && probe->head[1] >= 2 && probe->head[1] <= 5)
+        return 60;
+    return is_old_pickle(probe) ? 50 : 0;
+}
+
+static bool open_pt(struct tc_reader *reader, struct tc_error *error) {
+    struct torch *torch = reader->state;
+    struct tc_probe probe = {.input = reader->input};
+    probe.length =
+        reader->input->size < sizeof probe.head ? reader->input->size : sizeof probe.head;
+    torch_init(torch, reader);
+    if (!tc_input_read(reader->input, 0, probe.head, probe.length, error))
+        return false;
+    bool zip = probe.length >= 4 && memcmp(probe.head, "PK", 2) == 0;
+    bool ok = zip                         ? torch_open_zip(torch, error)
+              : torch_legacy_seen(&probe) ? torch_open_legacy(torch, error)
+              : is_tar(&probe)            ? torch_open_tar(torch, error)
+                                          : torch_open_plain(torch, error);
+    return ok && torch_finish(torch, error);
+}
+
+static bool read_pt(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                    void *buffer, size_t length, struct tc_error *error) {
+    return torch_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    return torch_extent(reader->state, tensor, extent);
+}
+
+static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    return torch_verify(reader->state, wanted, error);
+}
+
+static void close_pt(struct tc_reader *reader) {
+    torch_release(reader->state);
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    return torch_write_begin(writer, false, error);
+}
+
+const struct tc_backend tc_backend_pt = {
+    .name = "pt",
+    .summary = "PyTorch",
+    .extensions = (const char *const[]){".pt", ".pth", ".bin", ".pkl", ".ckpt", NULL},
+    .mime = "application/zip",
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE,
+    .dtypes = TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) |
+              TC_SET(TC_F32) | TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128) | TC_SET(TC_C32) |
+              TC_SET_F8 | TC_SET(TC_F4),
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .probe = probe_pt,
+    .reader_size = sizeof(struct torch),
+    .open = open_pt,
+    .read = read_pt,
+    .extent = extent,
+    .verify = verify,
+    .close = close_pt,
+    .writer_size = sizeof(struct torch_writer),
+    .check = torch_write_check,
+    .begin = begin,
+    .put = torch_write_put,
+    .finish = torch_write_finish,
+    .abort = torch_write_abort,
+    .sharding =
+        &(const struct tc_sharding){
+            .count_digits = 5,
+            .index_ending = ".index.json",
+            .write_index = shards_write_index,
+            .single = true,
+        },
+};

@@ -1,0 +1,599 @@
+#include "formats/torch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/checked.h"
+
+#define SPOOL_STEP ((size_t)1 << 18)
+
+void torch_init(struct torch *torch, struct tc_reader *reader) {
+    torch->reader = reader;
+    tc_table_init(&torch->keys, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->parts, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->members, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->classes, &reader->arena, UINT32_MAX - 2);
+}
+
+static void forget_current(struct torch *torch) {
+    if (torch->gathering)
+        tc_gather_release(&torch->gather);
+    torch->gathering = false;
+    torch->current = NULL;
+}
+
+void torch_release(struct torch *torch) {
+    forget_current(torch);
+    zip_stream_release(&torch->inflating);
+    tc_spool_release(&torch->spool);
+    free(torch->storages);
+    free(torch->views);
+    tc_table_release(&torch->keys);
+    tc_table_release(&torch->parts);
+    tc_table_release(&torch->members);
+    tc_table_release(&torch->classes);
+    zip_release(&torch->zip);
+}
+
+/* Storages */
+
+static bool grow(struct torch *torch, void **list, size_t *capacity, size_t size,
+                 struct tc_error *error) {
+    size_t larger = *capacity ? *capacity * 2 : 64;
+    void *grown = NULL;
+    if (!tc_arena_charge(&torch->reader->arena, (larger - *capacity) * size, error))
+        return false;
+    if (!(grown = reallocarray(*list, larger, size)))
+        return tc_fail_memory(error);
+    *list = grown;
+    *capacity = larger;
+    return true;
+}
+
+static struct torch_storage *new_storage(struct torch *torch, uint32_t *index,
+                                         struct tc_error *error) {
+    if (torch->storage_count == torch->storage_capacity &&
+        !grow(torch, (void **)&torch->storages, &torch->storage_capacity, sizeof *torch->storages,
+              error))
+        return NULL;
+    *index = (uint32_t)torch->storage_count;
+    struct torch_storage *storage = &torch->storages[torch->storage_count++];
+    *storage = (struct torch_storage){.dtype = TC_NONE};
+    return storage;
+}
+
+bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, uint64_t nbytes,
+                     uint32_t *index, struct tc_error *error) {
+    struct torch_storage *storage = new_storage(torch, index, error);
+    if (!storage)
+        return false;
+    storage->memory = memory;
+    storage->offset = offset;
+    storage->nbytes = storage->numel = nbytes;
+    storage->placed = true;
+    return true;
+}
+
+/* In a zip a storage is a member, of exactly its size. */
+static bool place_in_zip(struct torch *torch, struct torch_storage *storage, struct tc_text key,
+                         struct tc_error *error) {
+    struct tc_buffer name = {0};
+    tc_buffer_add_text(&name, torch->root);
+    tc_buffer_add_string(&name, "data/");
+    tc_buffer_add_text(&name, key);
+    const struct tc_tensor *found =
+        name.failed ? NULL
+                    : tc_table_find(&torch->members, (struct tc_text){name.bytes, name.length});
+    tc_buffer_release(&name);
+    if (!found)
+        return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
+                       tc_text_shown(key, 200), key.bytes);
+    struct zip_member *member = &torch->zip.members[found->cookie];
+    if (member->size != storage->nbytes)
+        return tc_fail(error, TC_INVALID, "storage",
+                       "storage \"%.*s\" has %llu bytes (expected %llu)", tc_text_shown(key, 200),
+                       key.bytes, (unsigned long long)member->size,
+                       (unsigned long long)storage->nbytes);
+    torch->used[found->cookie] = true;
+    storage->member = member;
+    storage->offset = member->data;
+    storage->placed = true;
+    return true;
+}
+
+bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
+                       uint32_t *index, struct tc_error *error) {
+    const struct tc_tensor *present = tc_table_find(&torch->keys, key);
+    if (present) {
+        const struct torch_storage *storage = &torch->storages[present->cookie];
+        *index = present->cookie;
+        if (storage->dtype != dtype || storage->numel != numel)
+            return tc_fail(error, TC_INVALID, "storage",
+                           "storage \"%.*s\" is named with two types or sizes",
+                           tc_text_shown(key, 200), key.bytes);
+        return true;
+    }
+    struct torch_storage *storage = new_storage(torch, index, error);
+    if (!storage)
+        return false;
+    storage->dtype = (uint8_t)dtype;
+    storage->numel = numel;
+    storage->swap = torch->swap;
+    if (!tc_mul(numel, dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8, &storage->nbytes))
+        return tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
+    struct tc_tensor entry = {.name = key, .cookie = *index};
+    if (!tc_table_add(&torch->keys, &entry, error))
+        return false;
+    return torch->legacy || place_in_zip(torch, storage, key, error);
+}
+
+/* Persistent ids */
+
+static bool bad_id(struct tc_error *error, const char *what) {
+    return tc_fail(error, TC_INVALID, "persistent-id", "a bad persistent id: %s", what);
+}
+
+/* (view key, offset, size), in elements: a part of a storage. */
+static bool read_part(struct torch *torch, const struct pickle_node *part, struct pickle_node *node,
+                      uint64_t element, struct tc_error *error) {
+    const struct pickle_node *key = pickle_item(part, 0);
+    const struct pickle_node *offset = pickle_item(part, 1);
+    const struct pickle_node *size = pickle_item(part, 2);
+    if (!size || part->count != 3 || !pickle_is(key, PICKLE_TEXT) ||
+        !pickle_is(offset, PICKLE_INT) || !pickle_is(size, PICKLE_INT) || offset->integer < 0 ||
+        size->integer < 0)
+        return bad_id(error, "not a view of a storage");
+    if (tc_table_find(&torch->keys, pickle_text(key)))
+        return bad_id(error, "a view has the name of a storage");
+    uint64_t nbytes = torch->storages[node->index].nbytes;
+    if (!tc_mul((uint64_t)offset->integer, element, &node->offset) ||
+        !tc_mul((uint64_t)size->integer, element, &node->length) ||
+        !tc_range_within(node->offset, node->length, nbytes))
+        return bad_id(error, "a view reaches past its storage");
+    const struct tc_tensor *known = tc_table_find(&torch->parts, pickle_text(key));
+    if (known)
+        return (known->cookie == node->index && known->offset == node->offset &&
+                known->nbytes == node->length) ||
+               bad_id(error, "a view of a storage is in two places");
+    struct tc_tensor entry = {.name = pickle_text(key),
+                              .cookie = (uint32_t)node->index,
+                              .offset = node->offset,
+                              .nbytes = node->length};
+    return tc_table_add(&torch->parts, &entry, error);
+}
+
+bool torch_persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+                      struct tc_error *error) {
+    struct torch *torch = context;
+    const struct pickle_node *tag = pickle_item(id, 0);
+    const struct pickle_node *class = pickle_item(id, 1);
+    const struct pickle_node *key = pickle_item(id, 2);
+    const struct pickle_node *numel = pickle_item(id, 4);
+    if (!pickle_is(tag, PICKLE_TEXT) || id->kind != PICKLE_TUPLE)
+        return bad_id(error, "not a tuple that starts with a word");
+    if (tc_text_equal(pickle_text(tag), TC_TEXT("module"))) {
+        if (class && torch->reader->options->pickle_inert) {
+            *node = *class; /* the class itself; its source text is of no use */
+            return true;
+        }
+        tc_fail(error, TC_UNSAFE, "pickle-module",
+                "the file holds a whole module with its source text");
+        return tc_error_hint(error, "--pickle=inert takes its tensors out, and runs nothing");
+    }
+    if (!tc_text_equal(pickle_text(tag), TC_TEXT("storage")))
+        return bad_id(error, "not that of a storage");
+    if (!numel || id->count > (torch->legacy ? 6 : 5) || !pickle_is(class, PICKLE_GLOBAL) ||
+        class->global != PICKLE_STORAGE_CLASS || !pickle_is(key, PICKLE_TEXT) ||
+        !pickle_is(pickle_item(id, 3), PICKLE_TEXT) || numel->kind != PICKLE_INT ||
+        numel->integer < 0)
+        return bad_id(error, "not (\"storage\", class, key, location, count)");
+    uint32_t index;
+    if (!torch_add_storage(torch, pickle_text(key), class->value, (uint64_t)numel->integer, &index,
+                           error))
+        return false;
+    node->kind = PICKLE_STORAGE;
+    node->index = index;
+    node->length = torch->storages[index].nbytes;
+    const struct pickle_node *part = pickle_item(id, 5);
+    uint64_t element = class->value == TC_NONE ? 1 : tc_dtype_bits(class->value) / 8;
+    return !part || part->kind == PICKLE_NONE || read_part(torch, part, node, element, error);
+}
+
+static bool note_class(void *context, const struct pickle_node *global, struct tc_error *error) {
+    struct torch *torch = context;
+    if (global->global != PICKLE_UNKNOWN || tc_table_find(&torch->classes, pickle_text(global)))
+        return true;
+    struct tc_tensor entry = {.name = pickle_text(global)};
+    return tc_table_add(&torch->classes, &entry, error);
+}
+
+void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
+                       struct tc_error *error) {
+    const struct tc_format_options *options = torch->reader->options;
+    pickle_init(pickle, &torch->reader->arena, &options->limits, error);
+    pickle->input = torch->reader->input;
+    pickle->at = at;
+    pickle->end = end;
+    pickle->script = torch->script;
+    pickle->mode = options->pickle_inert ? PICKLE_INERT : PICKLE_STRICT;
+    pickle->context = torch;
+    pickle->on_global = note_class;
+    pickle->persistent = torch_persistent;
+}
+
+bool torch_open_plain(struct torch *torch, struct tc_error *error) {
+    struct pickle pickle;
+    struct pickle_node *root;
+    torch_pickle_init(torch, &pickle, 0, torch->reader->input->size, error);
+    pickle.persistent = NULL;
+    bool ok = pickle_load(&pickle, &root);
+    if (ok && pickle.at != torch->reader->input->size) {
+        ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
+        tc_error_at(error, pickle.at);
+    }
+    torch->steps = pickle.steps;
+    pickle_release(&pickle);
+    return ok && torch_walk(torch, root, error);
+}
+
+/* Tensors */
+
+bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank) {
+    if (!pickle_is(node, PICKLE_TUPLE) && !pickle_is(node, PICKLE_LIST))
+        return false;
+    *rank = node->count;
+    if (node->count > TC_MAX_RANK)
+        return true; /* the caller says so */
+    for (size_t i = 0; i < node->count; i++) {
+        if (node->items[i]->kind != PICKLE_INT || node->items[i]->integer < 0)
+            return false;
+        sizes[i] = (uint64_t)node->items[i]->integer;
+    }
+    return true;
+}
+
+void torch_dense(struct torch_shape *shape) {
+    uint64_t stride = 1;
+    for (unsigned i = shape->rank; i > 0; i--) {
+        shape->stride[i - 1] = stride;
+        /* Where it wraps the tensor is empty or too large, and is found out. */
+        stride *= shape->size[i - 1] ? shape->size[i - 1] : 1;
+    }
+}
+
+static bool is_dense(const struct torch_shape *shape) {
+    uint64_t stride = 1;
+    for (unsigned i = shape->rank; i > 0; i--) {
+        if (shape->size[i - 1] == 0)
+            return true;
+        if (shape->size[i - 1] != 1 && shape->stride[i - 1] != stride)
+            return false;
+        stride *= shape->size[i - 1];
+    }
+    return true;
+}
+
+/* No element lies outside the part of the storage that counts. */
+static bool check_extent(const struct torch_shape *shape, uint64_t count, unsigned element,
+                         struct tc_error *error) {
+    uint64_t last = shape->offset;
+    bool ok = true;
+    for (unsigned i = 0; i < shape->rank && count; i++) {
+        uint64_t span;
+        ok &= tc_mul(shape->size[i] - 1, shape->stride[i], &span) && tc_add(last, span, &last);
+    }
+    uint64_t end = shape->offset;
+    ok = ok && (!count || tc_add(last, 1, &end)) && tc_mul(end, element, &end);
+    /* An empty tensor may start anywhere, as torch lets it. */
+    if (ok && (end <= shape->extent || !count))
+        return true;
+    return tc_fail(error, TC_INVALID, "view", "the tensor reaches past its storage (%llu bytes)",
+                   (unsigned long long)shape->extent);
+}
+
+/* Bytes of the view's strides, and the shape of the table, which counts single
+ * elements where torch counts pairs. */
+static bool fill_view(struct torch *torch, const struct torch_shape *shape, struct torch_view *view,
+                      struct tc_tensor *tensor, struct tc_error *error) {
+    struct tc_arena *arena = &torch->reader->arena;
+    uint64_t *size = tc_arena_array(arena, shape->rank, sizeof *size, error);
+    if (!size)
+        return false;
+    if (shape->rank)
+        memcpy(size, shape->size, shape->rank * sizeof *size);
+    view->shape = tensor->shape = size;
+    if (shape->dtype == TC_F4) {
+        uint64_t *pairs = tc_arena_array(arena, shape->rank, sizeof *pairs, error);
+        if (!pairs)
+            return false;
+        if (shape->rank == 0 || size[shape->rank - 1] > INT64_MAX / 2)
+            return tc_fail(error, TC_UNSUPPORTED, "packed-shape",
+                           "pairs of F4 elements need a last dimension");
+        memcpy(pairs, size, shape->rank * sizeof *pairs);
+        pairs[shape->rank - 1] *= 2;
+        tensor->shape = pairs;
+    }
+    if (is_dense(shape))
+        return true;
+    uint64_t *stride = tc_arena_array(arena, shape->rank, sizeof *stride, error);
+    if (!stride)
+        return false;
+    for (unsigned i = 0; i < shape->rank; i++)
+        stride[i] = shape->size[i] > 1 ? shape->stride[i] * view->element : 0;
+    view->stride = stride;
+    return true;
+}
+
+static bool can_negate(enum tc_dtype dtype) {
+    return dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_F32 || dtype == TC_F64 ||
+           dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128;
+}
+
+bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct torch_shape *shape,
+                      struct tc_metadata *metadata, struct tc_error *error) {
+    unsigned element = shape->dtype == TC_F4 ? 1 : tc_dtype_bits(shape->dtype) / 8;
+    if (shape->rank > TC_MAX_RANK)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "more than %u dimensions (got %u)",
+                       TC_MAX_RANK, shape->rank);
+    uint64_t count;
+    struct tc_tensor tensor = {.name = name,
+                               .dtype = (uint8_t)shape->dtype,
+                               .rank = (uint8_t)shape->rank,
+                               .metadata = metadata,
+                               .offset = torch->view_count,
+                               .cookie = (uint32_t)torch->view_count};
+    struct torch_view view = {.storage = shape->storage,
+                              .dtype = (uint8_t)shape->dtype,
+                              .rank = (uint8_t)shape->rank,
+                              .element = (uint8_t)element,
+                              .swap = torch->storages[shape->storage].swap && element > 1,
+                              .conjugate = shape->conjugate,
+                              .negative = shape->negative};
+    if ((shape->conjugate || shape->negative) && !can_negate(shape->dtype))
+        return tc_fail(error, TC_INVALID, "view", "%s has no sign to turn",
+                       tc_dtype_name(shape->dtype));
+    if (!tc_shape_measure(shape->dtype == TC_F4 ? TC_U8 : shape->dtype, shape->size, shape->rank,
+                          &count, &tensor.nbytes, error) ||
+        !check_extent(shape, count, element, error) ||
+        !fill_view(torch, shape, &view, &tensor, error))
+        return false;
+    view.start = count ? shape->base + shape->offset * element : 0;
+    const struct zip_member *member = torch->storages[shape->storage].member;
+    tensor.sequential = tensor.nbytes && (view.stride || (member && member->method != ZIP_STORED));
+    if (!tc_add(torch->total, tensor.nbytes, &torch->total))
+        return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 64 bits");
+    if (torch->view_count == torch->view_capacity &&
+        !grow(torch, (void **)&torch->views, &torch->view_capacity, sizeof *torch->views, error))
+        return false;
+    torch->views[torch->view_count++] = view;
+    return tc_table_add(&torch->reader->table, &tensor, error);
+}
+
+/* By everything that makes two views the same; then by place. */
+static int compare_views(const void *a, const void *b, void *context) {
+    const struct torch *torch = context;
+    uint32_t i = *(const uint32_t *)a;
+    uint32_t j = *(const uint32_t *)b;
+    const struct torch_view *x = &torch->views[i];
+    const struct torch_view *y = &torch->views[j];
+    const uint64_t keys[][2] = {{x->storage, y->storage},
+                                {x->start, y->start},
+                                {x->dtype, y->dtype},
+                                {x->rank, y->rank},
+                                {x->conjugate, y->conjugate},
+                                {x->negative, y->negative},
+                                {x->stride != 0, y->stride != 0}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (keys[k][0] != keys[k][1])
+            return keys[k][0] < keys[k][1] ? -1 : 1;
+    size_t size = x->rank * sizeof *x->shape;
+    int order = size ? memcmp(x->shape, y->shape, size) : 0;
+    return order || !x->stride ? order : memcmp(x->stride, y->stride, size);
+}
+
+static int order_views(const void *a, const void *b, void *context) {
+    int order = compare_views(a, b, context);
+    uint32_t i = *(const uint32_t *)a;
+    uint32_t j = *(const uint32_t *)b;
+    return order ? order : (i > j) - (i < j);
+}
+
+/* Ties tensors that are one view of one storage. Each tensor has a view, in
+ * the table's order. */
+static bool tie_views(struct torch *torch, struct tc_error *error) {
+    size_t count = torch->view_count;
+    uint32_t *order = malloc((count ? count : 1) * sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)i;
+    qsort_r(order, count, sizeof *order, order_views, torch);
+    for (size_t i = 1, first = 0; i < count; i++) {
+        if (compare_views(&order[first], &order[i], torch) != 0)
+            first = i;
+        else if (torch->reader->table.tensors[order[i]].nbytes)
+            tc_table_tie(&torch->reader->table, order[first], order[i]);
+    }
+    free(order);
+    return true;
+}
+
+bool torch_finish(struct torch *torch, struct tc_error *error) {
+    struct tc_reader *reader = torch->reader;
+    uint64_t size = reader->input->size;
+    uint64_t limit = reader->options->limits.made;
+    /* Views may show one storage many times over. */
+    if (torch->total > size && torch->total - size > limit) {
+        tc_fail(error, TC_UNSAFE, "size-limit",
+                "its tensors have %llu bytes in all, the file %llu: views repeat its data "
+                "(limit %llu bytes beyond the file)",
+                (unsigned long long)torch->total, (unsigned long long)size,
+                (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+    }
+    for (size_t i = 0; i < torch->classes.count && i < 20; i++)
+        tc_reader_lose(reader, "class %.*s is not understood; only tensors it holds are taken",
+                       tc_text_shown(torch->classes.tensors[i].name, 200),
+                       torch->classes.tensors[i].name.bytes);
+    if (torch->classes.count > 20)
+        tc_reader_lose(reader, "%zu more classes are not understood", torch->classes.count - 20);
+    return tie_views(torch, error);
+}
+
+/* Reading */
+
+/* A packed storage must be there as a whole before views can be read of it. */
+static bool fill_spool(struct torch *torch, const struct torch_storage *storage,
+                       struct tc_error *error) {
+    tc_spool_release(&torch->spool);
+    torch->spooled = NULL;
+    unsigned char *buffer = malloc(SPOOL_STEP);
+    bool ok = buffer ? tc_spool_open(&torch->spool, storage->nbytes, error) : tc_fail_memory(error);
+    for (uint64_t at = 0; at < storage->nbytes && ok;) {
+        uint64_t left = storage->nbytes - at;
+        size_t step = left < SPOOL_STEP ? left : SPOOL_STEP;
+        ok = zip_stream_read(&torch->inflating, torch->reader->input, storage->member, at, buffer,
+                             step, error) &&
+             tc_spool_add(&torch->spool, buffer, step, error);
+        at += step;
+    }
+    free(buffer);
+    if (ok)
+        torch->spooled = storage;
+    return ok;
+}
+
+struct fetch {
+    struct torch *torch;
+    const struct torch_storage *storage;
+};
+
+static bool fetch_storage(void *context, uint64_t offset, void *buffer, size_t length,
+                          struct tc_error *error) {
+    const struct fetch *fetch = context;
+    const struct torch_storage *storage = fetch->storage;
+    if (storage->memory) {
+        memcpy(buffer, storage->memory + offset, length);
+        return true;
+    }
+    if (!storage->member || storage->member->method == ZIP_STORED)
+        return tc_input_read(fetch->torch->reader->input, storage->offset + offset, buffer, length,
+                             error);
+    if (fetch->torch->spooled != storage && !fill_spool(fetch->torch, storage, error))
+        return false;
+    return tc_spool_read(&fetch->torch->spool, offset, buffer, length, error);
+}
+
+static bool read_strided(struct torch *torch, const struct torch_view *view, struct fetch *fetch,
+                         uint64_t offset, void *buffer, size_t length, struct tc_error *error) {
+    if (torch->current != view) {
+        struct tc_view gathered = {.rank = view->rank,
+                                   .element = view->element,
+                                   .start = view->start,
+                                   .storage = fetch->storage->nbytes};
+        forget_current(torch);
+        memcpy(gathered.shape, view->shape, view->rank * sizeof *view->shape);
+        memcpy(gathered.stride, view->stride, view->rank * sizeof *view->stride);
+        torch->gathering = true;
+        if (!tc_gather_init(&torch->gather, &gathered, fetch_storage, fetch, error)) {
+            forget_current(torch);
+            return false;
+        }
+        torch->current = view;
+    }
+    torch->gather.context = fetch;
+    return tc_gather_read(&torch->gather, offset, buffer, length, error);
+}
+
+/* Turns the signs that the view's notes ask for: of every number, or of the
+ * imaginary parts. The sign is a little-endian number's last bit. */
+static void turn_signs(const struct torch_view *view, uint64_t offset, unsigned char *bytes,
+                       size_t length) {
+    unsigned part = tc_dtype_component(view->dtype);
+    for (size_t i = 0; i < length; i++) {
+        unsigned at = (unsigned)((offset + i) % view->element);
+        if (at % part != part - 1)
+            continue;
+        bool imaginary = at >= part;
+        if (view->negative != (view->conjugate && imaginary))
+            bytes[i] ^= 0x80;
+    }
+}
+
+static bool read_raw(struct torch *torch, const struct torch_view *view, uint64_t offset,
+                     void *buffer, size_t length, struct tc_error *error) {
+    struct fetch fetch = {torch, &torch->storages[view->storage]};
+    return view->stride ? read_strided(torch, view, &fetch, offset, buffer, length, error)
+                        : fetch_storage(&fetch, view->start + offset, buffer, length, error);
+}
+
+static void reverse(unsigned char *bytes, unsigned length) {
+    for (unsigned low = 0, high = length - 1; low < high; low++, high--) {
+        unsigned char byte = bytes[low];
+        bytes[low] = bytes[high];
+        bytes[high] = byte;
+    }
+}
+
+/* Big-endian: whole components are read and turned round. */
+static bool read_swapped(struct torch *torch, const struct torch_view *view, uint64_t offset,
+                         unsigned char *buffer, size_t length, struct tc_error *error) {
+    unsigned part = tc_dtype_component(view->dtype);
+    while (length) {
+        unsigned char edge[16];
+        size_t skip = offset % part;
+        size_t step = length - length % part;
+        bool inner = skip == 0 && step;
+        unsigned char *to = inner ? buffer : edge;
+        if (!inner)
+            step = part - skip < length ? part - skip : length;
+        size_t whole = inner ? step : part;
+        if (!read_raw(torch, view, offset - skip, to, whole, error))
+            return false;
+        for (size_t at = 0; at < whole; at += part)
+            reverse(to + at, part);
+        if (!inner)
+            memcpy(buffer, edge + skip, step);
+        buffer += step;
+        offset += step;
+        length -= step;
+    }
+    return true;
+}
+
+bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
+                size_t length, struct tc_error *error) {
+    const struct torch_view *view = &torch->views[tensor->cookie];
+    if (!(view->swap ? read_swapped(torch, view, offset, buffer, length, error)
+                     : read_raw(torch, view, offset, buffer, length, error)))
+        return false;
+    if (view->conjugate || view->negative)
+        turn_signs(view, offset, buffer, length);
+    return true;
+}
+
+bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc_extent *extent) {
+    const struct torch_view *view = &torch->views[tensor->cookie];
+    const struct torch_storage *storage = &torch->storages[view->storage];
+    *extent =
+        (struct tc_extent){.input = torch->reader->input, .offset = storage->offset + view->start};
+    return !tensor->sequential && !view->swap && !view->conjugate && !view->negative &&
+           !storage->memory;
+}
+
+bool torch_verify(struct torch *torch, const bool *wanted, struct tc_error *error) {
+    const struct tc_table *table = &torch->reader->table;
+    bool *checked = calloc(torch->storage_count + 1, sizeof *checked);
+    bool ok = checked ? true : tc_fail_memory(error);
+    for (size_t i = 0; i < table->count && ok; i++) {
+        uint32_t index = torch->views[table->tensors[i].cookie].storage;
+        const struct zip_member *member = torch->storages[index].member;
+        if ((wanted && !wanted[i]) || checked[index] || !member || member->method != ZIP_STORED)
+            continue;
+        checked[index] = true;
+        ok = zip_verify_stored(torch->reader->input, member, error) ||
+             tc_error_in_tensor(error, table->tensors[i].name.bytes, table->tensors[i].name.length);
+    }
+    free(checked);
+    return ok;
+}

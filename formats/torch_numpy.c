@@ -1,0 +1,135 @@
+/*
+ * numpy's arrays and scalars in a pickle:
+ *     _reconstruct(ndarray, (0,), b'b')  BUILD (version, shape, dtype, fortran, data)
+ *     _frombuffer(data, dtype, shape, order)
+ *     scalar(dtype, data)
+ *     dtype('f4', False, True)  BUILD (3, '<', None, …)
+ */
+#include <string.h>
+
+#include "core/checked.h"
+#include "formats/torch.h"
+
+static bool bad(struct tc_error *error, const char *what) {
+    return tc_fail(error, TC_INVALID, "numpy", "a numpy array %s", what);
+}
+
+static const struct {
+    const char *name;
+    enum tc_dtype dtype;
+} codes[] = {
+    {"b1", TC_BOOL}, {"u1", TC_U8},  {"i1", TC_I8},  {"u2", TC_U16},   {"i2", TC_I16},
+    {"u4", TC_U32},  {"i4", TC_I32}, {"u8", TC_U64}, {"i8", TC_I64},   {"f2", TC_F16},
+    {"f4", TC_F32},  {"f8", TC_F64}, {"c8", TC_C64}, {"c16", TC_C128},
+};
+
+/* TC_NONE for what is no number. */
+static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, bool *swap,
+                       struct tc_error *error) {
+    const struct pickle_node *name =
+        pickle_calls(node, PICKLE_NUMPY_DTYPE) ? pickle_item(node->arguments, 0) : NULL;
+    const struct pickle_node *order = name ? pickle_item(node->state, 1) : NULL;
+    if (!pickle_is(name, PICKLE_TEXT))
+        return bad(error, "has no dtype");
+    struct tc_text code = pickle_text(name);
+    *swap = pickle_is(order, PICKLE_TEXT) && tc_text_equal(pickle_text(order), TC_TEXT(">"));
+    if (code.length && memchr("<>|=", code.bytes[0], 4)) {
+        *swap |= code.bytes[0] == '>';
+        code.bytes++;
+        code.length--;
+    }
+    *dtype = TC_NONE;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (tc_text_equal(code, tc_text_of(codes[i].name)))
+            *dtype = codes[i].dtype;
+    return true;
+}
+
+static bool is_object(const struct pickle_node *dtype) {
+    const struct pickle_node *name = pickle_item(dtype->arguments, 0);
+    return name->length && (name->text[0] == 'O' || name->text[name->length > 1] == 'O');
+}
+
+/* What an array is made of, from whichever of the three calls. */
+struct parts {
+    const struct pickle_node *dtype;
+    const struct pickle_node *shape; /* NULL: a scalar */
+    const struct pickle_node *data;
+    bool fortran;
+};
+
+static bool read_parts(const struct pickle_node *node, struct parts *parts,
+                       struct tc_error *error) {
+    const struct pickle_node *arguments = node->arguments;
+    switch ((enum pickle_global)node->callable->global) {
+    case PICKLE_NUMPY_SCALAR:
+        *parts =
+            (struct parts){.dtype = pickle_item(arguments, 0), .data = pickle_item(arguments, 1)};
+        return parts->data || bad(error, "has no data");
+    case PICKLE_NUMPY_FROMBUFFER: {
+        const struct pickle_node *order = pickle_item(arguments, 3);
+        *parts = (struct parts){.data = pickle_item(arguments, 0),
+                                .dtype = pickle_item(arguments, 1),
+                                .shape = pickle_item(arguments, 2)};
+        if (!pickle_is(order, PICKLE_TEXT) || order->length != 1 ||
+            (order->text[0] != 'C' && order->text[0] != 'F'))
+            return bad(error, "has no order");
+        parts->fortran = order->text[0] == 'F';
+        return true;
+    }
+    default: {
+        const struct pickle_node *state = node->state;
+        const struct pickle_node *fortran = pickle_item(state, 3);
+        *parts = (struct parts){.shape = pickle_item(state, 1),
+                                .dtype = pickle_item(state, 2),
+                                .data = pickle_item(state, 4)};
+        if (!pickle_is(fortran, PICKLE_BOOL) && !pickle_is(fortran, PICKLE_INT))
+            return bad(error, "was left without its data");
+        parts->fortran = fortran->kind == PICKLE_BOOL ? fortran->value != 0 : fortran->integer != 0;
+        return true;
+    }
+    }
+}
+
+static void fortran_strides(struct torch_shape *shape) {
+    uint64_t stride = 1;
+    for (unsigned i = 0; i < shape->rank; i++) {
+        shape->stride[i] = stride;
+        stride *= shape->size[i] ? shape->size[i] : 1;
+    }
+}
+
+bool torch_numpy(struct torch *torch, const struct pickle_node *node, struct torch_shape *shape,
+                 bool *known, struct tc_error *error) {
+    struct parts parts;
+    bool swap = false;
+    uint64_t count;
+    uint64_t nbytes;
+    if (!read_parts(node, &parts, error) || !read_dtype(parts.dtype, &shape->dtype, &swap, error))
+        return false;
+    *known = shape->dtype != TC_NONE;
+    if (is_object(parts.dtype))
+        return tc_fail(error, TC_UNSUPPORTED, "numpy", "a numpy array of Python objects");
+    if (!*known)
+        return true;
+    bool bytes = parts.data && (parts.data->kind == PICKLE_BYTES ||
+                                (parts.data->kind == PICKLE_TEXT && parts.data->raw));
+    if (!bytes || (parts.shape && !torch_sizes(parts.shape, shape->size, &shape->rank)))
+        return bad(error, "has no shape or no data");
+    if (shape->rank > TC_MAX_RANK)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "more than %u dimensions", TC_MAX_RANK);
+    if (!tc_shape_measure(shape->dtype, shape->size, shape->rank, &count, &nbytes, error))
+        return false;
+    if (nbytes != parts.data->length)
+        return bad(error, "has more or less data than its shape");
+    if (parts.fortran)
+        fortran_strides(shape);
+    else
+        torch_dense(shape);
+    shape->extent = nbytes;
+    if (!torch_add_bytes(torch, parts.data->text, parts.data->offset, nbytes, &shape->storage,
+                         error))
+        return false;
+    torch->storages[shape->storage].swap = swap;
+    return true;
+}

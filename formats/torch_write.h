@@ -1,0 +1,35 @@
+/*
+ * Writing torch's archives: what torch.save makes of a state dict, and what
+ * libtorch makes of a module that has only parameters (tch's .ot). A zip of
+ * stored members, aligned to 64 bytes, with a pickle of protocol 2: torch 1.13
+ * and later load it, also with weights_only and mmap.
+ *
+ * ".format_version" and ".storage_alignment" are left out on purpose: with
+ * them torch computes where storages lie instead of looking, and is wrong for
+ * archives without data descriptors.
+ */
+#ifndef TCONV_FORMATS_TORCH_WRITE_H
+#define TCONV_FORMATS_TORCH_WRITE_H
+
+#include "core/convert.h"
+#include "formats/zip_write.h"
+
+struct torch_slot;
+
+/* A backend's writer_size. */
+struct torch_writer {
+    struct zip_writer zip;
+    struct torch_slot *slots; /* by item of the part */
+};
+
+bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *error);
+bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
+                     struct tc_error *error);
+bool torch_write_finish(struct tc_writer *writer, struct tc_error *error);
+void torch_write_abort(struct tc_writer *writer);
+
+/* Sparse groups that can't be written as sparse tensors, and shapes that torch
+ * has no form for. For a backend's check. */
+bool torch_write_check(struct tc_plan *plan, struct tc_error *error);
+
+#endif

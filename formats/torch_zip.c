@@ -1,0 +1,331 @@
+/*
+ * torch ≥ 1.6 and TorchScript: a zip, everything in one folder ROOT.
+ *     ROOT/data.pkl          the object
+ *     ROOT/data/KEY          a storage each
+ *     ROOT/version           "3"
+ *     ROOT/byteorder         "little" or "big"; absent: little
+ *     ROOT/constants.pkl     TorchScript: tensors of its code
+ *     ROOT/code/…            TorchScript: source text, never looked at
+ *     ROOT/tconv.json        metadata that tconv wrote
+ */
+#include <string.h>
+
+#include "core/checked.h"
+#include "core/metadata.h"
+#include "formats/torch.h"
+
+#define MAX_SMALL 64u
+/* What libtorch itself takes; 3 is what everything writes. */
+#define MAX_VERSION 10
+#define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
+#define TAIL_BYTES ((size_t)1 << 16)
+
+/* Names in the directory, which lies at the file's end; most archives' fits
+ * the tail, or at least its end, where small members are. */
+static bool tail_names(struct tc_input *input, const char *name) {
+    static const size_t step = 4096;
+    char block[4096 + 32];
+    size_t length = strlen(name);
+    uint64_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
+    for (uint64_t at = input->size - size; at < input->size; at += step) {
+        uint64_t left = input->size - at;
+        size_t take = left < sizeof block ? left : sizeof block;
+        struct tc_error ignored = {0};
+        if (!tc_input_read(input, at, block, take, &ignored))
+            return false;
+        if (memmem(block, take, name, length))
+            return true;
+    }
+    return false;
+}
+
+bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
+    *script = false;
+    if (probe->length < 30 || memcmp(probe->head, "PK\3\4", 4) != 0)
+        return false;
+    if (!tail_names(probe->input, "/data.pkl") && !tail_names(probe->input, "data.pklPK") &&
+        !tail_names(probe->input, "/model.json") &&
+        !memmem(probe->head + 30, probe->length - 30, "data.pkl", 8))
+        return false;
+    *script = tail_names(probe->input, "/constants.pkl");
+    return true;
+}
+
+static const struct zip_member *find_member(const struct torch *torch, const char *name) {
+    struct tc_buffer path = {0};
+    tc_buffer_add_text(&path, torch->root);
+    tc_buffer_add_string(&path, name);
+    const struct tc_tensor *found =
+        path.failed ? NULL
+                    : tc_table_find(&torch->members, (struct tc_text){path.bytes, path.length});
+    tc_buffer_release(&path);
+    return found ? &torch->zip.members[found->cookie] : NULL;
+}
+
+/* The names of all members, each once. */
+static bool index_members(struct torch *torch, struct tc_error *error) {
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_tensor entry = {.name = torch->zip.members[i].name, .cookie = (uint32_t)i};
+        if (tc_table_find(&torch->members, entry.name))
+            return tc_fail(error, TC_INVALID, "zip", "bad zip: \"%.*s\" is there twice",
+                           tc_text_shown(entry.name, 200), entry.name.bytes);
+        if (!tc_table_add(&torch->members, &entry, error))
+            return false;
+    }
+    return true;
+}
+
+/* Whether a folder, with its slash, is anything but a plain path. */
+static bool leaves_folder(struct tc_text folder) {
+    size_t start = 0;
+    for (size_t i = 0; i < folder.length; i++) {
+        if (folder.bytes[i] != '/')
+            continue;
+        size_t length = i - start;
+        if (length == 0 || (length <= 2 && memcmp(folder.bytes + start, "..", length) == 0))
+            return true;
+        start = i + 1;
+    }
+    return false;
+}
+
+/* The one folder that holds data.pkl, and everything else. */
+static bool find_root(struct torch *torch, struct tc_error *error) {
+    const struct tc_text pickle = TC_TEXT("data.pkl");
+    size_t found = 0;
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        bool whole = tc_text_equal(name, pickle);
+        if (!whole && !tc_text_ends(name, TC_TEXT("/data.pkl")))
+            continue;
+        if (found++)
+            return tc_fail(error, TC_INVALID, "torch-archive",
+                           "the archive has two pickles named data.pkl");
+        torch->root = (struct tc_text){name.bytes, name.length - pickle.length};
+    }
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        if (tc_text_ends(name, TC_TEXT("/model.json")))
+            return tc_fail(error, TC_UNSUPPORTED, "torch-archive",
+                           "a TorchScript archive of torch 1.0 or 1.1 (model.json)");
+        if (found && !tc_text_starts(name, torch->root))
+            return tc_fail(error, TC_INVALID, "torch-archive",
+                           "\"%.*s\" is not in the archive's folder", tc_text_shown(name, 200),
+                           name.bytes);
+    }
+    if (!found)
+        return tc_fail(error, TC_INVALID, "torch-archive", "the archive has no data.pkl");
+    if (leaves_folder(torch->root))
+        return tc_fail(error, TC_UNSAFE, "torch-archive", "the archive's folder leaves its place");
+    torch->used = tc_arena_array(&torch->reader->arena, torch->zip.count, sizeof(bool), error);
+    return torch->used != NULL;
+}
+
+/* The whole of a small member; NULL with no error where it is not there. */
+static const char *load_small(struct torch *torch, const char *name, size_t *length,
+                              struct tc_error *error) {
+    const struct zip_member *member = find_member(torch, name);
+    if (!member)
+        return NULL;
+    *length = member->size;
+    if (member->size <= MAX_SMALL)
+        return zip_load(torch->reader, member, error);
+    tc_fail(error, TC_INVALID, "torch-archive", "%s has %llu bytes (limit %u)", name,
+            (unsigned long long)member->size, MAX_SMALL);
+    return NULL;
+}
+
+static bool read_version(struct torch *torch, struct tc_error *error) {
+    size_t length = 0;
+    const char *text = load_small(torch, "version", &length, error);
+    if (!text)
+        return error->class == TC_OK
+                   ? tc_fail(error, TC_INVALID, "torch-archive", "the archive has no version")
+                   : false;
+    while (length && (text[length - 1] == '\n' || text[length - 1] == '\r'))
+        length--;
+    unsigned version = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            length = 0;
+        else if (version < 1000)
+            version = version * 10 + (unsigned)(text[i] - '0');
+    }
+    if (length == 0)
+        return tc_fail(error, TC_INVALID, "torch-archive", "the archive's version is no number");
+    if (version > MAX_VERSION)
+        return tc_fail(error, TC_UNSUPPORTED, "torch-version",
+                       "version %.*s of torch's archive is not known (0 to %d are)", (int)length,
+                       text, MAX_VERSION);
+    return true;
+}
+
+static bool read_byteorder(struct torch *torch, struct tc_error *error) {
+    size_t length = 0;
+    const char *text = load_small(torch, "byteorder", &length, error);
+    if (!text)
+        return error->class == TC_OK;
+    struct tc_text order = {text, length};
+    torch->swap = tc_text_equal(order, TC_TEXT("big"));
+    return torch->swap || tc_text_equal(order, TC_TEXT("little")) ||
+           tc_fail(error, TC_INVALID, "torch-archive", "byteorder is neither little nor big");
+}
+
+/* Runs a pickle of the archive; one that is packed is unpacked first. */
+static bool load_pickle(struct torch *torch, const struct zip_member *member,
+                        pickle_persistent *persistent, struct pickle_node **root,
+                        struct tc_error *error) {
+    struct pickle pickle;
+    torch_pickle_init(torch, &pickle, member->data, member->data + member->size, error);
+    pickle.persistent = persistent;
+    bool ok = true;
+    if (member->method != ZIP_STORED) {
+        ok = member->size <= pickle.limits->pickle ||
+             tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
+                     (unsigned long long)member->size);
+        pickle.memory = ok ? (const unsigned char *)zip_load(torch->reader, member, error) : NULL;
+        pickle.input = NULL;
+        pickle.at = 0;
+        pickle.end = member->size;
+        ok = pickle.memory != NULL;
+    }
+    ok = ok && pickle_load(&pickle, root);
+    if (ok && pickle.at != pickle.end) {
+        ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
+        tc_error_at(error, pickle.at);
+    }
+    torch->steps += pickle.steps;
+    pickle_release(&pickle);
+    /* The error says what is wrong; where the bytes were damaged on their way
+     * that is the better reason. */
+    if (member->method == ZIP_STORED && (ok || error->class == TC_INVALID)) {
+        struct tc_error damage = {0};
+        if (!zip_verify_stored(torch->reader->input, member, &damage)) {
+            *error = damage;
+            return false;
+        }
+    }
+    return ok;
+}
+
+/* Storages that nothing refers to, as some tools leave behind. */
+static void note_unused(struct torch *torch) {
+    struct tc_buffer prefix = {0};
+    size_t unused = 0;
+    struct tc_text first = {0};
+    tc_buffer_add_text(&prefix, torch->root);
+    tc_buffer_add_string(&prefix, "data/");
+    for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        if (torch->used[i] || !tc_text_starts(name, (struct tc_text){prefix.bytes, prefix.length}))
+            continue;
+        if (unused++ == 0)
+            first = name;
+    }
+    tc_buffer_release(&prefix);
+    if (unused)
+        tc_reader_warn(torch->reader,
+                       "%zu storage%s of the file %s not referred to; the first is %.*s", unused,
+                       unused == 1 ? "" : "s", unused == 1 ? "is" : "are",
+                       tc_text_shown(first, 200), first.bytes);
+}
+
+#define MAX_SOURCE (1u << 20)
+
+/* Whether a TorchScript archive has code beyond the bare class that tch and
+ * tconv write. */
+static bool has_code(struct torch *torch, struct tc_error *error) {
+    struct tc_buffer prefix = {0};
+    const struct zip_member *bare = find_member(torch, "code/__torch__.py");
+    bool more = bare && bare->size > MAX_SOURCE;
+    tc_buffer_add_text(&prefix, torch->root);
+    tc_buffer_add_string(&prefix, "code/");
+    for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
+        const struct zip_member *member = &torch->zip.members[i];
+        more |= member != bare && tc_text_ends(member->name, TC_TEXT(".py")) &&
+                tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
+    }
+    tc_buffer_release(&prefix);
+    if (more || !bare)
+        return more;
+    const char *text = zip_load(torch->reader, bare, error);
+    return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
+}
+
+static bool note_code(struct torch *torch, struct tc_error *error) {
+    if (torch->script && has_code(torch, error))
+        tc_reader_warn(torch->reader, "its code is left out; only tensors are read");
+    return error->class == TC_OK;
+}
+
+/* A persistent id of a constant names a member of ROOT/constants/, which must
+ * be there; nothing else is wanted of it. */
+static bool check_constant(void *context, const struct pickle_node *id, struct pickle_node *node,
+                           struct tc_error *error) {
+    struct torch *torch = context;
+    const struct pickle_node *class = pickle_item(id, 1);
+    const struct pickle_node *key = pickle_item(id, 2);
+    const struct pickle_node *numel = pickle_item(id, 4);
+    struct tc_buffer name = {0};
+    uint64_t nbytes = 0;
+    tc_buffer_add_string(&name, "constants/");
+    if (pickle_is(key, PICKLE_TEXT))
+        tc_buffer_add_text(&name, pickle_text(key));
+    tc_buffer_add(&name, "", 1);
+    if (!tc_buffer_ok(&name, error)) {
+        tc_buffer_release(&name);
+        return false;
+    }
+    const struct zip_member *member = find_member(torch, name.bytes);
+    bool ok = pickle_is(class, PICKLE_GLOBAL) && class->global == PICKLE_STORAGE_CLASS &&
+              pickle_is(numel, PICKLE_INT) && numel->integer >= 0 &&
+              tc_mul((uint64_t)numel->integer,
+                     class->value == TC_NONE ? 1 : tc_dtype_bits(class->value) / 8, &nbytes) &&
+              member && member->size == nbytes;
+    tc_buffer_release(&name);
+    node->kind = PICKLE_NONE;
+    return ok || tc_fail(error, TC_INVALID, "torch-archive",
+                         "constants.pkl refers to a storage that is not there");
+}
+
+/* Tensors that TorchScript's code has as constants: they have no names. */
+static bool note_constants(struct torch *torch, struct tc_error *error) {
+    struct pickle_node *root;
+    const struct zip_member *member = find_member(torch, "constants.pkl");
+    if (!load_pickle(torch, member, check_constant, &root, error))
+        return false;
+    if (root->kind != PICKLE_TUPLE)
+        return tc_fail(error, TC_INVALID, "torch-archive", "constants.pkl holds no tuple");
+    if (root->count)
+        tc_reader_lose(torch->reader, "%u constant%s of its code %s left out", root->count,
+                       root->count == 1 ? "" : "s", root->count == 1 ? "is" : "are");
+    return true;
+}
+
+static bool read_sidecar(struct torch *torch, struct tc_error *error) {
+    const struct zip_member *member = find_member(torch, "tconv.json");
+    if (!member)
+        return true;
+    if (member->size > MAX_SIDECAR)
+        return tc_fail(error, TC_UNSAFE, "sidecar-limit", "tconv.json is over %llu bytes",
+                       (unsigned long long)MAX_SIDECAR);
+    const char *text = zip_load(torch->reader, member, error);
+    if (text && tc_sidecar_read(torch->reader, text, member->size, error))
+        return true;
+    if (error->class == TC_INVALID)
+        error->has_offset = false; /* of the text, not of the file */
+    return false;
+}
+
+bool torch_open_zip(struct torch *torch, struct tc_error *error) {
+    struct pickle_node *root;
+    if (!zip_open(&torch->zip, torch->reader, error) || !index_members(torch, error) ||
+        !find_root(torch, error) || !read_version(torch, error) || !read_byteorder(torch, error))
+        return false;
+    torch->script = find_member(torch, "constants.pkl") != NULL;
+    if (!load_pickle(torch, find_member(torch, "data.pkl"), torch_persistent, &root, error) ||
+        (torch->script && !note_constants(torch, error)) || !torch_walk(torch, root, error))
+        return false;
+    note_unused(torch);
+    return note_code(torch, error) && read_sidecar(torch, error);
+}
