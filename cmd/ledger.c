@@ -10,7 +10,7 @@
 #define STREAM_MEMORY (UINT64_C(20) << 20)
 
 static uint64_t memory_needed(const struct tc_plan *plan) {
-    uint64_t bytes = STREAM_MEMORY + plan->arena.used;
+    uint64_t bytes = STREAM_MEMORY + plan->arena.used + plan->densify_memory;
     for (size_t r = 0; r < plan->reader_count; r++)
         bytes += plan->readers[r]->arena.used +
                  plan->readers[r]->table.capacity * sizeof(struct tc_tensor);
@@ -39,6 +39,7 @@ static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
 static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
                           const struct tc_item *item, bool done) {
     const struct tc_item *kept = tc_ties_kept(plan, item);
+    uint64_t read = item->densify ? item->densify->nbytes : item->taken;
     tc_buffer_add_string(out, "{\"name\":");
     tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
     if (!tc_text_equal(item->name, item->tensor->name)) {
@@ -49,7 +50,7 @@ static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
                    tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype),
                    item->lossy ? "false" : "true");
     tc_shape_print(out, item->shape, item->rank);
-    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, kept ? 0 : item->taken,
+    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, kept ? 0 : read,
                    kept ? 0 : item->nbytes);
     if (kept) {
         tc_buffer_add_string(out, ",\"tied_to\":");

@@ -36,14 +36,20 @@ static void advance(struct job *job, uint64_t bytes) {
         job->options->progress(job->options->context, job->done, job->plan->bytes_out);
 }
 
+static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
+                      struct tc_error *error) {
+    return item->densify
+               ? tc_densify_read(item->densify, offset, buffer, length, error)
+               : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
+}
+
 /* Reads `count` bytes of an item's target stream from `at` on, casting. */
 static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
                       struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
     size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
     size_t to = tc_dtype_bits(item->dtype) / 8;
     size_t count = chunk->length / to;
-    if (!tc_reader_read(item->reader, item->tensor, item->skip + at / to * from, scratch,
-                        count * from, error))
+    if (!read_item(item, item->skip + at / to * from, scratch, count * from, error))
         return false;
     tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
     return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
@@ -74,8 +80,7 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
         chunk->item = visit;
         bool ok = item->dtype == item->tensor->dtype
-                      ? tc_reader_read(item->reader, item->tensor, item->skip + at, chunk->bytes,
-                                       chunk->length, error)
+                      ? read_item(item, item->skip + at, chunk->bytes, chunk->length, error)
                       : read_cast(job->plan, item, at, chunk, scratch, error);
         if (!ok) {
             tc_chunk_release(chunk);
@@ -95,9 +100,13 @@ static bool produce(struct tc_flow *flow, void *context, struct tc_error *error)
     if (!scratch)
         return tc_fail_memory(error);
     bool ok = true;
-    for (size_t visit = 0; visit < job->visit_count && ok; visit++)
+    for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
+        struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
         if (!job->direct[visit])
             ok = produce_item(job, visit, scratch, error);
+        if (densify)
+            tc_densify_unload(densify);
+    }
     free(scratch);
     return ok;
 }
@@ -176,7 +185,8 @@ static bool needs_flow(struct job *job, const struct tc_writer *writer) {
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
-        job->direct[visit] = !writer->sees_bytes && item->dtype == item->tensor->dtype &&
+        job->direct[visit] = !writer->sees_bytes && !item->densify &&
+                             item->dtype == item->tensor->dtype &&
                              tc_reader_extent(item->reader, item->tensor, &extent);
         flow |= !job->direct[visit] && item->nbytes;
     }

@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/metadata.h"
 #include "core/parts.h"
+#include "core/sparse.h"
 #include "core/ties.h"
 
 static struct tc_text no_tensor(void) {
@@ -117,38 +118,14 @@ static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
     return true;
 }
 
-/* A part of a sparse tensor that has a new name: its parent follows where all
- * parts can, PARENT.ROLE; else the role is lost. */
-static bool rename_sparse(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
-    struct tc_sparse sparse;
-    if (!item->metadata || tc_text_equal(item->name, item->tensor->name) ||
-        !tc_sparse_of(&item->reader->table, item->tensor, &sparse))
-        return true;
-    size_t tail = sparse.role.length + 1;
-    bool follows = item->name.length > tail && item->name.bytes[item->name.length - tail] == '.' &&
-                   memcmp(item->name.bytes + item->name.length - sparse.role.length,
-                          sparse.role.bytes, sparse.role.length) == 0;
-    struct tc_metadata *metadata = tc_metadata_copy(item->metadata, &plan->arena, error);
-    if (!metadata)
-        return false;
-    struct tc_text parent = {item->name.bytes, item->name.length - (follows ? tail : 0)};
-    if (follows &&
-        !tc_metadata_set(metadata, &plan->arena, TC_TEXT("sparse_parent"), parent, error))
-        return false;
-    if (!follows)
-        tc_metadata_remove_prefix(metadata, TC_TEXT("sparse_"));
-    item->metadata = metadata;
-    return follows || tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
-                                   "its new name does not end in its role; it is no longer part "
-                                   "of a sparse tensor");
-}
-
 static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor *tensor,
-                     struct tc_text name, size_t place, struct tc_error *error) {
+                     struct tc_densify *densify, struct tc_text name, size_t place,
+                     struct tc_error *error) {
     struct tc_reader *reader = plan->readers[source];
     struct tc_item *item = &plan->items[plan->count++];
     *item = (struct tc_item){.reader = reader,
                              .tensor = tensor,
+                             .densify = densify,
                              .name = name,
                              .shape = tensor->shape,
                              .rank = tensor->rank,
@@ -163,22 +140,38 @@ static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor
     if (plan->options->keep_metadata == TC_KEEP_DROP)
         item->metadata = NULL;
     if ((rows && !take_rows(item, rows, &plan->arena, error)) || !item_fits(plan, item, error) ||
-        !tc_policy_apply(plan, item, error) || !rename_sparse(plan, item, error)) {
+        !tc_policy_apply(plan, item, error) || !tc_sparse_rename(plan, item, error)) {
         tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
         return tc_error_in_file(error, reader->input->path);
     }
     /* The readers' tables were measured one by one; their sum may still wrap. */
-    if (!tc_add(plan->bytes_in, item->taken, &plan->bytes_in) ||
+    if (!tc_add(plan->bytes_in, densify ? densify->nbytes : item->taken, &plan->bytes_in) ||
         !tc_add(plan->bytes_out, item->nbytes, &plan->bytes_out) || plan->bytes_out > INT64_MAX)
         return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 63 bits");
     return true;
+}
+
+/* The parts of a sparse tensor become one, under the parent's name. */
+static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_sparse *sparse,
+                      size_t place, struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[source];
+    const struct tc_select *select = plan->options->select;
+    struct tc_text name = sparse->parent;
+    struct tc_densify *densify = tc_densify_make(reader, sparse, &plan->arena, error);
+    if (densify && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
+        add_item(plan, source, &densify->tensor, densify, name, place, error) &&
+        tc_sparse_note_dense(plan, &plan->items[plan->count - 1], error))
+        return true;
+    tc_error_in_tensor(error, sparse->parent.bytes, sparse->parent.length);
+    return tc_error_in_file(error, reader->input->path);
 }
 
 /* Two inputs may have one name, and a new name may meet another: both are
  * told. Each reader's own table has no doubles. */
 static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
-    if (plan->reader_count == 1 && !(select && tc_select_renames(select)))
+    if (plan->reader_count == 1 && !(select && tc_select_renames(select)) &&
+        !plan->options->densify)
         return true;
     struct tc_table names;
     tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
@@ -229,12 +222,20 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
         struct tc_reader *reader = plan->readers[r];
         for (size_t i = 0; i < reader->table.count; i++, place++) {
             const struct tc_tensor *tensor = &reader->table.tensors[i];
+            const struct tc_tensor *first;
             struct tc_text name = tensor->name;
+            struct tc_sparse sparse;
             bool taken = true;
-            if (select &&
-                !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name, error))
+            bool dense = false;
+            if ((select &&
+                 !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name, error)) ||
+                (taken && !tc_sparse_find_group(plan, &reader->table, tensor, &sparse, &dense,
+                                                &first, error)))
                 return tc_error_in_file(error, reader->input->path);
-            if (taken && !add_item(plan, r, tensor, name, place, problem)) {
+            if (!taken || (dense && first != tensor))
+                continue;
+            if (!(dense ? add_dense(plan, r, &sparse, place, problem)
+                        : add_item(plan, r, tensor, NULL, name, place, problem))) {
                 if (!note_problem(plan, problem, error))
                     return false;
                 *problem = (struct tc_error){0};
@@ -284,26 +285,14 @@ static bool list_taken(struct tc_plan *plan, struct tc_error *error) {
     }
     for (size_t i = 0; i < plan->count; i++) {
         const struct tc_item *item = &plan->items[i];
-        plan->taken[item->source][item->tensor - item->reader->table.tensors] = true;
-    }
-    return true;
-}
-
-/* A part of a sparse tensor is of little use without the others. */
-static bool note_broken_groups(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct tc_item *item = &plan->items[i];
-        const struct tc_table *table = &item->reader->table;
-        const struct tc_tensor *part;
-        struct tc_sparse sparse;
-        bool whole = true;
-        if (!tc_sparse_of(table, item->tensor, &sparse))
-            continue;
-        for (unsigned p = 0; (part = tc_sparse_part(table, &sparse, p)); p++)
-            whole &= plan->taken[item->source][part - table->tensors];
-        if (!whole && !tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
-                                    "other parts of the sparse tensor are left out"))
-            return false;
+        const struct tc_densify *densify = item->densify;
+        const struct tc_tensor *parts[] = {item->tensor, NULL, NULL, NULL};
+        if (densify) {
+            parts[0] = densify->first, parts[1] = densify->values, parts[2] = densify->shape;
+            parts[3] = densify->plain;
+        }
+        for (size_t p = 0; p < 4 && parts[p]; p++)
+            plan->taken[item->source][parts[p] - item->reader->table.tensors] = true;
     }
     return true;
 }
@@ -317,7 +306,7 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
         !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
-        !note_broken_groups(plan, error))
+        !tc_sparse_note_broken(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
     if (one && plan->count > 1) {

@@ -7,13 +7,15 @@
 #define TCONV_CORE_PLAN_H
 
 #include "core/cast.h"
+#include "core/densify.h"
 #include "core/format.h"
 #include "core/policy.h"
 #include "core/select.h"
 
 struct tc_item {
     struct tc_reader *reader;
-    const struct tc_tensor *tensor;
+    const struct tc_tensor *tensor; /* of the reader's table, or of `densify` */
+    struct tc_densify *densify;     /* where the data comes from; NULL: the reader */
     struct tc_text name;
     const uint64_t *shape;
     uint64_t skip;   /* bytes of the tensor's stream before the first one taken */
@@ -63,6 +65,7 @@ struct tc_plan_options {
     enum tc_tied tied;
     uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
     bool folder;         /* one file a tensor, in a folder */
+    bool densify;        /* sparse tensors become dense */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
     const struct tc_policy *policy; /* NULL: promotion only */
@@ -93,7 +96,8 @@ struct tc_plan {
     size_t detail_count;
     uint64_t bytes_in;
     uint64_t bytes_out;
-    uint64_t made; /* of bytes_out: made from nothing, by copying what was shared */
+    uint64_t made;           /* bytes that no input has: copies of what was shared, zeros */
+    uint64_t densify_memory; /* what the largest sparse tensor takes while it is made dense */
     /* Tensors that can't be written, beside the one in the error: a line each,
      * of the first few, and how many there are. */
     struct tc_buffer problems;

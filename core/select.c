@@ -257,8 +257,8 @@ static bool is_taken(const struct tc_select *select, struct tc_text name, bool *
     return true;
 }
 
-static bool new_name_of(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
-                        struct tc_text *result, struct tc_error *error) {
+bool tc_select_name(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                    struct tc_text *result, struct tc_error *error) {
     const struct tc_tensor *entry = select->has_map ? tc_table_find(&select->map, name) : NULL;
     *result = name;
     if (entry)
@@ -286,5 +286,5 @@ bool tc_select_apply(const struct tc_select *select, struct tc_text name, struct
                      bool *taken, struct tc_text *new_name, struct tc_error *error) {
     if (!is_taken(select, name, taken, error))
         return false;
-    return !*taken || new_name_of(select, name, arena, new_name, error);
+    return !*taken || tc_select_name(select, name, arena, new_name, error);
 }

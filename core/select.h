@@ -61,6 +61,9 @@ bool tc_select_renames(const struct tc_select *select);
 /* Decides about one tensor; the new name is the arena's, or the old one. */
 bool tc_select_apply(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
                      bool *taken, struct tc_text *new_name, struct tc_error *error);
+/* The new name alone, whether or not the tensor would be taken. */
+bool tc_select_name(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                    struct tc_text *new_name, struct tc_error *error);
 /* The rows asked for of this tensor, or NULL. */
 struct tc_rows *tc_select_find_rows(const struct tc_select *select, struct tc_text name);
 

@@ -66,7 +66,8 @@ static bool same_metadata(const struct tc_metadata *a, const struct tc_metadata 
 /* Whether both come out the same. */
 static bool same_data(const struct tc_item *a, const struct tc_item *b) {
     return a->dtype == b->dtype && a->rank == b->rank && a->skip == b->skip &&
-           a->taken == b->taken && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+           a->taken == b->taken &&
+           (a->rank == 0 || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
 }
 
 static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const char *why,

@@ -120,6 +120,43 @@ def make_files():
             {"format": "pt", "note": "p", "norm": "pt", "tconv.x": "pt", "deathtensors.x": "pt"},
         ),
     )
+
+    def ints(*values, shape=None):
+        return Tensor("I64", shape or [len(values)], struct.pack(f"<{len(values)}q", *values))
+
+    def sparse(layout, parts, others=(), more=()):
+        """A file with the sparse tensor "s"; `more` is metadata of its parts beside their roles."""
+        tensors = {f"s.{role}": part for role, part in parts.items()}
+        entries, blob = files.entries_of(tensors | dict(others))
+        for role in parts:
+            entries[f"s.{role}"]["metadata"] = {
+                "sparse_parent": "s",
+                "sparse_role": role,
+                "sparse_layout": layout,
+                **dict(more).get(role, {}),
+            }
+        return files.deathtensors_raw(files.deathtensors_header(entries), blob)
+
+    def coo(indices, shape, others=(), more=()):
+        values = f32(*range(1, len(indices.data) // 8 // len(shape) + 1))
+        return sparse(
+            "coo", {"indices": indices, "values": values, "shape": ints(*shape)}, others, more
+        )
+
+    csr = {
+        "crow_indices": ints(0, 2, 3),
+        "col_indices": ints(2, 0, 1),
+        "values": f32(1, 2, 3),
+        "shape": ints(2, 3),
+    }
+    twice = ints(2, 0, 0, 1, 1, 1, shape=[2, 3])
+    make("csr.deathtensors", sparse("csr", csr))
+    make("dense.npy", files.npy("<f4", (2, 3), struct.pack("<6f", 2, 0, 1, 0, 3, 0)))
+    make("coo.deathtensors", coo(twice, [3, 2], more={"values": {"k": "v"}, "shape": {"k": "w"}}))
+    make("coo_taken.deathtensors", coo(twice, [3, 2], {"s": f32(1)}))
+    make("coo_outside.deathtensors", coo(twice, [2, 2]))
+    make("coo_many.deathtensors", coo(ints(*range(10_000), shape=[1, 10_000]), [10_000]))
+    make("coo_bomb.deathtensors", coo(ints(5, shape=[1, 1]), [1 << 40]))
     make("object.npy", files.npy("|O", (1,), b"\x80\x04N."))
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 
