@@ -112,5 +112,6 @@ int cmd_list(int argc, char **argv);
 int cmd_get(int argc, char **argv);
 int cmd_hash(int argc, char **argv);
 int cmd_formats(int argc, char **argv);
+int cmd_scan(int argc, char **argv);
 
 #endif

@@ -39,6 +39,7 @@ enum tc_caps {
     TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
+    TC_NAMES_FRAMEWORK = 1 << 11, /* metadata "format" names the tensors' framework */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */
@@ -119,6 +120,7 @@ struct tc_backend {
     const char *summary;
     const char *const *extensions; /* with their dot, NULL at the end; the first is canonical */
     const char *mime;
+    const char *framework; /* whose tensors these are, as Hugging Face names it; NULL: anybody's */
     unsigned caps;
     tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
     unsigned max_rank;

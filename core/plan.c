@@ -321,6 +321,19 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* transformers wants to know whose tensors a safetensors file holds. */
+static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_reader *reader = plan->readers[0];
+    const struct tc_backend *format =
+        reader->shard_backend ? reader->shard_backend : reader->backend;
+    struct tc_text key = TC_TEXT("format");
+    if (!(plan->target->caps & TC_NAMES_FRAMEWORK) || !format->framework ||
+        plan->options->keep_metadata == TC_KEEP_DROP || tc_metadata_find(&plan->metadata, key))
+        return true;
+    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(format->framework),
+                           error);
+}
+
 /* The union of the inputs' metadata; where they disagree the first one wins. */
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
@@ -335,6 +348,8 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
                                        conflicts, conflicts == 1 ? "" : "s"))
             return false;
     }
+    if (!name_framework(plan, error))
+        return false;
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)
         if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,

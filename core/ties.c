@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json.h"
+
 /* A key that may be an alias: a tensor's name, and no key with a meaning. */
 static bool is_alias_key(struct tc_text key) {
     return key.length && key.length <= TC_MAX_NAME_BYTES &&
@@ -11,19 +13,44 @@ static bool is_alias_key(struct tc_text key) {
            tc_utf8_valid(key);
 }
 
-bool tc_ties_restore(struct tc_reader *reader, struct tc_error *error) {
-    const struct tc_backend *format =
-        reader->shard_backend ? reader->shard_backend : reader->backend;
+/* The list of aliases, where the file has one; it goes from the metadata. */
+static bool read_list(struct tc_reader *reader, struct tc_table *listed, bool *has_list,
+                      struct tc_error *error) {
+    struct tc_metadata *metadata = &reader->table.metadata;
+    const struct tc_text *text = tc_metadata_find(metadata, TC_TEXT(TC_ALIASES_KEY));
+    struct tc_json json;
+    struct tc_text name;
+    *has_list = text != NULL;
+    if (!text)
+        return true;
+    tc_json_init(&json, text->bytes, text->length, 0, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_ARRAY);
+    while (tc_json_element(&json)) {
+        struct tc_tensor entry = {0};
+        if (!tc_json_string(&json, &name))
+            break;
+        entry.name = name;
+        if (!tc_table_add(listed, &entry, error))
+            break;
+    }
+    if (error->class == TC_OK && tc_json_end(&json)) {
+        tc_metadata_remove(metadata, TC_TEXT(TC_ALIASES_KEY));
+        return true;
+    }
+    error->has_offset = false; /* of the text, not of the file */
+    return tc_error_in_file(error, reader->input->path);
+}
+
+static bool restore(struct tc_reader *reader, const struct tc_table *listed, bool has_list,
+                    struct tc_error *error) {
     struct tc_table *table = &reader->table;
     struct tc_metadata *metadata = &table->metadata;
     size_t own = table->count; /* an alias of an alias is none */
     size_t left = 0;
-    if (format->caps & TC_CAN_TIE)
-        return true;
     for (size_t i = 0; i < metadata->count; i++) {
         struct tc_pair pair = metadata->pairs[i];
-        const struct tc_tensor *kept =
-            is_alias_key(pair.key) ? tc_table_find(table, pair.value) : NULL;
+        bool alias_key = is_alias_key(pair.key) && (!has_list || tc_table_find(listed, pair.key));
+        const struct tc_tensor *kept = alias_key ? tc_table_find(table, pair.value) : NULL;
         size_t position = kept ? (size_t)(kept - table->tensors) : own;
         if (position >= own || tc_table_find(table, pair.key)) {
             metadata->pairs[left++] = pair;
@@ -37,6 +64,20 @@ bool tc_ties_restore(struct tc_reader *reader, struct tc_error *error) {
     }
     metadata->count = left;
     return true;
+}
+
+bool tc_ties_restore(struct tc_reader *reader, struct tc_error *error) {
+    const struct tc_backend *format =
+        reader->shard_backend ? reader->shard_backend : reader->backend;
+    struct tc_table listed;
+    bool has_list;
+    if (format->caps & TC_CAN_TIE)
+        return true;
+    tc_table_init(&listed, &reader->arena, reader->options->limits.tensors);
+    bool ok =
+        read_list(reader, &listed, &has_list, error) && restore(reader, &listed, has_list, error);
+    tc_table_release(&listed);
+    return ok;
 }
 
 enum handling { SHARE, RECORD, COPY };
@@ -175,25 +216,86 @@ static bool any_tie(const struct tc_plan *plan) {
     return false;
 }
 
-bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
-    enum tc_tied tied = plan->options->tied;
-    struct ties ties = {.plan = plan};
-    size_t conflicts; /* none: what is there already is no alias */
-    if (!any_tie(plan))
-        return true;
-    ties.handling = tied == TC_TIED_COPY              ? COPY
-                    : plan->target->caps & TC_CAN_TIE ? SHARE
-                    : tied == TC_TIED_KEEP            ? RECORD
-                                                      : COPY;
-    ties.kept = tc_arena_array(&plan->arena, plan->reader_count, sizeof(size_t *), error);
-    for (size_t r = 0; ties.kept && r < plan->reader_count; r++) {
-        size_t count = plan->readers[r]->table.count;
-        ties.kept[r] = tc_arena_array(&plan->arena, count, sizeof(size_t), error);
-        if (!ties.kept[r])
+/* Each key and value of the metadata once; its cookie says whether it is the
+ * name of a tensor that is written. */
+static bool list_texts(struct tc_table *texts, const struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < 2 * plan->metadata.count; i++) {
+        const struct tc_pair *pair = &plan->metadata.pairs[i / 2];
+        struct tc_tensor entry = {.name = i % 2 ? pair->key : pair->value};
+        /* What can't be a name is none. */
+        if (is_alias_key(entry.name) && !tc_table_find(texts, entry.name) &&
+            !tc_table_add(texts, &entry, error))
             return false;
     }
-    return ties.kept && tie_items(&ties, error) && tc_metadata_sort(&ties.aliases, error) &&
-           tc_metadata_merge(&plan->metadata, &ties.aliases, &plan->arena, &conflicts, error);
+    for (size_t i = 0; texts->count && i < plan->count; i++) {
+        struct tc_tensor *found = tc_table_find(texts, plan->items[i].name);
+        if (found)
+            found->cookie = 1;
+    }
+    return true;
+}
+
+static bool is_written(const struct tc_table *texts, struct tc_text text) {
+    const struct tc_tensor *found = tc_table_find(texts, text);
+    return found && found->cookie;
+}
+
+/* Says which pairs of the metadata are aliases, where a reader would take
+ * others for some. */
+static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases,
+                         struct tc_error *error) {
+    struct tc_table texts;
+    struct tc_buffer list = {0};
+    size_t false_ones = 0;
+    tc_table_init(&texts, &plan->arena, UINT32_MAX - 2);
+    bool ok = list_texts(&texts, plan, error);
+    for (size_t i = 0; i < plan->metadata.count && ok; i++) {
+        const struct tc_pair *pair = &plan->metadata.pairs[i];
+        if (tc_metadata_find(aliases, pair->key)) {
+            tc_buffer_add_string(&list, list.length ? "," : "[");
+            tc_buffer_add_json(&list, pair->key, TC_ESCAPE_SERDE);
+        } else {
+            false_ones += is_alias_key(pair->key) && is_written(&texts, pair->value) &&
+                          !is_written(&texts, pair->key);
+        }
+    }
+    tc_table_release(&texts);
+    if (ok && false_ones) {
+        tc_buffer_add_string(&list, list.length ? "]" : "[]");
+        size_t length = list.length;
+        const char *text = tc_plan_keep(plan, &list, error);
+        ok = text && tc_metadata_set(&plan->metadata, &plan->arena, TC_TEXT(TC_ALIASES_KEY),
+                                     (struct tc_text){text, length}, error);
+    }
+    tc_buffer_release(&list);
+    return ok;
+}
+
+static bool tie_groups(struct ties *ties, struct tc_error *error) {
+    struct tc_plan *plan = ties->plan;
+    enum tc_tied tied = plan->options->tied;
+    size_t conflicts; /* none: what is there already is no alias */
+    ties->handling = tied == TC_TIED_COPY              ? COPY
+                     : plan->target->caps & TC_CAN_TIE ? SHARE
+                     : tied == TC_TIED_KEEP            ? RECORD
+                                                       : COPY;
+    ties->kept = tc_arena_array(&plan->arena, plan->reader_count, sizeof(size_t *), error);
+    for (size_t r = 0; ties->kept && r < plan->reader_count; r++) {
+        size_t count = plan->readers[r]->table.count;
+        ties->kept[r] = tc_arena_array(&plan->arena, count, sizeof(size_t), error);
+        if (!ties->kept[r])
+            return false;
+    }
+    return ties->kept && tie_items(ties, error) && tc_metadata_sort(&ties->aliases, error) &&
+           tc_metadata_merge(&plan->metadata, &ties->aliases, &plan->arena, &conflicts, error);
+}
+
+bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
+    struct ties ties = {.plan = plan};
+    if (any_tie(plan) && !tie_groups(&ties, error))
+        return false;
+    return plan->target->caps & TC_CAN_TIE || !can_record(plan) ||
+           mark_aliases(plan, &ties.aliases, error);
 }
 
 static bool list_places(struct tc_plan *plan, struct tc_error *error) {

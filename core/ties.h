@@ -7,11 +7,15 @@
  * Face writes it beside `"format": "pt"`. Nothing marks such a pair, so it is
  * told by what it says: its value is the name of a tensor in the file, its key
  * is not. "format" and the keys of tconv and deathtensors are never aliases.
+ * Where other metadata would be taken for a record, what is written says which
+ * keys are aliases and which are not: a JSON list under TC_ALIASES_KEY.
  */
 #ifndef TCONV_CORE_TIES_H
 #define TCONV_CORE_TIES_H
 
 #include "core/plan.h"
+
+#define TC_ALIASES_KEY "tconv.aliases"
 
 /* Turns the aliases in a reader's metadata into tensors of its table, behind
  * those it has. Nothing to do for a format that shares by itself. */

@@ -86,6 +86,7 @@ const struct tc_backend tc_backend_ot = {
     .summary = "tch-rs and libtorch archive",
     .extensions = (const char *const[]){".ot", NULL},
     .mime = "application/zip",
+    .framework = "pt",
     .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
             TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE,
     .dtypes = TC_SET(TC_BOOL) | TC_SET(TC_U8) | TC_SET(TC_I8) | TC_SET(TC_I16) | TC_SET(TC_I32) |

@@ -98,6 +98,7 @@ const struct tc_backend tc_backend_pt = {
     .summary = "PyTorch",
     .extensions = (const char *const[]){".pt", ".pth", ".bin", ".pkl", ".ckpt", NULL},
     .mime = "application/zip",
+    .framework = "pt",
     .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
             TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE,
     .dtypes = TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) |

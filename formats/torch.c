@@ -207,6 +207,14 @@ static bool note_class(void *context, const struct pickle_node *global, struct t
     return tc_table_add(&torch->classes, &entry, error);
 }
 
+void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
+    pickle->mode = PICKLE_SCAN;
+    pickle->context = torch->watch.context;
+    pickle->on_global = torch->watch.on_global;
+    pickle->on_call = torch->watch.on_call;
+    pickle->persistent = NULL;
+}
+
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
                        struct tc_error *error) {
     const struct tc_format_options *options = torch->reader->options;
@@ -219,6 +227,8 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->context = torch;
     pickle->on_global = note_class;
     pickle->persistent = torch_persistent;
+    if (torch->watch.context)
+        torch_watch_pickle(torch, pickle);
 }
 
 bool torch_open_plain(struct torch *torch, struct tc_error *error) {

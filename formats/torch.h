@@ -40,8 +40,18 @@ struct torch_view {
     const uint64_t *stride; /* bytes; NULL: in C order */
 };
 
+/* Looks on while pickles are read for what they name, and nothing else. */
+struct torch_watch {
+    void *context;                                      /* NULL: nobody does */
+    void (*on_member)(void *context, const char *name); /* of a tar */
+    bool (*on_global)(void *context, const struct pickle_node *global, struct tc_error *error);
+    bool (*on_call)(void *context, const struct pickle_node *callable,
+                    const struct pickle_node *arguments, uint64_t at, struct tc_error *error);
+};
+
 struct torch {
     struct tc_reader *reader;
+    struct torch_watch watch;
     struct torch_storage *storages;
     size_t storage_count;
     size_t storage_capacity;
@@ -96,6 +106,7 @@ bool torch_zip_seen(const struct tc_probe *probe, bool *script);
 bool torch_legacy_seen(const struct tc_probe *probe);
 
 /* A machine for this file, its persistent ids being torch's. */
+void torch_watch_pickle(const struct torch *torch, struct pickle *pickle);
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
                        struct tc_error *error);
 pickle_persistent torch_persistent;

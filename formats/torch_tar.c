@@ -463,6 +463,8 @@ static bool run(struct tar *tar, struct pickle *pickle, int member) {
     pickle->at = tar->members[member].at;
     pickle->end = tar->members[member].end;
     struct pickle_node *root = NULL;
+    if (tar->torch->watch.context)
+        tar->torch->watch.on_member(tar->torch->watch.context, names[member]);
     switch (member) {
     case SYSTEM:
         return torch_read_system(pickle) &&
@@ -475,6 +477,8 @@ static bool run(struct tar *tar, struct pickle *pickle, int member) {
         pickle->persistent = persistent;
         pickle->context = tar;
         pickle->on_global = NULL;
+        if (tar->torch->watch.context)
+            torch_watch_pickle(tar->torch, pickle);
         if (!pickle_load(pickle, &root))
             return false;
         tar->torch->steps = pickle->steps;

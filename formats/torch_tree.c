@@ -652,6 +652,8 @@ static struct pickle_node *next_child(struct walk *walk, struct frame *frame) {
 
 bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *error) {
     struct walk walk = {.torch = torch, .error = error};
+    if (torch->watch.context)
+        return true;
     walk.frames = calloc(MAX_DEPTH, sizeof *walk.frames);
     bool ok = walk.frames ? true : tc_fail_memory(error);
     if (ok && is_scalar(root))
