@@ -659,7 +659,11 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
     if (ok && is_scalar(root))
         ok = tc_fail(error, TC_UNSUPPORTED, "no-tensor",
                      "the pickle holds a single value that is no tensor");
-    ok = ok && visit(&walk, root, false);
+    /* The outermost list has no name, and so is no leaf, whatever it holds. */
+    if (ok && is_container(root))
+        ok = (root->kind != PICKLE_DICT || settle_dict(&walk, root)) && enter(&walk, root, false);
+    else
+        ok = ok && visit(&walk, root, false);
     while (ok && walk.depth) {
         struct frame *frame = &walk.frames[walk.depth - 1];
         struct pickle_node *child = next_child(&walk, frame);
