@@ -15,6 +15,8 @@
 #include "formats/torch.h"
 
 #define MAX_DEPTH 1000u
+/* Bytes that may be metadata; the machine keeps no longer ones in memory. */
+#define MAX_BYTES 4096u
 /* A pickle of a few bytes can hold one value along 2^64 paths. An honest one
  * shares little: it has about as many values as opcodes. */
 #define FREE_VISITS (UINT64_C(1) << 18)
@@ -88,8 +90,7 @@ static void add_real(struct tc_buffer *text, double value) {
 }
 
 static bool is_scalar(const struct pickle_node *node) {
-    return node->kind <= PICKLE_TEXT ||
-           (node->kind == PICKLE_BYTES && (node->text || node->length == 0)) ||
+    return node->kind <= PICKLE_TEXT || (node->kind == PICKLE_BYTES && node->length <= MAX_BYTES) ||
            node->kind == PICKLE_GLOBAL || pickle_calls(node, PICKLE_COMPLEX) ||
            pickle_calls(node, PICKLE_DEVICE) || pickle_calls(node, PICKLE_LAYOUT);
 }

@@ -113,7 +113,7 @@ static bool find_group(const struct tc_item *items, const struct tc_table *names
                        const struct tc_item *item, struct sparse_group *group) {
     const struct tc_text *parent = tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"));
     group->layout = find_layout(item->metadata);
-    if (!group->layout || tc_table_find(names, *parent))
+    if (!group->layout || parent->length == 0 || tc_table_find(names, *parent))
         return false;
     group->parent = *parent;
     for (unsigned i = 0; i < group->layout->parts; i++) {
@@ -479,6 +479,10 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     if (!torch->slots ||
         (!script && !find_groups(items, count, &writer->arena, torch->slots, error)))
         return false;
+    /* A shape that another tensor shares has a storage after all. */
+    for (size_t i = 0; i < count; i++)
+        if (items[i].tied)
+            torch->slots[tc_ties_kept(writer->plan, &items[i]) - items].silent = false;
     for (size_t i = 0; i < count; i++)
         if (!items[i].tied && !torch->slots[i].silent)
             torch->slots[i].number = number++;
@@ -490,9 +494,8 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     bool ok = make_pickle(pickler, error) &&
               add_member(torch, ROOT "data.pkl", pickler->text.bytes, pickler->text.length, error);
     tc_buffer_release(&pickler->text);
-    return ok && add_member(torch, ROOT "byteorder", "little", 6, error) &&
-           add_member(torch, ROOT "version", "3\n", 2, error) &&
-           (!script || add_source(writer, torch, error)) && add_metadata(writer, torch, error);
+    torch->script = script;
+    return ok && add_metadata(writer, torch, error);
 }
 
 bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
@@ -513,9 +516,14 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
     return ok && error->class == TC_OK && (slot->silent || zip_member_end(&torch->zip, error));
 }
 
+/* What tells an archive's kind comes last: a probe looks at the directory's
+ * end. */
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
-    bool ok = zip_writer_finish(&torch->zip, error);
+    bool ok = (!torch->script || add_source(writer, torch, error)) &&
+              add_member(torch, ROOT "byteorder", "little", 6, error) &&
+              add_member(torch, ROOT "version", "3\n", 2, error) &&
+              zip_writer_finish(&torch->zip, error);
     zip_writer_release(&torch->zip);
     return ok;
 }

@@ -20,6 +20,7 @@ struct torch_slot;
 struct torch_writer {
     struct zip_writer zip;
     struct torch_slot *slots; /* by item of the part */
+    bool script;
 };
 
 bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *error);

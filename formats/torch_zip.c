@@ -192,7 +192,8 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
     ok = ok && pickle_load(&pickle, root);
     if (ok && pickle.at != pickle.end) {
         ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
-        tc_error_at(error, pickle.at);
+        if (!pickle.memory)
+            tc_error_at(error, pickle.at);
     }
     torch->steps += pickle.steps;
     pickle_release(&pickle);
