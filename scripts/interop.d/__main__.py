@@ -28,6 +28,7 @@ SECTIONS = {
     "ot": Section(("numpy", "safetensors", "torch"), ("tch",)),
     "pt_differential": Section(("numpy", "torch")),
     "scan": Section(("numpy", "picklescan", "fickling"), ("torch",)),
+    "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
 }
 # Peers outside the virtual environment: the variable that has the program, and what makes it tell its version.
 PROGRAMS = {

@@ -87,6 +87,8 @@ def listed_names(names: set[str]):
 
     class Unpickler(pickle._Unpickler):  # the one in Python, whose memo does not grow with an index
         def find_class(self, module, name):
+            if module == "__builtin__":  # Python 2's, as protocols 0 to 2 have it
+                module, name = "builtins", {"long": "int"}.get(name, name)
             if f"{module}.{name}" not in names:
                 raise pickle.UnpicklingError(f"not on the list: {module}.{name}")
             return super().find_class(module, name)
