@@ -184,6 +184,8 @@ bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, ui
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent);
+/* Fails with TC_IO where one of its files is not what it was when it was opened. */
+bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
  * tc_verify_join waits for the verdict. `wanted` has a list a reader, or is
  * NULL: everything. */

@@ -69,6 +69,15 @@ bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return reader->backend->extent && reader->backend->extent(reader, tensor, extent);
 }
 
+bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error) {
+    bool ok = tc_input_unchanged(reader->input, error);
+    for (size_t i = 0; i < reader->shard_count && ok; i++)
+        ok = tc_input_unchanged(reader->shard_inputs[i], error);
+    for (size_t i = 0; i < reader->companion_count && ok; i++)
+        ok = tc_input_unchanged(reader->companions[i], error);
+    return ok;
+}
+
 struct tc_verify {
     struct tc_reader *const *readers;
     bool *const *wanted;
