@@ -90,19 +90,21 @@ static void compare_reals(const struct run *run, const unsigned char *a, const u
     double y[BLOCK];
     widen(run->a, a, x, count);
     widen(run->b, b, y, count);
-    const struct tc_tolerance *tolerance = run->tolerance;
+    const struct tc_tolerance tolerance = *run->tolerance;
+    struct tc_value_diff diff = *run->diff; /* a copy is kept in registers */
     for (size_t i = 0; i < count; i++) {
         if (memcmp(&x[i], &y[i], sizeof x[i]) == 0)
             continue;
         double gap = fabs(x[i] - y[i]);
         double size = fabs(y[i]);
-        bool same = x[i] == y[i] || (isnan(x[i]) && isnan(y[i]));
-        if (tolerance->numeric &&
-            (same || (isfinite(gap) && isfinite(size) &&
-                      gap <= tolerance->absolute + tolerance->relative * size)))
+        bool plain = gap > 0 && gap < INFINITY && size < INFINITY;
+        bool same = !plain && (x[i] == y[i] || (isnan(x[i]) && isnan(y[i])));
+        if (tolerance.numeric &&
+            (same || (plain && gap <= tolerance.absolute + tolerance.relative * size)))
             continue;
-        note(run->diff, run->at + i, gap, size, same);
+        note(&diff, run->at + i, gap, size, same);
     }
+    *run->diff = diff;
 }
 
 __extension__ typedef __int128 wide_integer;

@@ -178,6 +178,10 @@ void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
                                                    : "\"-Infinity\"");
         return;
     }
+    if (fabs(number) < 1e15 && number == trunc(number)) { /* as people write it, without e+01 */
+        tc_buffer_addf(buffer, "%.0f", number);
+        return;
+    }
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, number);
         if (strtod(digits, NULL) == number)
