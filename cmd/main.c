@@ -20,6 +20,7 @@ static const struct command {
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
     {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
     {"diff", cmd_diff, "A B", "what differs, across formats; values bit by bit, or --atol, --rtol"},
+    {"verify", cmd_verify, "FILE...", "structure, checksums, CRCs, index against shards"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

@@ -17,6 +17,7 @@
 #ifndef TCONV_CORE_FORMAT_H
 #define TCONV_CORE_FORMAT_H
 
+#include "core/findings.h"
 #include "core/flow.h"
 #include "core/outfile.h"
 #include "core/table.h"
@@ -46,7 +47,10 @@ enum tc_caps {
 struct tc_format_options {
     struct tc_limits limits;
     enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
-    int pickle_inert;       /* unknown classes in a pickle are passed over, not refused */
+    /* Where damage is noted and passed over, so that all of it is found; NULL: it
+     * is an error. */
+    struct tc_findings *findings;
+    int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
 };
 
 struct tc_reader {
@@ -193,6 +197,10 @@ struct tc_verify;
 struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
                                   size_t count, struct tc_error *error);
 bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
+
+/* Where findings are collected: whether the error was damage, and is now one of
+ * them; the error is then as if nothing had happened. */
+bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error);
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
