@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The file a finding is in, where it is another than the one asked about. */
 static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {
@@ -94,6 +95,19 @@ static int look_at(const struct findings_run *run, const struct common *common,
     return report_error(&error, common->json);
 }
 
+bool findings_check_output(const char *path, const struct arguments *arguments,
+                           struct tc_error *error) {
+    struct stat out;
+    struct stat in;
+    if (!path || stat(path, &out) != 0)
+        return true;
+    for (size_t i = 0; i < arguments->count; i++)
+        if (stat(arguments->names[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
+            return tc_fail(error, TC_USAGE, "same-file", "it would replace an input: %s", path);
+    return true;
+}
+
 bool findings_publish(const char *path, const struct tc_buffer *text, struct tc_error *error) {
     struct tc_publish publish;
     const char *name = tc_path_name(path);
@@ -128,6 +142,9 @@ int findings_each_file(struct findings_run *run, const struct common *common,
                        const struct arguments *arguments, findings_action *action, void *context) {
     struct tc_error error = {0};
     int worst = 0;
+    if (!findings_check_output(run->junit, arguments, &error) ||
+        !findings_check_output(run->sarif, arguments, &error))
+        return report_error(&error, common->json);
     run->files = calloc(arguments->count, sizeof *run->files);
     if (!run->files) {
         tc_fail_memory(&error);

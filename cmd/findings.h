@@ -47,6 +47,9 @@ int findings_each_file(struct findings_run *run, const struct common *common,
 void findings_add_junit(struct tc_buffer *out, const struct findings_run *run);
 void findings_add_sarif(struct tc_buffer *out, const struct findings_run *run);
 
+/* Refuses a path that is one of the files looked at; NULL is none. */
+bool findings_check_output(const char *path, const struct arguments *arguments,
+                           struct tc_error *error);
 /* Writes a text to a file, atomically. */
 bool findings_publish(const char *path, const struct tc_buffer *text, struct tc_error *error);
 
