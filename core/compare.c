@@ -214,12 +214,15 @@ static bool compare_pair(struct tc_compare *compare, struct tc_compared *pair, s
         if (b)
             tc_values_compare(&compare->options->tolerance, pair->a->dtype, pair->b->dtype,
                               a->bytes, b->bytes, step, at, &diff);
+        compare->done += a ? a->length : 0;
         if (a)
             tc_chunk_release(a);
         if (!b)
             return tc_fail(error, TC_INTERNAL, "compare", "a tensor's data ended early");
         tc_chunk_release(b);
         at += step;
+        if (compare->options->progress)
+            compare->options->progress(compare->options->context, compare->done, compare->bytes);
     }
     if (diff.differing) {
         pair->values = tc_arena_alloc(&compare->arena, sizeof diff, error);
@@ -231,7 +234,6 @@ static bool compare_pair(struct tc_compare *compare, struct tc_compared *pair, s
 }
 
 static bool compare_pairs(struct tc_compare *compare, struct side *sides, struct tc_error *error) {
-    uint64_t done = 0;
     for (size_t i = 0; i < compare->pair_count; i++) {
         struct tc_compared *pair = &compare->pairs[i];
         if (pair->like)
@@ -240,9 +242,6 @@ static bool compare_pairs(struct tc_compare *compare, struct side *sides, struct
             continue;
         if (!compare_pair(compare, pair, sides, error))
             return false;
-        done += pair->a->nbytes;
-        if (compare->options->progress)
-            compare->options->progress(compare->options->context, done, compare->bytes);
     }
     return true;
 }

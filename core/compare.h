@@ -53,6 +53,7 @@ struct tc_compare {
     size_t metadata_count;
     size_t metadata_capacity;
     uint64_t bytes; /* of the first file that are compared */
+    uint64_t done;  /* of those */
     /* No difference. Among numbers a dtype is none where the values could be
      * compared and are equal. */
     bool equal;

@@ -200,7 +200,7 @@ static void compare_packed(const struct run *run, const unsigned char *a, const 
     for (size_t i = 0; i < count; i++) {
         unsigned other = 0;
         for (size_t bit = i * bits; bit < (i + 1) * bits; bit++)
-            other |= (a[bit / 8] ^ b[bit / 8]) >> bit % 8 & 1u;
+            other |= (unsigned)(a[bit / 8] ^ b[bit / 8]) >> bit % 8 & 1u;
         if (other)
             note(run->diff, run->at + i, 0, 1, false);
     }

@@ -156,8 +156,9 @@ struct tc_backend {
     bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent);
     /* Checks the checksums that cover the wanted tensors (by table position;
-     * NULL: all) and are not checked by reading them. Runs beside read, in
-     * another thread. May be NULL. */
+     * NULL: all) and are not checked by reading them; a failure that
+     * tc_reader_forgive takes does not end it. Runs beside read, in another
+     * thread. May be NULL. */
     bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
