@@ -108,10 +108,13 @@ bool is_command(const char *name);
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_get(int argc, char **argv);
 int cmd_hash(int argc, char **argv);
 int cmd_formats(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 
 #endif

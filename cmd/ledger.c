@@ -17,6 +17,13 @@ static uint64_t memory_needed(const struct tc_plan *plan) {
     return bytes + (plan->options->write.compress ? plan->target->compress_memory : 0);
 }
 
+static size_t count_files(const struct tc_plan *plan) {
+    size_t count = plan->part_count + (plan->index_name != NULL) + (plan->sidecar_name != NULL);
+    for (size_t p = 0; p < plan->part_count; p++)
+        count += plan->parts[p].companion != NULL;
+    return count;
+}
+
 static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
                              enum tc_severity severity) {
     const char *comma = "";
@@ -93,8 +100,7 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
     tc_buffer_addf(out,
                    "],\"files\":%zu,\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
                    ",\"memory\":%" PRIu64 "}\n",
-                   plan->part_count + (plan->index_name != NULL) + (plan->sidecar_name != NULL),
-                   plan->bytes_in, plan->bytes_out, memory_needed(plan));
+                   count_files(plan), plan->bytes_in, plan->bytes_out, memory_needed(plan));
 }
 
 static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {

@@ -20,6 +20,9 @@ static const struct command {
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
     {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
+    {"diff", cmd_diff, "A B", "what differs, across formats; values bit by bit, or --atol, --rtol"},
+    {"verify", cmd_verify, "FILE...", "structure, checksums, CRCs, index against shards"},
+    {"check", cmd_check, "--schema S FILE...", "names, dtypes, shapes, metadata keys"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

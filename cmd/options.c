@@ -1,6 +1,7 @@
 #include "cmd/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,15 @@ bool options_size(const char *text, uint64_t *size) {
 static bool bad_value(const struct option *option, const char *value, struct tc_error *error) {
     tc_fail(error, TC_USAGE, "option-value", "--%s: not a value it takes: %s", option->name, value);
     return option->argument ? tc_error_hint(error, "it takes %s", option->argument) : false;
+}
+
+static bool set_real(const struct option *option, const char *value, struct tc_error *error) {
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !isfinite(number) || number < 0)
+        return bad_value(option, value, error);
+    *(double *)option->value = number;
+    return true;
 }
 
 static bool set_choice(const struct option *option, const char *value, struct tc_error *error) {
@@ -99,6 +109,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
         return true;
     case OPTION_SIZE:
         return options_size(value, option->value) || bad_value(option, value, error);
+    case OPTION_REAL:
+        return set_real(option, value, error);
     case OPTION_CHOICE:
         return set_choice(option, value, error);
     case OPTION_LEVEL:

@@ -12,6 +12,7 @@ enum option_type {
     OPTION_CLEAR,   /* bool *: set false */
     OPTION_TEXT,    /* const char ** */
     OPTION_SIZE,    /* uint64_t *: digits with K, M, G, T (binary) or KB, MB, … (decimal) */
+    OPTION_REAL,    /* double *: finite, not negative */
     OPTION_CHOICE,  /* int *: an index into `choices` */
     OPTION_LEVEL,   /* int *: --name or --name=LEVEL */
     OPTION_STRICT,  /* int *: --name is 1, --name=all is 2 */

@@ -130,12 +130,7 @@ bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct t
         if (is_alias(&reader->table, i))
             memcpy(digest->sums[i], digest->sums[reader->table.tensors[i].tie - 1],
                    TC_SHA256_BYTES);
-    ok = ok && tc_input_unchanged(reader->input, error);
-    for (size_t i = 0; i < reader->shard_count && ok; i++)
-        ok = tc_input_unchanged(reader->shard_inputs[i], error);
-    for (size_t i = 0; i < reader->companion_count && ok; i++)
-        ok = tc_input_unchanged(reader->companions[i], error);
-    ok = ok && sort_names(digest, &reader->table, error);
+    ok = ok && tc_reader_unchanged(reader, error) && sort_names(digest, &reader->table, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }
 

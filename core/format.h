@@ -17,6 +17,7 @@
 #ifndef TCONV_CORE_FORMAT_H
 #define TCONV_CORE_FORMAT_H
 
+#include "core/findings.h"
 #include "core/flow.h"
 #include "core/outfile.h"
 #include "core/table.h"
@@ -46,7 +47,10 @@ enum tc_caps {
 struct tc_format_options {
     struct tc_limits limits;
     enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
-    int pickle_inert;       /* unknown classes in a pickle are passed over, not refused */
+    /* Where damage is noted and passed over, so that all of it is found; NULL: it
+     * is an error. */
+    struct tc_findings *findings;
+    int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
 };
 
 struct tc_reader {
@@ -152,8 +156,9 @@ struct tc_backend {
     bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent);
     /* Checks the checksums that cover the wanted tensors (by table position;
-     * NULL: all) and are not checked by reading them. Runs beside read, in
-     * another thread. May be NULL. */
+     * NULL: all) and are not checked by reading them; a failure that
+     * tc_reader_forgive takes does not end it. Runs beside read, in another
+     * thread. May be NULL. */
     bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
@@ -184,6 +189,8 @@ bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, ui
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent);
+/* Fails with TC_IO where one of its files is not what it was when it was opened. */
+bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
  * tc_verify_join waits for the verdict. `wanted` has a list a reader, or is
  * NULL: everything. */
@@ -191,6 +198,10 @@ struct tc_verify;
 struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
                                   size_t count, struct tc_error *error);
 bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
+
+/* Where findings are collected: whether the error was damage, and is now one of
+ * them; the error is then as if nothing had happened. */
+bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error);
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

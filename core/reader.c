@@ -69,6 +69,15 @@ bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return reader->backend->extent && reader->backend->extent(reader, tensor, extent);
 }
 
+bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error) {
+    bool ok = tc_input_unchanged(reader->input, error);
+    for (size_t i = 0; i < reader->shard_count && ok; i++)
+        ok = !reader->shard_inputs[i] || tc_input_unchanged(reader->shard_inputs[i], error);
+    for (size_t i = 0; i < reader->companion_count && ok; i++)
+        ok = tc_input_unchanged(reader->companions[i], error);
+    return ok;
+}
+
 struct tc_verify {
     struct tc_reader *const *readers;
     bool *const *wanted;
@@ -117,6 +126,16 @@ bool tc_verify_join(struct tc_verify *verify, struct tc_error *error) {
         *error = verify->error;
     free(verify);
     return ok;
+}
+
+bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error) {
+    struct tc_findings *findings = reader->options->findings;
+    if (!findings || error->class != TC_INVALID)
+        return false;
+    tc_error_in_file(error, reader->input->path);
+    tc_findings_add_error(findings, error);
+    *error = (struct tc_error){0};
+    return true;
 }
 
 /* A line of its own, whatever the names in it hold. */

@@ -1,5 +1,6 @@
 #include "core/text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +168,26 @@ void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number) {
         number /= 10;
     } while (number);
     tc_buffer_add(buffer, digits + at, sizeof digits - at);
+}
+
+void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
+    char digits[32];
+    if (!isfinite(number)) {
+        tc_buffer_add_string(buffer, isnan(number) ? "\"NaN\""
+                                     : number > 0  ? "\"Infinity\""
+                                                   : "\"-Infinity\"");
+        return;
+    }
+    if (fabs(number) < 1e15 && number == trunc(number)) { /* as people write it, without e+01 */
+        tc_buffer_addf(buffer, "%.0f", number);
+        return;
+    }
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, number);
+        if (strtod(digits, NULL) == number)
+            break;
+    }
+    tc_buffer_add_string(buffer, digits);
 }
 
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error) {

@@ -133,9 +133,15 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     uint64_t total = 0;
     for (size_t i = 0; i < reader->table.count; i++)
         total += reader->table.tensors[i].nbytes;
-    if (index->has_total && (double)total != index->total)
+    if (!index->has_total || (double)total == index->total)
+        return true;
+    if (!reader->options->findings)
         tc_reader_warn(reader, "the index says total_size %.0f, the tensors have %llu bytes",
                        index->total, (unsigned long long)total);
+    else if (!shards_incomplete(&index->shards)) /* else that is the reason */
+        tc_findings_add(reader->options->findings, "total-size", NULL, (struct tc_text){0},
+                        "the index says total_size %.0f, the tensors have %llu bytes", index->total,
+                        (unsigned long long)total);
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "formats/shards.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,11 @@ bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shar
                        struct tc_error *error) {
     struct tc_tensor entry = {.name = name, .cookie = shard};
     return tc_table_add(&shards->listed, &entry, error);
+}
+
+void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes) {
+    shards->files.tensors[shard].nbytes = bytes;
+    shards->files.tensors[shard].sequential = true;
 }
 
 static int by_file_name(const void *a, const void *b) {
@@ -108,16 +114,18 @@ static bool is_listed(const struct shards *shards, const struct tc_tensor *tenso
     return listed && listed->cookie == position;
 }
 
-static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
-                        struct tc_error *error) {
+/* A tensor that two shards have is one finding; what comes behind it in the
+ * second keeps no ties, whose positions no longer fit. */
+static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint32_t position,
+                          size_t *unlisted, struct tc_error *error) {
+    struct tc_findings *findings = reader->options->findings;
     struct tc_reader *shard = shards->readers[position];
     size_t before = reader->table.count;
     uint32_t storages = shards->storages; /* of the shards before */
-    size_t unlisted = 0;
+    bool whole = true;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
-        if (!is_listed(shards, &tensor, position))
-            unlisted++;
+        bool listed = is_listed(shards, &tensor, position);
         tensor.cookie = position;
         tensor.offset = i;
         if (tensor.storage) {
@@ -125,10 +133,44 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
             shards->storages =
                 tensor.storage > shards->storages ? tensor.storage : shards->storages;
         }
-        tensor.tie += tensor.tie ? (uint32_t)before : 0;
-        if (!tc_table_add(&reader->table, &tensor, error))
-            return tc_error_in_file(error, shard->input->path);
+        tensor.tie = whole && tensor.tie ? tensor.tie + (uint32_t)before : 0;
+        if (!tc_table_add(&reader->table, &tensor, error)) {
+            tc_error_in_file(error, shard->input->path);
+            if (!tc_reader_forgive(reader, error))
+                return false;
+            whole = false;
+            continue;
+        }
+        if (!listed && findings)
+            tc_findings_add(findings, "unlisted-tensor", shard->input->path, tensor.name,
+                            "the index does not list it in this shard");
+        else if (!listed)
+            ++*unlisted;
     }
+    return true;
+}
+
+static void check_size(const struct shards *shards, const struct tc_reader *reader,
+                       uint32_t position) {
+    const struct tc_reader *shard = shards->readers[position];
+    const struct tc_tensor *entry = &shards->files.tensors[position];
+    uint64_t total = 0;
+    for (size_t i = 0; i < shard->table.count; i++)
+        total += shard->table.tensors[i].nbytes;
+    if (entry->sequential && reader->options->findings && entry->nbytes != total)
+        tc_findings_add(reader->options->findings, "shard-size", shard->input->path,
+                        (struct tc_text){0},
+                        "the index says it holds %llu bytes of tensors, it has %llu",
+                        (unsigned long long)entry->nbytes, (unsigned long long)total);
+}
+
+static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
+                        struct tc_error *error) {
+    struct tc_reader *shard = shards->readers[position];
+    size_t unlisted = 0;
+    if (!merge_tensors(shards, reader, position, &unlisted, error))
+        return false;
+    check_size(shards, reader, position);
     if (unlisted)
         tc_reader_warn(reader, "%s holds %zu tensor%s that the index does not list there",
                        shards->names[position], unlisted, unlisted == 1 ? "" : "s");
@@ -172,17 +214,18 @@ static const struct tc_tensor *find_listed(const struct tc_reader *reader, struc
     return found;
 }
 
-static bool check_listed(const struct shards *shards, const struct tc_reader *reader,
+static bool check_listed(const struct shards *shards, struct tc_reader *reader,
                          struct tc_error *error) {
     for (size_t i = 0; i < shards->listed.count; i++) {
         const struct tc_tensor *listed = &shards->listed.tensors[i];
-        const struct tc_tensor *found = find_listed(reader, listed->name);
-        if (!found || found->cookie != listed->cookie) {
-            tc_fail(error, TC_INVALID, "missing-tensor",
-                    "the index lists it in %s, which does not hold it",
-                    shards->names[listed->cookie]);
-            return tc_error_in_tensor(error, listed->name.bytes, listed->name.length);
-        }
+        const struct tc_reader *shard = shards->readers[listed->cookie];
+        if (!shard || find_listed(shard, listed->name))
+            continue;
+        tc_fail(error, TC_INVALID, "missing-tensor",
+                "the index lists it in %s, which does not hold it", shards->names[listed->cookie]);
+        tc_error_in_tensor(error, listed->name.bytes, listed->name.length);
+        if (!tc_reader_forgive(reader, error))
+            return false;
     }
     return true;
 }
@@ -202,6 +245,15 @@ static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_
     return true;
 }
 
+/* A shard that can't be opened, where findings are collected. */
+static bool forgive_shard(struct tc_reader *reader, struct tc_error *error) {
+    if (reader->options->findings && error->errnum == ENOENT) {
+        error->class = TC_INVALID;
+        error->code = "missing-shard";
+    }
+    return tc_reader_forgive(reader, error);
+}
+
 bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
                  struct tc_error *error) {
     size_t count = shards->files.count;
@@ -218,9 +270,13 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
         if (!shards->names[i])
             return false;
         shards->readers[i] = open_shard(shards, reader, shards->names[i], error);
-        if (!shards->readers[i])
+        if (!shards->readers[i] && !forgive_shard(reader, error))
             return false;
         shards->count++;
+        if (!shards->readers[i])
+            continue;
+        if (!reader->shard_backend)
+            reader->shard_backend = shards->readers[i]->backend;
         shards->inputs[i] = shards->readers[i]->input;
         if (!merge_shard(shards, reader, i, error))
             return false;
@@ -228,8 +284,14 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
     reader->shards = shards->names;
     reader->shard_inputs = shards->inputs;
     reader->shard_count = count;
-    reader->shard_backend = count ? shards->readers[0]->backend : NULL;
     return check_listed(shards, reader, error);
+}
+
+bool shards_incomplete(const struct shards *shards) {
+    for (size_t i = 0; i < shards->count; i++)
+        if (!shards->readers[i])
+            return true;
+    return false;
 }
 
 static const struct tc_tensor *in_shard(const struct shards *shards,
@@ -252,10 +314,15 @@ static bool verify_each(struct shards *shards, const bool *wanted, struct tc_err
     size_t at = 0; /* the table holds the shards' tensors one after the other */
     for (size_t i = 0; i < shards->count; i++) {
         struct tc_reader *shard = shards->readers[i];
+        if (!shard)
+            continue;
         const bool *here = wanted ? wanted + at : NULL;
         at += shard->table.count;
-        if (shard->backend->verify && !shard->backend->verify(shard, here, error))
-            return tc_error_in_file(error, shard->input->path);
+        if (!shard->backend->verify || shard->backend->verify(shard, here, error))
+            continue;
+        tc_error_in_file(error, shard->input->path);
+        if (!tc_reader_forgive(shard, error))
+            return false;
     }
     return true;
 }
@@ -264,11 +331,13 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
                    struct tc_error *error) {
     const struct tc_table *table = &reader->table;
     size_t own = 0;
+    if (!wanted)
+        return verify_each(shards, NULL, error);
     for (size_t i = 0; i < shards->count; i++)
-        own += shards->readers[i]->table.count;
+        own += shards->readers[i] ? shards->readers[i]->table.count : 0;
     if (own > table->count)
         return tc_fail(error, TC_INTERNAL, "shards", "the shards' tables are out of step");
-    if (!wanted || own == table->count)
+    if (own == table->count)
         return verify_each(shards, wanted, error);
     /* Behind the shards' tensors come aliases of them: who wants one wants the
      * data of the other. */

@@ -14,7 +14,8 @@ struct shards {
     struct tc_input **inputs;
     size_t count;
     uint32_t storages;      /* numbers given out: tc_tensor.storage */
-    struct tc_table files;  /* the shards' file names; cookie: position */
+    struct tc_table files;  /* the shards' file names; cookie: position; nbytes: what the index says
+                             * it holds, where sequential is set */
     struct tc_table listed; /* tensors the index names; cookie: shard */
     bool ready;
 };
@@ -27,11 +28,17 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
 /* Notes that the index puts a tensor in a shard. */
 bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
                        struct tc_error *error);
+/* Notes how many bytes of tensors the index says a shard has. */
+void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes);
 /* Opens the shards, by name or as they were noted, and fills the reader's
  * table with all their tensors. What the index lists must be there; what it
- * does not list is taken, with a warning. */
+ * does not list is taken, with a warning. Where findings are collected, a shard
+ * that is missing or damaged is one of them, and left out: its reader is NULL. */
 bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
                  struct tc_error *error);
+
+/* Whether a shard was left out. */
+bool shards_incomplete(const struct shards *shards);
 
 bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error);

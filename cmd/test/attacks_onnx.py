@@ -394,6 +394,14 @@ def lists():
         ("an empty raw_data", THREE, block(9, b"") + block(4, data)),
     ):
         yield Input(label, of(fields, tensor), tensors={"w": tensor})
+        lone = tensor_proto(tensor, "w", fields)
+        yield Input(f"{label} .pb", lone, file="in.pb", tensors={"w": tensor})
+    yield Input(
+        "int64_data packed .pb",
+        tensor_proto(wide, "w", packed(7, [1, -(2**63), 300])),
+        file="in.pb",
+        tensors={"w": wide},
+    )
     sizes = Tensor("F32", [1, 3], data)
     for label, dims in (
         ("dims packed", packed(1, [1, 3])),

@@ -24,6 +24,7 @@ import struct
 import sys
 from dataclasses import dataclass, field
 
+import compare_files
 import files
 import pickles
 import protobufs
@@ -177,6 +178,7 @@ def make_files():
     make("wide.safetensors", files.safetensors({"w": Tensor("F32", [0, 1 << 32], b"")}))
     make("empty.pt", pickles.pt(pickles.pickled({}), data={}))
     make_onnx(make)
+    compare_files.make(MADE)
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 
 

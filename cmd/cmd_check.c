@@ -1,0 +1,110 @@
+/* tconv check --schema S.json FILE...: whether files are what they must be. */
+#include <stdlib.h>
+
+#include "cmd/findings.h"
+#include "core/schema.h"
+
+struct check {
+    struct common common;
+    struct findings_run run;
+    const char *schema_path;
+    const char *output;
+    bool write;
+    struct tc_schema schema;
+};
+
+static bool check_file(void *context, struct looked_at *file, struct tc_error *error) {
+    struct check *check = context;
+    struct tc_reader *reader = common_open(&check->common, file->path, error);
+    bool ok = reader && tc_schema_check(&check->schema, reader, &file->findings, error);
+    tc_reader_close(reader);
+    return ok;
+}
+
+static int write_schema(struct check *check, const char *path) {
+    struct tc_error error = {0};
+    struct tc_buffer text = {0};
+    struct tc_reader *reader = common_open(&check->common, path, &error);
+    bool ok = reader != NULL;
+    if (ok)
+        tc_schema_write(&text, &reader->table);
+    ok = ok && tc_buffer_ok(&text, &error);
+    if (ok && check->output)
+        ok = findings_publish(check->output, &text, &error);
+    else if (ok)
+        report_out(&text);
+    tc_buffer_release(&text);
+    tc_reader_close(reader);
+    return ok && report_flush(&error) ? TC_OK : report_error(&error, check->common.json);
+}
+
+static bool check_usage(const struct check *check, const struct arguments *arguments,
+                        struct tc_error *error) {
+    if (arguments->count == 0)
+        return tc_fail(error, TC_USAGE, "usage", "no file given");
+    if (check->write && (check->schema_path || arguments->count > 1))
+        return tc_fail(error, TC_USAGE, "usage",
+                       "--write-schema takes one file and goes without --schema");
+    if (check->output && !check->write)
+        return tc_fail(error, TC_USAGE, "usage", "-o goes with --write-schema");
+    if (!check->write && !check->schema_path) {
+        tc_fail(error, TC_USAGE, "usage", "no schema given");
+        return tc_error_hint(error, "--schema names one, --write-schema makes one from a file");
+    }
+    return findings_check_output(check->output, arguments, error);
+}
+
+static int run(struct check *check, const struct option *options, int argc, char **argv) {
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    int code = TC_OK;
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool help = ok && check->common.help;
+    ok = ok && (help || check_usage(check, &arguments, &error));
+    if (ok && !help && !check->write)
+        ok = tc_schema_load(&check->schema, check->schema_path, &error);
+    if (!ok)
+        code = report_error(&error, check->common.json);
+    else if (help)
+        options_print_help(
+            "tconv check --schema S.json [options] FILE...\n"
+            "       tconv check --write-schema [-o S.json] FILE",
+            "Tells whether files have the tensors, dtypes, shapes and metadata keys that a\n"
+            "schema asks for, and all that they have not. Exits with 1 where one differs.\n"
+            "Reads headers only, unless the schema wants finite values.",
+            options);
+    else if (check->write)
+        code = write_schema(check, arguments.names[0]);
+    else
+        code = findings_each_file(&check->run, &check->common, &arguments, check_file, check);
+    free(arguments.names);
+    tc_schema_release(&check->schema);
+    return code;
+}
+
+int cmd_check(int argc, char **argv) {
+    struct check check = {.common = COMMON_DEFAULTS,
+                          .run = {.command = "check", .damaged = "not as the schema says"}};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Checking:"},
+        {.name = "schema",
+         .type = OPTION_TEXT,
+         .value = &check.schema_path,
+         .argument = "S.json",
+         .help = "what the files must be"},
+        {.name = "write-schema",
+         .type = OPTION_FLAG,
+         .value = &check.write,
+         .help = "write the schema that FILE keeps, instead of checking"},
+        {.name = "output",
+         .letter = 'o',
+         .type = OPTION_TEXT,
+         .value = &check.output,
+         .argument = "S.json",
+         .help = "where to write that schema (default: stdout)"},
+        FINDINGS_OPTIONS(&check.run),
+        COMMON_OPTIONS(&check.common),
+        {.type = OPTION_END},
+    };
+    return run(&check, options, argc, argv);
+}

@@ -1,0 +1,334 @@
+/* tconv diff A B: what differs between two files, whatever their formats. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "core/compare.h"
+
+struct diff {
+    struct common common;
+    struct tc_select select;
+    struct tc_compare_options options;
+};
+
+/* Where an element lies: its index on each axis, or [] of a scalar. */
+static void add_index(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t element) {
+    uint64_t index[TC_MAX_RANK];
+    for (unsigned axis = tensor->rank; axis > 0; axis--) {
+        index[axis - 1] = element % tensor->shape[axis - 1];
+        element /= tensor->shape[axis - 1];
+    }
+    tc_shape_print(out, index, tensor->rank);
+}
+
+static uint64_t element_count(const struct tc_tensor *tensor) {
+    uint64_t count = 1;
+    for (unsigned axis = 0; axis < tensor->rank; axis++)
+        count *= tensor->shape[axis]; /* was measured when it was read */
+    return count;
+}
+
+static void add_names_json(struct tc_buffer *out, const char *key,
+                           const struct tc_tensor *const *tensors, size_t count) {
+    tc_buffer_addf(out, ",\"%s\":[", key);
+    for (size_t i = 0; i < count; i++) {
+        tc_buffer_add_string(out, i ? "," : "");
+        tc_buffer_add_json(out, tensors[i]->name, TC_ESCAPE_DISPLAY);
+    }
+    tc_buffer_add_string(out, "]");
+}
+
+static void add_shapes_json(struct tc_buffer *out, const struct tc_compare *compare) {
+    const char *before = ",\"shape\":[{\"name\":";
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        const struct tc_compared *pair = &compare->pairs[i];
+        if (!pair->shape)
+            continue;
+        tc_buffer_add_string(out, before);
+        before = "},{\"name\":";
+        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(out, ",\"a\":");
+        tc_shape_print(out, pair->a->shape, pair->a->rank);
+        tc_buffer_add_string(out, ",\"b\":");
+        tc_shape_print(out, pair->b->shape, pair->b->rank);
+    }
+    tc_buffer_add_string(out, before[0] == ',' ? ",\"shape\":[]" : "}]");
+}
+
+static void add_dtypes_json(struct tc_buffer *out, const struct tc_compare *compare) {
+    const char *before = ",\"dtype\":[{\"name\":";
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        const struct tc_compared *pair = &compare->pairs[i];
+        if (!pair->dtype)
+            continue;
+        tc_buffer_add_string(out, before);
+        before = "},{\"name\":";
+        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
+        tc_buffer_addf(out, ",\"a\":\"%s\",\"b\":\"%s\"", tc_dtype_name(pair->a->dtype),
+                       tc_dtype_name(pair->b->dtype));
+    }
+    tc_buffer_add_string(out, before[0] == ',' ? ",\"dtype\":[]" : "}]");
+}
+
+/* Packed elements have no errors: they are compared as bits alone. */
+static void add_error_json(struct tc_buffer *out, const struct tc_compared *pair, double error) {
+    if (tc_dtype_packed(pair->a->dtype))
+        tc_buffer_add_string(out, "null");
+    else
+        tc_buffer_add_real(out, error);
+}
+
+static void add_values_json(struct tc_buffer *out, const struct tc_compare *compare) {
+    tc_buffer_add_string(out, ",\"values\":[");
+    for (size_t i = 0; i < compare->worst_count; i++) {
+        const struct tc_compared *pair = compare->worst[i];
+        const struct tc_value_diff *values = pair->values;
+        tc_buffer_add_string(out, i ? ",{\"name\":" : "{\"name\":");
+        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
+        tc_buffer_addf(out, ",\"elements\":%" PRIu64 ",\"differing\":%" PRIu64 ",\"max_abs\":",
+                       element_count(pair->a), values->differing);
+        add_error_json(out, pair, values->max_abs);
+        tc_buffer_add_string(out, ",\"max_rel\":");
+        add_error_json(out, pair, values->max_rel);
+        tc_buffer_addf(out,
+                       ",\"nan\":%" PRIu64 ",\"bits_only\":%" PRIu64 ",\"first\":", values->nan,
+                       values->bits_only);
+        add_index(out, pair->a, values->first);
+        tc_buffer_add_string(out, ",\"worst\":");
+        add_index(out, pair->a, values->worst);
+        tc_buffer_add_string(out, "}");
+    }
+    tc_buffer_add_string(out, "]");
+}
+
+static void add_text_json(struct tc_buffer *out, const char *key, const struct tc_text *text) {
+    tc_buffer_addf(out, ",\"%s\":", key);
+    if (text)
+        tc_buffer_add_json(out, *text, TC_ESCAPE_DISPLAY);
+    else
+        tc_buffer_add_string(out, "null");
+}
+
+static void add_metadata_json(struct tc_buffer *out, const struct tc_compare *compare) {
+    tc_buffer_add_string(out, ",\"metadata\":[");
+    for (size_t i = 0; i < compare->metadata_count; i++) {
+        const struct tc_metadata_diff *diff = &compare->metadata[i];
+        tc_buffer_add_string(out, i ? ",{\"key\":" : "{\"key\":");
+        tc_buffer_add_json(out, diff->key, TC_ESCAPE_DISPLAY);
+        if (diff->tensor.bytes)
+            add_text_json(out, "tensor", &diff->tensor);
+        add_text_json(out, "a", diff->a);
+        add_text_json(out, "b", diff->b);
+        tc_buffer_add_string(out, "}");
+    }
+    tc_buffer_add_string(out, "]");
+}
+
+static void diff_json(struct tc_buffer *out, const struct tc_compare *compare) {
+    tc_buffer_addf(out, "{\"equal\":%s", compare->equal ? "true" : "false");
+    add_names_json(out, "added", compare->added, compare->added_count);
+    add_names_json(out, "removed", compare->removed, compare->removed_count);
+    add_shapes_json(out, compare);
+    add_dtypes_json(out, compare);
+    add_values_json(out, compare);
+    add_metadata_json(out, compare);
+    tc_buffer_add_string(out, "}\n");
+}
+
+static void add_alone_text(struct tc_buffer *out, const char *what,
+                           const struct tc_tensor *const *tensors, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        tc_buffer_add_string(out, what);
+        tc_buffer_add_visible(out, tensors[i]->name);
+        tc_buffer_addf(out, "  %s ", tc_dtype_name(tensors[i]->dtype));
+        tc_shape_print(out, tensors[i]->shape, tensors[i]->rank);
+        tc_buffer_add_string(out, "\n");
+    }
+}
+
+static void add_tables_text(struct tc_buffer *out, const struct tc_compare *compare) {
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        const struct tc_compared *pair = &compare->pairs[i];
+        if (!pair->shape)
+            continue;
+        tc_buffer_add_string(out, "shape     ");
+        tc_buffer_add_visible(out, pair->a->name);
+        tc_buffer_add_string(out, "  ");
+        tc_shape_print(out, pair->a->shape, pair->a->rank);
+        tc_buffer_add_string(out, " -> ");
+        tc_shape_print(out, pair->b->shape, pair->b->rank);
+        tc_buffer_add_string(out, "\n");
+    }
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        const struct tc_compared *pair = &compare->pairs[i];
+        if (!pair->dtype)
+            continue;
+        tc_buffer_add_string(out, "dtype     ");
+        tc_buffer_add_visible(out, pair->a->name);
+        tc_buffer_addf(out, "  %s -> %s\n", tc_dtype_name(pair->a->dtype),
+                       tc_dtype_name(pair->b->dtype));
+    }
+}
+
+static void add_values_text(struct tc_buffer *out, const struct tc_compare *compare) {
+    for (size_t i = 0; i < compare->worst_count; i++) {
+        const struct tc_compared *pair = compare->worst[i];
+        const struct tc_value_diff *values = pair->values;
+        tc_buffer_add_string(out, "values    ");
+        tc_buffer_add_visible(out, pair->a->name);
+        tc_buffer_addf(out, "  %" PRIu64 " of %" PRIu64 " differ, the first at ", values->differing,
+                       element_count(pair->a));
+        add_index(out, pair->a, values->first);
+        if (values->max_abs > 0 && !tc_dtype_packed(pair->a->dtype)) {
+            tc_buffer_addf(out, "; max abs %.6g at ", values->max_abs);
+            add_index(out, pair->a, values->worst);
+            tc_buffer_addf(out, ", max rel %.6g", values->max_rel);
+        }
+        if (values->nan)
+            tc_buffer_addf(out, "; %" PRIu64 " NaN on one side only", values->nan);
+        if (values->bits_only)
+            tc_buffer_addf(out, "; %" PRIu64 " in bits only", values->bits_only);
+        tc_buffer_add_string(out, "\n");
+    }
+}
+
+static void add_metadata_text(struct tc_buffer *out, const struct tc_compare *compare) {
+    for (size_t i = 0; i < compare->metadata_count; i++) {
+        const struct tc_metadata_diff *diff = &compare->metadata[i];
+        tc_buffer_add_string(out, "metadata  ");
+        if (diff->tensor.bytes) {
+            tc_buffer_add_visible(out, diff->tensor);
+            tc_buffer_add_string(out, ": ");
+        }
+        tc_buffer_add_visible(out, diff->key);
+        for (int side = 0; side < 2; side++) {
+            const struct tc_text *value = side ? diff->b : diff->a;
+            tc_buffer_add_string(out, side ? " -> " : "  ");
+            if (value)
+                tc_buffer_add_json(out, *value, TC_ESCAPE_DISPLAY);
+            else
+                tc_buffer_add_string(out, "nothing");
+        }
+        tc_buffer_add_string(out, "\n");
+    }
+}
+
+static void diff_text(struct tc_buffer *out, const struct tc_compare *compare, bool quiet) {
+    add_alone_text(out, "removed   ", compare->removed, compare->removed_count);
+    add_alone_text(out, "added     ", compare->added, compare->added_count);
+    add_tables_text(out, compare);
+    add_values_text(out, compare);
+    add_metadata_text(out, compare);
+    if (!compare->equal || quiet)
+        return;
+    tc_buffer_addf(out, "equal: %zu tensor%s of ", compare->pair_count,
+                   compare->pair_count == 1 ? "" : "s");
+    report_size(out, compare->bytes);
+    tc_buffer_add_string(out, "\n");
+}
+
+static bool compare_files(struct diff *diff, const char *const *paths, bool *equal,
+                          struct tc_error *error) {
+    struct tc_compare compare = {0};
+    struct tc_buffer out = {0};
+    struct report_progress progress;
+    if (strcmp(paths[0], "-") == 0 && strcmp(paths[1], "-") == 0)
+        return tc_fail(error, TC_USAGE, "usage", "only one of the two can be standard input");
+    struct tc_reader *a = common_open(&diff->common, paths[0], error);
+    struct tc_reader *b = a ? common_open(&diff->common, paths[1], error) : NULL;
+    report_progress_start(&progress, diff->common.quiet);
+    diff->options.select = &diff->select;
+    diff->options.progress = report_progress_step;
+    diff->options.context = &progress;
+    bool ok = b && tc_compare_run(&compare, a, b, &diff->options, error);
+    report_progress_end(&progress);
+    if (ok && diff->common.json)
+        diff_json(&out, &compare);
+    else if (ok)
+        diff_text(&out, &compare, diff->common.quiet);
+    ok = ok && tc_buffer_ok(&out, error);
+    *equal = compare.equal;
+    if (ok)
+        report_out(&out);
+    tc_buffer_release(&out);
+    tc_compare_release(&compare);
+    tc_reader_close(b);
+    tc_reader_close(a);
+    return ok && report_flush(error);
+}
+
+static bool add_include(void *select, const char *value, struct tc_error *error) {
+    return tc_select_include(select, value, error);
+}
+
+static bool add_exclude(void *select, const char *value, struct tc_error *error) {
+    return tc_select_exclude(select, value, error);
+}
+
+static int run(struct diff *diff, const struct option *options, int argc, char **argv) {
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    bool equal = true;
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && diff->common.help)
+        options_print_help(
+            "tconv diff [options] A B",
+            "Says what differs between two files, of whatever formats: tensors that one of\n"
+            "them lacks, shapes, dtypes, values (the worst first), metadata. Exits with 0\n"
+            "where nothing differs and with 1 where something does. Values are compared bit\n"
+            "by bit; with --atol or --rtol as numbers, across dtypes too, and then a dtype\n"
+            "alone is no difference: |a - b| <= atol + rtol * |b|, and NaN equals NaN.",
+            options);
+    else if (ok && arguments.count != 2)
+        ok = tc_fail(&error, TC_USAGE, "usage", "two files are needed");
+    else if (ok)
+        ok = compare_files(diff, arguments.names, &equal, &error);
+    free(arguments.names);
+    if (!ok)
+        return report_error(&error, diff->common.json);
+    return equal ? TC_OK : TC_DIFFERENT;
+}
+
+int cmd_diff(int argc, char **argv) {
+    struct diff diff = {.common = COMMON_DEFAULTS};
+    tc_select_init(&diff.select);
+    struct tc_tolerance *tolerance = &diff.options.tolerance;
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Comparing:"},
+        {.name = "atol",
+         .type = OPTION_REAL,
+         .value = &tolerance->absolute,
+         .argument = "X",
+         .given = &tolerance->numeric,
+         .help = "compare numbers; they may differ by X (0 with --rtol alone)"},
+        {.name = "rtol",
+         .type = OPTION_REAL,
+         .value = &tolerance->relative,
+         .argument = "X",
+         .given = &tolerance->numeric,
+         .help = "likewise, by X times B's number (0 with --atol alone)"},
+        {.name = "include",
+         .type = OPTION_CALL,
+         .value = &diff.select,
+         .argument = "REGEX",
+         .help = "only tensors whose names match; may be given again",
+         .call = add_include},
+        {.name = "exclude",
+         .type = OPTION_CALL,
+         .value = &diff.select,
+         .argument = "REGEX",
+         .help = "without tensors whose names match; may be given again",
+         .call = add_exclude},
+        {.name = "ignore-metadata",
+         .type = OPTION_FLAG,
+         .value = &diff.options.ignore_metadata,
+         .help = "metadata of files and tensors may differ"},
+        COMMON_OPTIONS(&diff.common),
+        {.type = OPTION_END},
+    };
+    int code = run(&diff, options, argc, argv);
+    tc_select_release(&diff.select);
+    return code;
+}

@@ -1,0 +1,69 @@
+/* tconv verify FILE...: everything that is wrong with a file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/findings.h"
+#include "core/audit.h"
+
+struct verify {
+    struct common common;
+    struct findings_run run;
+};
+
+/* Whether a file that could not be opened is at least known for what it should
+ * be: by what it holds, by its extension, or because the user says so. */
+static bool is_known(const struct verify *verify, const char *path, const struct tc_error *error) {
+    return verify->common.from || tc_registry_for_path(path) ||
+           (strcmp(error->code, "unknown-format") != 0 && strcmp(error->code, "wrong-file") != 0 &&
+            strcmp(error->code, "empty") != 0);
+}
+
+static bool verify_file(void *context, struct looked_at *file, struct tc_error *error) {
+    const struct verify *verify = context;
+    struct tc_format_options options = verify->common.format;
+    const struct tc_backend *backend = NULL;
+    if (verify->common.from && !(backend = common_backend(verify->common.from, error)))
+        return false;
+    options.findings = &file->findings;
+    struct report_progress progress;
+    report_progress_start(&progress, verify->common.quiet);
+    const struct tc_audit_options audit = {
+        .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
+    struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
+    bool ok = reader && tc_audit(reader, &audit, error);
+    if (!reader && error->class == TC_INVALID && is_known(verify, file->path, error)) {
+        tc_findings_add_error(&file->findings, error);
+        *error = (struct tc_error){0};
+        ok = tc_findings_ok(&file->findings, error);
+    }
+    report_progress_end(&progress);
+    tc_reader_close(reader);
+    return ok;
+}
+
+int cmd_verify(int argc, char **argv) {
+    struct verify verify = {.common = COMMON_DEFAULTS,
+                            .run = {.command = "verify", .damaged = "damaged"}};
+    const struct option options[] = {
+        FINDINGS_OPTIONS(&verify.run), COMMON_OPTIONS(&verify.common), {.type = OPTION_END}};
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    int code = 0;
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && !verify.common.help && arguments.count == 0)
+        ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    if (!ok)
+        code = report_error(&error, verify.common.json);
+    else if (verify.common.help)
+        options_print_help(
+            "tconv verify [options] FILE...",
+            "Reads all of a file and tells all that is wrong with it: structure, checksums,\n"
+            "CRCs, an index that its shards do not bear out, truth values beyond 0 and 1.\n"
+            "Exits with 1 where something is, with 3 where the file is of no known format.\n"
+            "Notes, as on data that is not aligned, do not count; -v has more of them.",
+            options);
+    else
+        code = findings_each_file(&verify.run, &verify.common, &arguments, verify_file, &verify);
+    free(arguments.names);
+    return code;
+}

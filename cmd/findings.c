@@ -1,0 +1,166 @@
+#include "cmd/findings.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The file a finding is in, where it is another than the one asked about. */
+static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {
+    return finding->file && strcmp(finding->file, file->path) != 0 ? finding->file : NULL;
+}
+
+static void add_json(struct tc_buffer *out, const struct looked_at *file) {
+    tc_buffer_add_string(out, "{\"file\":");
+    tc_buffer_add_json(out, tc_text_of(file->path), TC_ESCAPE_DISPLAY);
+    tc_buffer_addf(out, ",\"ok\":%s,\"findings\":[", file->findings.failures ? "false" : "true");
+    for (size_t i = 0; i < file->findings.count; i++) {
+        const struct tc_finding *finding = &file->findings.list[i];
+        tc_buffer_addf(out, "%s{\"code\":\"%s\",\"severity\":\"%s\"", i ? "," : "", finding->code,
+                       finding->note ? "note" : "error");
+        if (other_file(file, finding)) {
+            tc_buffer_add_string(out, ",\"file\":");
+            tc_buffer_add_json(out, tc_text_of(finding->file), TC_ESCAPE_DISPLAY);
+        }
+        if (finding->tensor.bytes) {
+            tc_buffer_add_string(out, ",\"tensor\":");
+            tc_buffer_add_json(out, finding->tensor, TC_ESCAPE_DISPLAY);
+        }
+        if (finding->has_offset)
+            tc_buffer_addf(out, ",\"offset\":%" PRIu64, finding->offset);
+        tc_buffer_add_string(out, ",\"message\":");
+        tc_buffer_add_json(out, tc_text_of(finding->message), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(out, "}");
+    }
+    tc_buffer_add_string(out, "]}\n");
+}
+
+static void add_line(struct tc_buffer *out, const struct looked_at *file,
+                     const struct tc_finding *finding) {
+    tc_buffer_addf(out, "  %s%s: ", finding->note ? "note: " : "", finding->code);
+    if (other_file(file, finding)) {
+        tc_buffer_add_visible(out, tc_text_of(finding->file));
+        tc_buffer_add_string(out, ": ");
+    }
+    if (finding->tensor.bytes) {
+        tc_buffer_add_string(out, "tensor \"");
+        tc_buffer_add_visible(out, finding->tensor);
+        tc_buffer_add_string(out, "\"");
+    }
+    if (finding->has_offset)
+        tc_buffer_addf(out, "%sat 0x%" PRIx64, finding->tensor.bytes ? " " : "", finding->offset);
+    if (finding->tensor.bytes || finding->has_offset)
+        tc_buffer_add_string(out, ": ");
+    tc_buffer_add_visible(out, tc_text_of(finding->message));
+    tc_buffer_add_string(out, "\n");
+}
+
+static void add_text(struct tc_buffer *out, const struct findings_run *run,
+                     const struct looked_at *file, bool quiet) {
+    size_t failures = file->findings.failures;
+    if (quiet && failures == 0)
+        return;
+    tc_buffer_add_visible(out, tc_text_of(file->path));
+    if (failures)
+        tc_buffer_addf(out, ": %s, %zu finding%s\n", run->damaged, failures,
+                       failures == 1 ? "" : "s");
+    else
+        tc_buffer_add_string(out, ": ok\n");
+    for (size_t i = 0; i < file->findings.count; i++)
+        if (!quiet || !file->findings.list[i].note)
+            add_line(out, file, &file->findings.list[i]);
+}
+
+static int look_at(const struct findings_run *run, const struct common *common,
+                   struct looked_at *file, findings_action *action, void *context) {
+    struct tc_error error = {0};
+    struct tc_buffer out = {0};
+    tc_findings_init(&file->findings);
+    bool ok = action(context, file, &error);
+    tc_findings_sort(&file->findings);
+    if (ok && common->json)
+        add_json(&out, file);
+    else if (ok)
+        add_text(&out, run, file, common->quiet);
+    ok = ok && tc_buffer_ok(&out, &error);
+    if (ok)
+        report_out(&out);
+    tc_buffer_release(&out);
+    if (ok)
+        return file->findings.failures ? TC_DIFFERENT : TC_OK;
+    tc_error_in_file(&error, file->path);
+    file->error = malloc(sizeof error);
+    if (file->error)
+        *file->error = error;
+    return report_error(&error, common->json);
+}
+
+bool findings_check_output(const char *path, const struct arguments *arguments,
+                           struct tc_error *error) {
+    struct stat out;
+    struct stat in;
+    if (!path || stat(path, &out) != 0)
+        return true;
+    for (size_t i = 0; i < arguments->count; i++)
+        if (stat(arguments->names[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
+            return tc_fail(error, TC_USAGE, "same-file", "it would replace an input: %s", path);
+    return true;
+}
+
+bool findings_publish(const char *path, const struct tc_buffer *text, struct tc_error *error) {
+    struct tc_publish publish;
+    const char *name = tc_path_name(path);
+    bool ok = tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, error) &&
+              tc_publish_check(&publish, name, NULL, 0, error);
+    struct tc_outfile *out = ok ? tc_outfile_open(&publish, name, error) : NULL;
+    ok = out && tc_outfile_write(out, text->bytes, text->length, error) &&
+         tc_outfile_seal(out, error) && tc_publish_commit(&publish, error);
+    tc_publish_end(&publish);
+    return ok || tc_error_in_file(error, path);
+}
+
+typedef void add_report(struct tc_buffer *out, const struct findings_run *run);
+
+static int write_report(const struct findings_run *run, const struct common *common,
+                        const char *path, add_report *add) {
+    struct tc_error error = {0};
+    struct tc_buffer text = {0};
+    if (!path)
+        return TC_OK;
+    add(&text, run);
+    bool ok = tc_buffer_ok(&text, &error) && findings_publish(path, &text, &error);
+    tc_buffer_release(&text);
+    return ok ? TC_OK : report_error(&error, common->json);
+}
+
+static int highest(int a, int b) {
+    return a > b ? a : b;
+}
+
+int findings_each_file(struct findings_run *run, const struct common *common,
+                       const struct arguments *arguments, findings_action *action, void *context) {
+    struct tc_error error = {0};
+    int worst = 0;
+    if (!findings_check_output(run->junit, arguments, &error) ||
+        !findings_check_output(run->sarif, arguments, &error))
+        return report_error(&error, common->json);
+    run->files = calloc(arguments->count, sizeof *run->files);
+    if (!run->files) {
+        tc_fail_memory(&error);
+        return report_error(&error, common->json);
+    }
+    for (run->count = 0; run->count < arguments->count; run->count++) {
+        struct looked_at *file = &run->files[run->count];
+        file->path = arguments->names[run->count];
+        worst = highest(worst, look_at(run, common, file, action, context));
+    }
+    worst = highest(worst, write_report(run, common, run->junit, findings_add_junit));
+    worst = highest(worst, write_report(run, common, run->sarif, findings_add_sarif));
+    for (size_t i = 0; i < run->count; i++) {
+        tc_findings_release(&run->files[i].findings);
+        free(run->files[i].error);
+    }
+    free(run->files);
+    return report_flush(&error) ? worst : highest(worst, report_error(&error, false));
+}

@@ -1,0 +1,56 @@
+/*
+ * What verify and check found, file by file: for people, for programs, and as
+ * JUnit and SARIF for CI systems.
+ */
+#ifndef TCONV_CMD_FINDINGS_H
+#define TCONV_CMD_FINDINGS_H
+
+#include "cmd/common.h"
+#include "core/findings.h"
+
+struct looked_at {
+    const char *path;
+    struct tc_findings findings;
+    struct tc_error *error; /* why it could not be looked at; NULL: it could */
+};
+
+/* Fills what is found into file->findings, or file->error. */
+typedef bool findings_action(void *context, struct looked_at *file, struct tc_error *error);
+
+struct findings_run {
+    const char *command; /* "verify" */
+    const char *damaged; /* the word for a file with findings */
+    const char *junit;   /* paths of reports to write; NULL: none */
+    const char *sarif;
+    struct looked_at *files;
+    size_t count;
+};
+
+/* Rows of an option table. */
+#define FINDINGS_OPTIONS(run)                                                                      \
+    {.type = OPTION_HEADING, .help = "Reports for CI systems:"},                                   \
+        {.name = "junit",                                                                          \
+         .type = OPTION_TEXT,                                                                      \
+         .value = &(run)->junit,                                                                   \
+         .argument = "OUT.xml",                                                                    \
+         .help = "write what was found as JUnit XML"},                                             \
+    {                                                                                              \
+        .name = "sarif", .type = OPTION_TEXT, .value = &(run)->sarif, .argument = "OUT.sarif",     \
+        .help = "likewise as SARIF 2.1.0"                                                          \
+    }
+
+/* Looks at every file, prints and writes the reports. The exit code: 1 where
+ * something was found, higher where a file could not be looked at. */
+int findings_each_file(struct findings_run *run, const struct common *common,
+                       const struct arguments *arguments, findings_action *action, void *context);
+
+void findings_add_junit(struct tc_buffer *out, const struct findings_run *run);
+void findings_add_sarif(struct tc_buffer *out, const struct findings_run *run);
+
+/* Refuses a path that is one of the files looked at; NULL is none. */
+bool findings_check_output(const char *path, const struct arguments *arguments,
+                           struct tc_error *error);
+/* Writes a text to a file, atomically. */
+bool findings_publish(const char *path, const struct tc_buffer *text, struct tc_error *error);
+
+#endif

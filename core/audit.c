@@ -1,0 +1,127 @@
+#include "core/audit.h"
+
+#include <stdlib.h>
+
+#define STEP ((size_t)1 << 18)
+/* What direct I/O and vector instructions like best. */
+#define PLEASANT 64u
+
+struct truths {
+    uint64_t count; /* bytes that are neither 0 nor 1 */
+    uint64_t first; /* which element */
+};
+
+static void check_truths(struct truths *truths, const unsigned char *bytes, size_t length,
+                         uint64_t at) {
+    unsigned seen = 0;
+    for (size_t i = 0; i < length; i++)
+        seen |= bytes[i];
+    if (seen <= 1)
+        return;
+    for (size_t i = 0; i < length; i++)
+        if (bytes[i] > 1 && truths->count++ == 0)
+            truths->first = at + i;
+}
+
+static bool read_tensor(struct tc_reader *reader, const struct tc_tensor *tensor,
+                        unsigned char *buffer, struct tc_error *error) {
+    struct truths truths = {0};
+    for (uint64_t at = 0; at < tensor->nbytes;) {
+        uint64_t left = tensor->nbytes - at;
+        size_t step = left < STEP ? left : STEP;
+        if (!tc_reader_read(reader, tensor, at, buffer, step, error))
+            return false;
+        if (tensor->dtype == TC_BOOL)
+            check_truths(&truths, buffer, step, at);
+        at += step;
+    }
+    if (truths.count)
+        tc_findings_add(reader->options->findings, "bool-value", NULL, tensor->name,
+                        "%llu of its truth values are neither 0 nor 1, the first is element %llu",
+                        (unsigned long long)truths.count, (unsigned long long)truths.first);
+    return true;
+}
+
+static bool read_tensors(struct tc_reader *reader, const struct tc_audit_options *options,
+                         struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    unsigned char *buffer = malloc(STEP);
+    if (!buffer)
+        return tc_fail_memory(error);
+    uint64_t done = 0;
+    uint64_t total = 0;
+    for (size_t i = 0; i < table->count; i++)
+        total += table->tensors[i].nbytes;
+    bool ok = true;
+    for (size_t i = 0; i < table->count && ok; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        bool alias = tensor->tie && tensor->tie - 1 != i;
+        ok =
+            alias || read_tensor(reader, tensor, buffer, error) || tc_reader_forgive(reader, error);
+        done += tensor->nbytes;
+        if (options->progress)
+            options->progress(options->context, done, total);
+    }
+    free(buffer);
+    return ok;
+}
+
+/* One note for all tensors whose data starts at no multiple of `alignment`, or
+ * where that is 0 of their elements' own size. */
+static void note_alignment(struct tc_reader *reader, unsigned alignment) {
+    const struct tc_tensor *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < reader->table.count; i++) {
+        const struct tc_tensor *tensor = &reader->table.tensors[i];
+        unsigned component = tc_dtype_component(tensor->dtype);
+        unsigned multiple = alignment ? alignment : component ? component : 1;
+        struct tc_extent extent;
+        if (tensor->nbytes == 0 || !tc_reader_extent(reader, tensor, &extent) ||
+            extent.offset % multiple == 0)
+            continue;
+        if (count++ == 0)
+            first = tensor;
+    }
+    if (count && alignment)
+        tc_findings_note(reader->options->findings, "alignment-64", NULL, first->name,
+                         "%zu tensor%s, of which this is the first, start%s at no multiple of %u "
+                         "bytes",
+                         count, count == 1 ? "" : "s", count == 1 ? "s" : "", alignment);
+    else if (count)
+        tc_findings_note(reader->options->findings, "alignment", NULL, first->name,
+                         "%zu tensor%s, of which this is the first, start%s at no multiple of "
+                         "their elements' size: mapped into memory they are slow or of no use",
+                         count, count == 1 ? "" : "s", count == 1 ? "s" : "");
+}
+
+static void note_lines(struct tc_reader *reader, const char *code, const struct tc_buffer *lines) {
+    const char *at = lines->bytes;
+    struct tc_text line;
+    while (tc_text_line(&at, &line))
+        tc_findings_note(reader->options->findings, code, NULL, (struct tc_text){0}, "%.*s",
+                         tc_text_shown(line, 700), line.bytes);
+}
+
+bool tc_audit(struct tc_reader *reader, const struct tc_audit_options *options,
+              struct tc_error *error) {
+    struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, error);
+    bool ok = verify && read_tensors(reader, options, error);
+    struct tc_error damage = {0};
+    if (!tc_verify_join(verify, &damage) && !tc_reader_forgive(reader, &damage) && ok) {
+        *error = damage;
+        ok = false;
+    }
+    note_alignment(reader, 0);
+    if (options->verbose)
+        note_alignment(reader, PLEASANT);
+    note_lines(reader, "warning", &reader->warnings);
+    note_lines(reader, "loss", &reader->losses);
+    if (reader->skipped.length)
+        tc_findings_note(
+            reader->options->findings, "skipped", NULL, (struct tc_text){0},
+            "not a tensor, left out: %.*s",
+            tc_text_shown((struct tc_text){reader->skipped.bytes, reader->skipped.length}, 600),
+            reader->skipped.bytes);
+    return ok && tc_reader_unchanged(reader, error) &&
+           tc_findings_ok(reader->options->findings, error);
+}
