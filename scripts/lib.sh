@@ -16,7 +16,8 @@ tconv_packages() {
     build)
         echo meson=cmd:meson ninja-build=cmd:ninja gcc=cmd:cc libc6-dev=file:/usr/include/stdio.h \
             pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd libisal-dev=pc:libisal \
-            libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8
+            libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
+            libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
         ;;
     test) echo libcriterion-dev=pc:criterion python3=cmd:python3 zstd=cmd:zstd time=cmd:time ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
