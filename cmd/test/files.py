@@ -395,6 +395,132 @@ def zstd_stored(data, window_log=20, checksum=None, dictionary=None):
     return frame + (struct.pack("<I", checksum) if checksum is not None else b"")
 
 
+# TensorFlow
+
+TF_DTYPES = {
+    "F32": 1,
+    "F64": 2,
+    "I32": 3,
+    "U8": 4,
+    "I16": 5,
+    "I8": 6,
+    "C64": 8,
+    "I64": 9,
+    "BOOL": 10,
+    "BF16": 14,
+    "U16": 17,
+    "C128": 18,
+    "F16": 19,
+    "U32": 22,
+    "U64": 23,
+    "F8_E5M2": 24,
+    "F8_E4M3": 25,
+    "F8_E4M3FNUZ": 26,
+    "F8_E5M2FNUZ": 28,
+}
+
+
+def varint(value):
+    """A protobuf number; negative ones in 64 bits."""
+    value &= (1 << 64) - 1
+    data = b""
+    while value > 0x7F:
+        data += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return data + bytes([value])
+
+
+def field(number, value):
+    """A protobuf field: a number, or bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def tensor_proto(dtype=1, shape=(3,), *fields):
+    """A TensorProto; `shape` may be the bytes of one."""
+    if not isinstance(shape, bytes):
+        shape = b"".join(field(2, field(1, size) if size else b"") for size in shape)
+    return field(1, dtype) + field(2, shape) + b"".join(fields)
+
+
+def tensor_proto_of(tensor):
+    content = [field(4, tensor.data)] if tensor.data else []
+    return tensor_proto(TF_DTYPES[tensor.dtype], tensor.shape, *content)
+
+
+def fields_of(data):
+    """Number and value of each field of a message; none of them in 4 or 8 bytes."""
+    at = 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            at += 1
+            value |= (data[at - 1] & 0x7F) << shift
+            shift += 7
+            if data[at - 1] < 0x80:
+                return value
+
+    while at < len(data):
+        tag = number()
+        value = number()
+        if tag & 7 == 2:
+            at += value
+            value = data[at - value : at]
+        yield tag >> 3, value
+
+
+def read_tensor_proto(data):
+    message = dict(fields_of(data))
+    dtype = next(name for name, value in TF_DTYPES.items() if value == message[1])
+    shape = [dict(fields_of(dim)).get(1, 0) for _, dim in fields_of(message[2])]
+    return Tensor(dtype, shape, message.get(4, b""))
+
+
+def read_tensor(path):
+    return {Path(path).stem: read_tensor_proto(Path(path).read_bytes())}
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _crc32c_of(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC32C = [_crc32c_of(byte) for byte in range(256)]
+
+
+def masked_crc(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def record(data, length=None, length_crc=None, data_crc=None):
+    """A TFRecord; what is None is told truthfully."""
+    head = struct.pack("<Q", len(data) if length is None else length)
+    return head + (length_crc or masked_crc(head)) + data + (data_crc or masked_crc(data))
+
+
+def read_tfrecord(path):
+    """The tensors of a .tfrecord file, by their numbers; every CRC is checked."""
+    data, tensors = Path(path).read_bytes(), {}
+    while data:
+        (length,) = struct.unpack_from("<Q", data)
+        assert data[: 12 + length + 4] == record(data[12 : 12 + length]), "a CRC is wrong"
+        tensors[str(len(tensors))] = read_tensor_proto(data[12 : 12 + length])
+        data = data[12 + length + 4 :]
+    return tensors
+
+
 # values
 
 _MINIFLOAT = {  # exponent bits, mantissa bits, bias, which patterns are not finite
