@@ -8,11 +8,9 @@ static const struct property {
     const char *name;
     unsigned cap;
 } properties[] = {
-    {"many", TC_CAN_HOLD_MANY},
-    {"metadata", TC_CAN_FILE_METADATA},
-    {"tensor-metadata", TC_CAN_TENSOR_METADATA},
-    {"lazy", TC_CAN_LOAD_LAZILY},
-    {"compress", TC_CAN_COMPRESS},
+    {"many", TC_CAN_HOLD_MANY},         {"ties", TC_CAN_TIE},
+    {"metadata", TC_CAN_FILE_METADATA}, {"tensor-metadata", TC_CAN_TENSOR_METADATA},
+    {"lazy", TC_CAN_LOAD_LAZILY},       {"compress", TC_CAN_COMPRESS},
     {"checksum", TC_CAN_CHECKSUM},
 };
 #define PROPERTIES (sizeof properties / sizeof *properties)
@@ -49,7 +47,7 @@ static void end_line(struct tc_buffer *out) {
 }
 
 static void formats_table(struct tc_buffer *out) {
-    tc_buffer_addf(out, "%-13s %-18s %-5s %-6s %-5s", "format", "extensions", "read", "write",
+    tc_buffer_addf(out, "%-13s %-26s %-5s %-6s %-5s", "format", "extensions", "read", "write",
                    "safe");
     for (size_t i = 0; i < PROPERTIES; i++)
         tc_buffer_addf(out, "  %s", properties[i].name);
@@ -59,7 +57,7 @@ static void formats_table(struct tc_buffer *out) {
         struct tc_buffer extensions = {0};
         for (size_t i = 0; backend->extensions[i]; i++)
             tc_buffer_addf(&extensions, "%s%s", i ? " " : "", backend->extensions[i]);
-        tc_buffer_addf(out, "%-13s %-18s %-5s %-6s %-5s", backend->name,
+        tc_buffer_addf(out, "%-13s %-26s %-5s %-6s %-5s", backend->name,
                        extensions.bytes ? extensions.bytes : "", "yes",
                        backend->caps & TC_CAN_WRITE ? "yes" : "-", "yes");
         for (size_t i = 0; i < PROPERTIES; i++)

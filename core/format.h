@@ -111,6 +111,10 @@ struct tc_sharding {
     /* Adds what a shard's own metadata says of it; may be NULL. */
     bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
+    /* Under which name the index lists each item of a part; one without bytes
+     * is not listed. NULL: each under its own. */
+    bool (*listed)(const struct tc_plan *plan, const struct tc_part *part, struct tc_arena *arena,
+                   struct tc_text *names, struct tc_error *error);
     /* A model that fits one shard is written without an index, unless the
      * user named the index. */
     bool single;

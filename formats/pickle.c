@@ -110,8 +110,8 @@ static bool op_text_number(struct pickle *pickle, int kind) {
     struct tc_text line;
     if (!pickle_take_line(pickle, MAX_NAME_LINE, &line))
         return false;
-    return pickle_push(pickle,
-                       kind == 'F' ? pickle_real(pickle, line) : pickle_integer(pickle, line));
+    return pickle_push(pickle, kind == 'F' ? pickle_real(pickle, line)
+                                           : pickle_integer(pickle, line, kind == 'I'));
 }
 
 static bool op_float(struct pickle *pickle, int unused) {
@@ -482,9 +482,8 @@ static bool op_buffer(struct pickle *pickle, int opcode) {
         return opcode == 0x97 ? push_kind(pickle, PICKLE_BYTES) : pickle_top(pickle) != NULL;
     if (opcode == 0x98 && !pickle_top(pickle))
         return false;
-    tc_fail(pickle->error, TC_UNSUPPORTED, "pickle-buffer",
-            "the pickle has buffers that are kept outside of it");
-    return tc_error_at(pickle->error, pickle->opcode_at);
+    return pickle_unsupported(pickle, "pickle-buffer",
+                              "the pickle has buffers that are kept outside of it");
 }
 
 static bool op_proto(struct pickle *pickle, int unused) {
@@ -496,9 +495,9 @@ static bool op_proto(struct pickle *pickle, int unused) {
         return pickle_bad(pickle, "a pickle's protocol is not at its start");
     if (version <= 5)
         return true;
-    tc_fail(pickle->error, TC_UNSUPPORTED, "pickle-protocol",
-            "pickle protocol %llu is not known (0 to 5 are)", (unsigned long long)version);
-    return tc_error_at(pickle->error, pickle->opcode_at);
+    return pickle_unsupported(pickle, "pickle-protocol",
+                              "pickle protocol %llu is not known (0 to 5 are)",
+                              (unsigned long long)version);
 }
 
 static bool op_frame(struct pickle *pickle, int unused) {

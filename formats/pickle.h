@@ -169,6 +169,8 @@ bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle
                     size_t count);
 bool pickle_bad(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+bool pickle_unsupported(struct pickle *pickle, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -179,7 +181,7 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
                                 struct pickle_node *arguments);
 
 /* pickle_values.c: numbers and strings as protocol 0 writes them. */
-struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits);
+struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits, bool booleans);
 struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *bytes, size_t length);
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits);
 struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line);

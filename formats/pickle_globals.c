@@ -318,10 +318,9 @@ static struct pickle_node *refuse_call(struct pickle *pickle, struct pickle_node
     if (pickle->mode != PICKLE_STRICT)
         return note_call(pickle, PICKLE_OBJECT, callable, arguments);
     if (callable->global == PICKLE_KNOWN_UNSUPPORTED) {
-        tc_fail(pickle->error, TC_UNSUPPORTED, "tensor-kind",
-                "a kind of tensor that is not supported: it is made by %.*s",
-                tc_text_shown(pickle_text(callable), 200), callable->text);
-        tc_error_at(pickle->error, pickle->opcode_at);
+        pickle_unsupported(pickle, "tensor-kind",
+                           "a kind of tensor that is not supported: it is made by %.*s",
+                           tc_text_shown(pickle_text(callable), 200), callable->text);
     } else {
         pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
                       tc_text_shown(pickle_text(callable), 200), callable->text);

@@ -10,12 +10,21 @@
 #define MAX_MEMO (UINT64_C(16) << 20)
 #define MAX_STACK (UINT64_C(16) << 20)
 
+/* Offsets are those of the file: what is in memory has none. */
 static bool fail(struct pickle *pickle, enum tc_class class, const char *code, const char *format,
                  va_list args) {
     char what[600];
     vsnprintf(what, sizeof what, format, args);
     tc_fail(pickle->error, class, code, "%s", what);
     return pickle->memory ? false : tc_error_at(pickle->error, pickle->opcode_at);
+}
+
+bool pickle_unsupported(struct pickle *pickle, const char *code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fail(pickle, TC_UNSUPPORTED, code, format, args);
+    va_end(args);
+    return false;
 }
 
 bool pickle_bad(struct pickle *pickle, const char *format, ...) {
@@ -324,7 +333,9 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
     if (key < 256 || key < 2 * memo->count) {
         if (key >= memo->dense_capacity && !memo_grow_dense(pickle, key))
             return false;
-        memo->count += memo->dense[key] == NULL;
+        /* It may be in the hash, from when it was far out of sequence. */
+        bool known = memo->dense[key] || (memo->slot_count && memo_slot(memo, key)->key);
+        memo->count += !known;
         memo->dense[key] = node;
         return true;
     }

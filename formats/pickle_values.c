@@ -23,8 +23,9 @@ static struct pickle_node *long_node(struct pickle *pickle, const char *text, si
 }
 
 /* "12", "-3", "12L"; INT has "00" and "01" for False and True. */
-struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits) {
-    if (tc_text_equal(digits, TC_TEXT("00")) || tc_text_equal(digits, TC_TEXT("01"))) {
+struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits, bool booleans) {
+    if (booleans &&
+        (tc_text_equal(digits, TC_TEXT("00")) || tc_text_equal(digits, TC_TEXT("01")))) {
         struct pickle_node *node = pickle_node(pickle, PICKLE_BOOL);
         if (node)
             node->value = digits.bytes[1] == '1';
@@ -39,6 +40,10 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits)
     if (!ok) {
         pickle_bad(pickle, "a number that is none");
         return NULL;
+    }
+    if (digits.bytes[0] == '+') {
+        digits.bytes++;
+        digits.length--;
     }
     errno = 0;
     long long value = strtoll(digits.bytes, NULL, 10);
@@ -83,7 +88,7 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
                      ? tc_arena_copy(pickle->arena, text.bytes, text.length, pickle->error)
                      : NULL;
     struct pickle_node *node =
-        copy ? pickle_integer(pickle, (struct tc_text){copy, text.length}) : NULL;
+        copy ? pickle_integer(pickle, (struct tc_text){copy, text.length}, false) : NULL;
     tc_buffer_release(&text);
     return node;
 }

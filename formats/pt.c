@@ -124,6 +124,7 @@ const struct tc_backend tc_backend_pt = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .listed = torch_write_listed,
             .single = true,
         },
 };

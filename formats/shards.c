@@ -98,6 +98,16 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
     return shard;
 }
 
+/* By its own name, or by that of the sparse tensor it is part of. */
+static bool is_listed(const struct shards *shards, const struct tc_tensor *tensor,
+                      uint32_t position) {
+    const struct tc_text *parent = tc_metadata_find(tensor->metadata, TC_TEXT("sparse_parent"));
+    const struct tc_tensor *listed = tc_table_find(&shards->listed, tensor->name);
+    if (!listed && parent)
+        listed = tc_table_find(&shards->listed, *parent);
+    return listed && listed->cookie == position;
+}
+
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
@@ -105,8 +115,7 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
     size_t unlisted = 0;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
-        const struct tc_tensor *listed = tc_table_find(&shards->listed, tensor.name);
-        if (!listed || listed->cookie != position)
+        if (!is_listed(shards, &tensor, position))
             unlisted++;
         tensor.cookie = position;
         tensor.offset = i;
@@ -138,11 +147,30 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
     return true;
 }
 
+/* A tensor of this name, or the first part of a sparse one. */
+static const struct tc_tensor *find_listed(const struct tc_reader *reader, struct tc_text name) {
+    static const char *const endings[] = {"", ".indices", ".crow_indices", ".ccol_indices"};
+    const struct tc_tensor *found = NULL;
+    for (size_t i = 0; i < 4 && !found; i++) {
+        struct tc_buffer part = {0};
+        tc_buffer_add_text(&part, name);
+        tc_buffer_add_string(&part, endings[i]);
+        if (!part.failed)
+            found = tc_table_find(&reader->table, (struct tc_text){part.bytes, part.length});
+        tc_buffer_release(&part);
+        const struct tc_text *parent =
+            found && i ? tc_metadata_find(found->metadata, TC_TEXT("sparse_parent")) : NULL;
+        if (i && (!parent || !tc_text_equal(*parent, name)))
+            found = NULL;
+    }
+    return found;
+}
+
 static bool check_listed(const struct shards *shards, const struct tc_reader *reader,
                          struct tc_error *error) {
     for (size_t i = 0; i < shards->listed.count; i++) {
         const struct tc_tensor *listed = &shards->listed.tensors[i];
-        const struct tc_tensor *found = tc_table_find(&reader->table, listed->name);
+        const struct tc_tensor *found = find_listed(reader, listed->name);
         if (!found || found->cookie != listed->cookie) {
             tc_fail(error, TC_INVALID, "missing-tensor",
                     "the index lists it in %s, which does not hold it",
@@ -270,30 +298,54 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* As transformers writes it: json.dumps(…, indent=2, sort_keys=True). */
+static void print_index(struct tc_buffer *text, struct placed *placed, size_t count,
+                        uint64_t total) {
+    qsort(placed, count, sizeof *placed, by_name);
+    tc_buffer_addf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n",
+                   (unsigned long long)total);
+    tc_buffer_add_string(text, "  \"weight_map\": {");
+    for (size_t i = 0; i < count; i++) {
+        tc_buffer_add_string(text, i ? ",\n    " : "\n    ");
+        tc_buffer_add_json(text, placed[i].name, TC_ESCAPE_ASCII);
+        tc_buffer_add_string(text, ": ");
+        tc_buffer_add_json(text, tc_text_of(placed[i].file), TC_ESCAPE_ASCII);
+    }
+    tc_buffer_add_string(text, count ? "\n  }\n}\n" : "}\n}\n");
+}
+
+/* Every name that the index lists, with its file. */
+static bool place_names(const struct tc_plan *plan, struct placed *placed, size_t *count,
+                        struct tc_arena *arena, struct tc_error *error) {
+    for (size_t p = 0; p < plan->part_count; p++) {
+        const struct tc_part *part = &plan->parts[p];
+        struct tc_text *names = tc_arena_array(arena, part->count, sizeof *names, error);
+        if (!names)
+            return false;
+        for (size_t i = 0; i < part->count; i++)
+            names[i] = plan->items[part->first + i].name;
+        if (plan->target->sharding->listed &&
+            !plan->target->sharding->listed(plan, part, arena, names, error))
+            return false;
+        for (size_t i = 0; i < part->count; i++)
+            if (names[i].bytes)
+                placed[(*count)++] = (struct placed){names[i], part->name};
+    }
+    return true;
+}
+
 bool shards_write_index(const struct tc_plan *plan, struct tc_outfile *out,
                         struct tc_error *error) {
     struct placed *placed = malloc((plan->count ? plan->count : 1) * sizeof *placed);
-    if (!placed)
-        return tc_fail_memory(error);
-    for (size_t p = 0; p < plan->part_count; p++)
-        for (size_t i = 0; i < plan->parts[p].count; i++) {
-            size_t at = plan->parts[p].first + i;
-            placed[at] = (struct placed){plan->items[at].name, plan->parts[p].name};
-        }
-    qsort(placed, plan->count, sizeof *placed, by_name);
+    struct tc_arena arena;
+    size_t count = 0;
+    tc_arena_init(&arena, 0);
+    bool ok = placed ? place_names(plan, placed, &count, &arena, error) : tc_fail_memory(error);
     struct tc_buffer text = {0};
-    tc_buffer_addf(&text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n",
-                   (unsigned long long)plan->bytes_out);
-    tc_buffer_add_string(&text, "  \"weight_map\": {");
-    for (size_t i = 0; i < plan->count; i++) {
-        tc_buffer_add_string(&text, i ? ",\n    " : "\n    ");
-        tc_buffer_add_json(&text, placed[i].name, TC_ESCAPE_ASCII);
-        tc_buffer_add_string(&text, ": ");
-        tc_buffer_add_json(&text, tc_text_of(placed[i].file), TC_ESCAPE_ASCII);
-    }
-    tc_buffer_add_string(&text, plan->count ? "\n  }\n}\n" : "}\n}\n");
-    free(placed);
-    bool ok = tc_buffer_ok(&text, error) && tc_outfile_write(out, text.bytes, text.length, error);
+    if (ok)
+        print_index(&text, placed, count, plan->bytes_out);
+    ok = ok && tc_buffer_ok(&text, error) && tc_outfile_write(out, text.bytes, text.length, error);
     tc_buffer_release(&text);
+    tc_arena_release(&arena);
+    free(placed);
     return ok;
 }

@@ -442,11 +442,11 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
     for (size_t i = 0; i < torch->classes.count && i < 20; i++)
-        tc_reader_lose(reader, "class %.*s is not understood; only tensors it holds are taken",
+        tc_reader_lose(reader, "%.*s is not understood; only tensors that it holds are taken",
                        tc_text_shown(torch->classes.tensors[i].name, 200),
                        torch->classes.tensors[i].name.bytes);
     if (torch->classes.count > 20)
-        tc_reader_lose(reader, "%zu more classes are not understood", torch->classes.count - 20);
+        tc_reader_lose(reader, "%zu more names are not understood", torch->classes.count - 20);
     return tie_views(torch, error);
 }
 

@@ -126,7 +126,9 @@ static bool check_kind(const unsigned char *header, uint64_t at, uint64_t size,
 /* A PAX header's records "LENGTH key=value\n" must fill it. None is needed. */
 static bool check_pax(struct tar *tar, uint64_t at, uint64_t size, struct tc_error *error) {
     char *text = tc_reader_load(tar->torch->reader, at, size, error);
-    bool ok = text != NULL;
+    bool ok = true;
+    if (!text)
+        return false;
     for (uint64_t done = 0; ok && done < size;) {
         uint64_t length = 0;
         uint64_t digits = 0;

@@ -15,6 +15,8 @@
 #include "formats/torch.h"
 
 #define MAX_DEPTH 1000u
+/* Bytes that may be metadata; the machine keeps no longer ones in memory. */
+#define MAX_BYTES 4096u
 /* A pickle of a few bytes can hold one value along 2^64 paths. An honest one
  * shares little: it has about as many values as opcodes. */
 #define FREE_VISITS (UINT64_C(1) << 18)
@@ -38,9 +40,15 @@ struct walk {
     uint64_t visits;
 };
 
+/* Names the place where the error is; the outermost value has none. */
+static bool in_place(struct walk *walk) {
+    return walk->path.length > 0 &&
+           tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
+}
+
 static bool bad(struct walk *walk, const char *what) {
     tc_fail(walk->error, TC_INVALID, "tensor", "%s", what);
-    return tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
+    return in_place(walk);
 }
 
 static struct tc_arena *arena(const struct walk *walk) {
@@ -82,8 +90,7 @@ static void add_real(struct tc_buffer *text, double value) {
 }
 
 static bool is_scalar(const struct pickle_node *node) {
-    return node->kind <= PICKLE_TEXT ||
-           (node->kind == PICKLE_BYTES && (node->text || node->length == 0)) ||
+    return node->kind <= PICKLE_TEXT || (node->kind == PICKLE_BYTES && node->length <= MAX_BYTES) ||
            node->kind == PICKLE_GLOBAL || pickle_calls(node, PICKLE_COMPLEX) ||
            pickle_calls(node, PICKLE_DEVICE) || pickle_calls(node, PICKLE_LAYOUT);
 }
@@ -438,7 +445,7 @@ static bool add_numpy(struct walk *walk, const struct pickle_node *node) {
     struct torch_shape shape = {0};
     bool known = true;
     if (!torch_numpy(walk->torch, node, &shape, &known, walk->error))
-        return tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
+        return in_place(walk);
     return known ? add_tensor(walk, "", &shape, NULL)
                  : lose_leaf(walk, "a numpy array of a type that no tensor has");
 }
@@ -463,7 +470,7 @@ static bool add_call(struct walk *walk, const struct pickle_node *node) {
         tc_fail(walk->error, TC_UNSUPPORTED, "tensor-kind",
                 "a kind of tensor that is not supported: it is made by %.*s",
                 tc_text_shown(pickle_text(node->callable), 200), node->callable->text);
-        return tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
+        return in_place(walk);
     default:
         return bad(walk, "a value that is neither a tensor nor plain data");
     }
@@ -511,7 +518,7 @@ static bool settle_dict(struct walk *walk, struct pickle_node *dict) {
         if (kind != PICKLE_TEXT && kind != PICKLE_INT && kind != PICKLE_LONG) {
             tc_fail(walk->error, TC_UNSUPPORTED, "key",
                     "a dict has a key that is neither a string nor an integer");
-            return tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
+            return in_place(walk);
         }
     }
     struct pickle_node ***order = malloc((pairs ? pairs : 1) * sizeof *order);

@@ -113,7 +113,7 @@ static bool find_group(const struct tc_item *items, const struct tc_table *names
                        const struct tc_item *item, struct sparse_group *group) {
     const struct tc_text *parent = tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"));
     group->layout = find_layout(item->metadata);
-    if (!group->layout || tc_table_find(names, *parent))
+    if (!group->layout || parent->length == 0 || tc_table_find(names, *parent))
         return false;
     group->parent = *parent;
     for (unsigned i = 0; i < group->layout->parts; i++) {
@@ -142,19 +142,18 @@ static bool has_groups(const struct tc_item *items, size_t count) {
 }
 
 /* Gives each part of a sparse tensor its group. */
-static bool find_groups(struct tc_writer *writer, struct torch_slot *slots,
-                        struct tc_error *error) {
-    const struct tc_item *items = writer->plan->items + writer->part->first;
+static bool find_groups(const struct tc_item *items, size_t count, struct tc_arena *arena,
+                        struct torch_slot *slots, struct tc_error *error) {
     struct tc_table names;
-    if (!has_groups(items, writer->part->count))
+    if (!has_groups(items, count))
         return true;
-    tc_table_init(&names, &writer->arena, UINT32_MAX - 2);
-    bool ok = index_names(items, writer->part->count, &names, error);
-    for (size_t i = 0; i < writer->part->count && ok; i++) {
+    tc_table_init(&names, arena, UINT32_MAX - 2);
+    bool ok = index_names(items, count, &names, error);
+    for (size_t i = 0; i < count && ok; i++) {
         struct sparse_group found;
         if (slots[i].group || !find_group(items, &names, &items[i], &found))
             continue;
-        struct sparse_group *group = tc_arena_alloc(&writer->arena, sizeof *group, error);
+        struct sparse_group *group = tc_arena_alloc(arena, sizeof *group, error);
         if (!(ok = group != NULL))
             break;
         *group = found;
@@ -164,6 +163,29 @@ static bool find_groups(struct tc_writer *writer, struct torch_slot *slots,
     }
     tc_table_release(&names);
     return ok;
+}
+
+/* A group stands where its first part would. */
+static bool stands_at(const struct sparse_group *group, size_t position) {
+    for (unsigned p = 0; group && p < group->layout->parts; p++)
+        if (group->parts[p] < position)
+            return false;
+    return true;
+}
+
+bool torch_write_listed(const struct tc_plan *plan, const struct tc_part *part,
+                        struct tc_arena *arena, struct tc_text *names, struct tc_error *error) {
+    const struct tc_item *items = plan->items + part->first;
+    struct torch_slot *slots = tc_arena_array(arena, part->count, sizeof *slots, error);
+    if (!slots || !find_groups(items, part->count, arena, slots, error))
+        return false;
+    for (size_t i = 0; i < part->count; i++) {
+        const struct sparse_group *group = slots[i].group;
+        names[i] = !group                ? items[i].name
+                   : stands_at(group, i) ? group->parent
+                                         : (struct tc_text){NULL, 0};
+    }
+    return true;
 }
 
 /* The pickle */
@@ -198,14 +220,10 @@ static void add_integer(struct pickler *pickler, uint64_t value) {
         add_byte(pickler, 'J');
         add_little(pickler, value, 4);
     } else {
-        unsigned bytes = 5;
-        while (bytes < 9 && value >> (8 * bytes - 1))
-            bytes++;
+        /* LONG1; libtorch takes it with eight bytes and no others. */
         add_byte(pickler, 0x8A);
-        add_byte(pickler, bytes);
-        add_little(pickler, value, bytes < 8 ? bytes : 8);
-        if (bytes == 9)
-            add_byte(pickler, 0);
+        add_byte(pickler, 8);
+        add_little(pickler, value, 8);
     }
 }
 
@@ -346,11 +364,7 @@ static bool add_items(struct pickler *pickler, struct tc_error *error) {
     size_t batch = 0;
     for (size_t i = 0; i < pickler->writer->part->count; i++) {
         const struct sparse_group *group = pickler->slots[i].group;
-        /* A group stands where its first part would. */
-        bool first = true;
-        for (unsigned p = 0; group && p < group->layout->parts; p++)
-            first &= group->parts[p] >= i;
-        if (!first)
+        if (!stands_at(group, i))
             continue;
         if (batch == 0)
             add_byte(pickler, '(');
@@ -462,9 +476,14 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     writer->sees_bytes = true; /* for the CRC */
     zip_writer_init(&torch->zip, writer->out, 0);
     torch->slots = tc_arena_array(&writer->arena, count, sizeof *torch->slots, error);
-    if (!torch->slots || (!script && !find_groups(writer, torch->slots, error)))
-        return false;
     const struct tc_item *items = writer->plan->items + writer->part->first;
+    if (!torch->slots ||
+        (!script && !find_groups(items, count, &writer->arena, torch->slots, error)))
+        return false;
+    /* A shape that another tensor shares has a storage after all. */
+    for (size_t i = 0; i < count; i++)
+        if (items[i].tied)
+            torch->slots[tc_ties_kept(writer->plan, &items[i]) - items].silent = false;
     for (size_t i = 0; i < count; i++)
         if (!items[i].tied && !torch->slots[i].silent)
             torch->slots[i].number = number++;
@@ -476,9 +495,8 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     bool ok = make_pickle(pickler, error) &&
               add_member(torch, ROOT "data.pkl", pickler->text.bytes, pickler->text.length, error);
     tc_buffer_release(&pickler->text);
-    return ok && add_member(torch, ROOT "byteorder", "little", 6, error) &&
-           add_member(torch, ROOT "version", "3\n", 2, error) &&
-           (!script || add_source(writer, torch, error)) && add_metadata(writer, torch, error);
+    torch->script = script;
+    return ok && add_metadata(writer, torch, error);
 }
 
 bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
@@ -499,9 +517,14 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
     return ok && error->class == TC_OK && (slot->silent || zip_member_end(&torch->zip, error));
 }
 
+/* What tells an archive's kind comes last: a probe looks at the directory's
+ * end. */
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
-    bool ok = zip_writer_finish(&torch->zip, error);
+    bool ok = (!torch->script || add_source(writer, torch, error)) &&
+              add_member(torch, ROOT "byteorder", "little", 6, error) &&
+              add_member(torch, ROOT "version", "3\n", 2, error) &&
+              zip_writer_finish(&torch->zip, error);
     zip_writer_release(&torch->zip);
     return ok;
 }

@@ -20,6 +20,7 @@ struct torch_slot;
 struct torch_writer {
     struct zip_writer zip;
     struct torch_slot *slots; /* by item of the part */
+    bool script;
 };
 
 bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *error);
@@ -28,8 +29,12 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error);
 void torch_write_abort(struct tc_writer *writer);
 
-/* Sparse groups that can't be written as sparse tensors, and shapes that torch
- * has no form for. For a backend's check. */
+/* Under which names the tensors of a part are found in its file: for
+ * tc_sharding. */
+bool torch_write_listed(const struct tc_plan *plan, const struct tc_part *part,
+                        struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
+
+/* Shapes that torch has no form for: for a backend's check. */
 bool torch_write_check(struct tc_plan *plan, struct tc_error *error);
 
 #endif

@@ -192,7 +192,8 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
     ok = ok && pickle_load(&pickle, root);
     if (ok && pickle.at != pickle.end) {
         ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
-        tc_error_at(error, pickle.at);
+        if (!pickle.memory)
+            tc_error_at(error, pickle.at);
     }
     torch->steps += pickle.steps;
     pickle_release(&pickle);
@@ -252,9 +253,14 @@ static bool has_code(struct torch *torch, struct tc_error *error) {
     return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
 }
 
+/* A bare module is tch's, whatever the file is called. */
 static bool note_code(struct torch *torch, struct tc_error *error) {
-    if (torch->script && has_code(torch, error))
+    if (!torch->script)
+        return true;
+    if (has_code(torch, error))
         tc_reader_warn(torch->reader, "its code is left out; only tensors are read");
+    else if (find_member(torch, "code/__torch__.py"))
+        torch->bars = true;
     return error->class == TC_OK;
 }
 
@@ -324,8 +330,9 @@ bool torch_open_zip(struct torch *torch, struct tc_error *error) {
         return false;
     torch->script = find_member(torch, "constants.pkl") != NULL;
     if (!load_pickle(torch, find_member(torch, "data.pkl"), torch_persistent, &root, error) ||
-        (torch->script && !note_constants(torch, error)) || !torch_walk(torch, root, error))
+        (torch->script && !note_constants(torch, error)) || !note_code(torch, error) ||
+        !torch_walk(torch, root, error))
         return false;
     note_unused(torch);
-    return note_code(torch, error) && read_sidecar(torch, error);
+    return read_sidecar(torch, error);
 }

@@ -14,9 +14,12 @@ import pickle as op
 import struct
 import zlib
 
+import torch_files
 from files import Member, crc32_zeros, f32, zip64_end, zip_file
 
 THREE = f32(1, 2, 3)
+STORAGE_OF = {dtype: kind for kind, dtype in torch_files.STORAGES.items()}
+NEW_DTYPE_OF = {dtype: label for label, dtype in torch_files.DTYPES.items()}
 
 
 # values and calls
@@ -115,9 +118,9 @@ def distinct_puts(count):
 ORDERED_DICT = call("collections", "OrderedDict")
 
 
-def storage(key="0", count=3, kind="FloatStorage", view=()):
+def storage(key="0", count=3, kind="FloatStorage", view=(), module="torch"):
     """A storage by its persistent id; in the legacy stream `view` is (None,) or ((key, …),)."""
-    return code(("storage", name("torch", kind), key, "cpu", count, *view)) + op.BINPERSID
+    return code(("storage", name(module, kind), key, "cpu", count, *view)) + op.BINPERSID
 
 
 def tensor(store=None, offset=0, size=(3,), stride=(1,)):
@@ -201,6 +204,37 @@ def ot(state=None, pickle=None, data=None, constants=CONSTANTS, **lies):
         data,
         **{**lies, "more": {**members, **lies.get("more", {})}},
     )
+
+
+def views_of(tensors):
+    """The views and the storages of a set of tensors, as opcodes and as bytes."""
+    views, data = {}, {}
+    for number, (label, each) in enumerate(tensors.items()):
+        kind, new = STORAGE_OF.get(each.dtype), NEW_DTYPE_OF.get(each.dtype)
+        key, stride = str(number), 1
+        strides = []
+        for size in reversed(each.shape):
+            strides.insert(0, stride)
+            stride *= size
+        if kind:
+            views[label] = tensor(storage(key, stride, kind), 0, tuple(each.shape), tuple(strides))
+        else:
+            untyped = storage(key, len(each.data), "UntypedStorage", module="torch.storage")
+            args = (untyped, 0, tuple(each.shape), tuple(strides), False, ORDERED_DICT)
+            views[label] = call("torch._utils", "_rebuild_tensor_v3", *args, name("torch", new))
+        data[key] = each.data
+    return views, data
+
+
+def pt_of(tensors):
+    """A state dict as torch saves it; no F4."""
+    views, data = views_of(tensors)
+    return pt(pickled(views), data)
+
+
+def ot_of(tensors):
+    views, data = views_of(tensors)
+    return ot({label.replace(".", "|"): view for label, view in views.items()}, data=data)
 
 
 # legacy streams

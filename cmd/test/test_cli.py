@@ -13,7 +13,8 @@ A file in cases/ holds cases, each run in an empty folder of its own:
 Without `exit` the code is 0. Without `>` lines stdout is empty, without `!` lines stderr is too,
 except that a failing tconv still ends with its one error line. A command that is nothing but a
 tconv that fails also keeps the rules for failures (see harness). Helpers: `field A B` prints
-member B of member A of the JSON on stdin; `header FILE` prints a file's own JSON header.
+member B of member A of the JSON on stdin; `header FILE` prints a file's own JSON header;
+`member FILE NAME` prints what a zip archive has under a name, and without one all the names.
 """
 
 import functools
@@ -24,6 +25,7 @@ import sys
 from dataclasses import dataclass, field
 
 import files
+import pickles
 from files import Tensor, f32
 from harness import (
     DATA,
@@ -54,6 +56,13 @@ data = open(sys.argv[1], "rb").read()
 at = 16 if data.startswith(b"DTLEGION") else 0
 sys.stdout.buffer.write(data[at + 8:at + 8 + struct.unpack_from("<Q", data, at)[0]])
 """
+MEMBER = """import sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+if sys.argv[2:]:
+    sys.stdout.buffer.write(archive.read(sys.argv[2]))
+else:
+    print(*archive.namelist(), sep="\\n")
+"""
 
 
 def make_files():
@@ -62,7 +71,7 @@ def make_files():
     MADE.mkdir()
     BIN.mkdir()
     (BIN / "tconv").symlink_to(TCONV)
-    for name, code in (("field", FIELD), ("header", HEADER)):
+    for name, code in (("field", FIELD), ("header", HEADER), ("member", MEMBER)):
         (BIN / name).write_text(f"#!{sys.executable}\n{code}")
         (BIN / name).chmod(0o755)
 
@@ -99,6 +108,9 @@ def make_files():
         "dots": ("..",),
         "prefix": ("a", "a/b"),
         "empty": ("",),
+        "bar": ("a.b|c", "d.e"),
+        "bars": ("a.b", "a|b"),
+        "words": ("in", 'a"b\\c\nd', "ü.x y"),
     }.items():
         make(f"{label}.safetensors", files.safetensors({name: f32(1) for name in names}))
     entries, blob = files.entries_of(pair)
@@ -158,6 +170,11 @@ def make_files():
     make("coo_many.deathtensors", coo(ints(*range(10_000), shape=[1, 10_000]), [10_000]))
     make("coo_bomb.deathtensors", coo(ints(5, shape=[1, 1]), [1 << 40]))
     make("object.npy", files.npy("|O", (1,), b"\x80\x04N."))
+    make("f4.safetensors", files.safetensors({"w": Tensor("F4", [2, 4], bytes((1, 2, 3, 4)))}))
+    make("f6.safetensors", files.safetensors({"w": Tensor("F6_E2M3", [4], bytes((1, 2, 3)))}))
+    make("f4_odd.safetensors", files.safetensors({"w": Tensor("F4", [2, 3], bytes((1, 2, 3)))}))
+    make("wide.safetensors", files.safetensors({"w": Tensor("F32", [0, 1 << 32], b"")}))
+    make("empty.pt", pickles.pt(pickles.pickled({}), data={}))
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 
 

@@ -6,6 +6,7 @@ import shutil
 import struct
 import sys
 
+import pickles
 from files import ZSTD, deathtensors_header, deathtensors_raw, zstd_zeros
 from harness import MIB, OK, SANITIZED, WORK, Skip, Suite, check_equal, expect
 
@@ -33,6 +34,20 @@ def sparse_safetensors(path, sizes):
     return len(header)
 
 
+def sparse_pt(path, sizes):
+    """The same as torch saves it, with the true CRC of every storage."""
+    state = {
+        f"layer.{number}": pickles.tensor(
+            pickles.storage(str(number), size // 4), size=(size // 4,)
+        )
+        for number, size in enumerate(sizes)
+    }
+    data = {str(number): [pickles.Zeros(size)] for number, size in enumerate(sizes)}
+    members = pickles.pt_members(pickles.pickled(state), {})
+    members |= {f"archive/data/{key}".encode(): pieces for key, pieces in data.items()}
+    pickles.write_pieces(path.parent, path.name, pickles.sparse_zip(members))
+
+
 def measured(folder, bar, *args):
     """Run tconv and hold its memory against a bar."""
     result = expect(folder, OK, *args, timeout=TIME)
@@ -48,17 +63,17 @@ def need_space():
         raise Skip(f"less than {NEEDED // GIB} GiB free in {WORK.parent}")
 
 
-def there_and_back(size, bar, middle, options, folder):
+def there_and_back(size, bar, middle, options, folder, make=sparse_safetensors, end="safetensors"):
     """A model into another format and back, with the same digest and never above the bar."""
     need_space()
-    sparse_safetensors(folder / "in.safetensors", [size // 4] * 4)
-    measured(folder, bar, "in.safetensors", middle, "--no-sync", *options)
+    make(folder / f"in.{end}", [size // 4] * 4)
+    measured(folder, bar, f"in.{end}", middle, "--no-sync", *options)
     back_bar = BAR + (ZSTD_WINDOW if "--compress" in options else 0)
-    measured(folder, back_bar, middle, "back.safetensors", "--no-sync")
+    measured(folder, back_bar, middle, f"back.{end}", "--no-sync")
     (folder / middle).unlink()
     digests = [
         measured(folder, BAR, "hash", "--digest", name).out.split()[0]
-        for name in ("in.safetensors", "back.safetensors")
+        for name in (f"in.{end}", f"back.{end}")
     ]
     check_equal(digests[1], digests[0], "digest of what came back")
 
@@ -90,11 +105,15 @@ def cases(full):
         ("raw", large, BAR, "middle.deathtensors", ["--no-checksum"]),
         ("checksum", usual, BAR, "middle.deathtensors", []),
         ("npz", usual, BAR, "middle.npz", []),
+        ("ot", usual, BAR, "middle.ot", []),
         ("shards", usual, BAR, "middle.deathtensors", ["--shard-size", str(usual // 4)]),
         ("zstd", usual, ZSTD_WRITE_BAR, "middle.deathtensors", ["--compress"]),
         ("deflate", usual, BAR, "middle.npz", ["--compress"]),
     ):
         yield label, functools.partial(there_and_back, size, bar, middle, options)
+    yield "pt", functools.partial(
+        there_and_back, large, BAR, "middle.safetensors", [], make=sparse_pt, end="pt"
+    )
     yield "foreign zstd", foreign_zstd
     yield "many tensors", many_tensors
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 import files
+import pickles
 from files import f32
 from harness import (
     DATA,
@@ -37,6 +38,7 @@ from harness import (
 )
 
 BIG = 1 << 30
+TARGETS = ("out.deathtensors", "out.npz", "out.safetensors", "out.pt", "out.ot")
 HOSTILE = [
     "a\x1b[31mb",
     "c\rd",
@@ -165,7 +167,7 @@ def disk_full(folder):
         ).returncode:
             raise Skip("can't mount a tmpfs")
         try:
-            for target in ("out.deathtensors", "out.npz", "out.safetensors"):
+            for target in TARGETS:
                 (disk / target).write_bytes(b"old")
                 result = expect(folder, {OK, IO}, "in.safetensors", f"disk/{target}")
                 check_equal(
@@ -251,7 +253,7 @@ def closed_descriptors(closed, folder):
 def small_limits(limit, folder):
     """A small limit is an I/O error at worst."""
     write_model(folder / "in.safetensors")
-    for target in ("out.deathtensors", "out.npz"):
+    for target in TARGETS:
         result = expect(folder, {OK, IO}, "in.safetensors", target, prefix=limited(limit))
         if result.code == OK:
             check_equal(digest(folder, target), digest(folder, "in.safetensors"), "digest", result)
@@ -317,6 +319,26 @@ def unreadable_input(folder):
     expect(folder, IO, "list", "in.safetensors", prefix=unprivileged(), mention="in.safetensors")
 
 
+def json_names_pt(folder):
+    """Names of a pickle too, and those of classes that are not understood."""
+    state = {name: pickles.tensor() for name in HOSTILE}
+    strange = pickles.call("os\x1b[31m", "a\u202eb")
+    (folder / "in.pt").write_bytes(pickles.pt(pickles.pickled({**state, "x\r": strange})))
+    expect(folder, UNSAFE, "list", "in.pt")
+    result = expect(folder, OK, "info", "--json", "--pickle=inert", "in.pt")
+    names = [tensor["name"] for tensor in json.loads(result.out)["tensors"]]
+    check_equal(names, HOSTILE, "names", result)
+
+
+def changed_pt(folder):
+    """A damaged storage is found, whatever is asked of it."""
+    data = bytearray(pickles.pt(pickles.pickled({"w": pickles.tensor()})))
+    data[data.index(pickles.THREE.data)] ^= 1
+    (folder / "in.pt").write_bytes(data)
+    for command in (["hash", "in.pt"], ["in.pt", "out.npz"], ["get", "in.pt", "w", "-o", "w.npy"]):
+        expect(folder, INVALID, *command, mention="in.pt")
+
+
 def locale(folder):
     """Numbers and case don't follow the locale."""
     write_model(folder / "in.safetensors")
@@ -353,7 +375,7 @@ def cases():
     )
     yield "input rewritten", functools.partial(input_changes, rewrite)
     yield "disk full", disk_full
-    for target in ("out.deathtensors", "out.npz", "out.safetensors"):
+    for target in TARGETS:
         yield f"ulimit -f {target}", functools.partial(file_size_limit, target)
     for args in (
         ["list", "in.safetensors"],
@@ -373,6 +395,8 @@ def cases():
         yield f"ulimit {limit}", functools.partial(small_limits, limit)
     yield "at once", at_once
     yield "names in JSON", json_names
+    yield "names in JSON from a pickle", json_names_pt
+    yield "a damaged storage", changed_pt
     for label, name in (
         ("dash", "-x"),
         ("newline", "a\nb"),

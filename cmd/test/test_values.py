@@ -5,10 +5,34 @@ import functools
 import struct
 import sys
 
-from files import Tensor, read_deathtensors, read_npz, read_safetensors, safetensors, same_values
+import pickles
+import torch_files
+from files import (
+    Tensor,
+    deathtensors,
+    npz,
+    read_deathtensors,
+    read_npz,
+    read_safetensors,
+    safetensors,
+    same_values,
+)
 from harness import OK, Suite, check_equal, expect
 
-READERS = {"npz": read_npz, "safetensors": read_safetensors, "deathtensors": read_deathtensors}
+READERS = {
+    "npz": read_npz,
+    "safetensors": read_safetensors,
+    "deathtensors": read_deathtensors,
+    "pt": torch_files.read_tensors,
+    "ot": torch_files.read_tensors,
+}
+MAKERS = {  # name -> tensor to bytes
+    "npz": npz,
+    "safetensors": safetensors,
+    "deathtensors": deathtensors,
+    "pt": pickles.pt_of,
+    "ot": pickles.ot_of,
+}
 BYTES = bytes(range(256))
 HALVES = struct.pack("<65536H", *range(65536))
 NAN_PAYLOADS = [
@@ -17,27 +41,60 @@ NAN_PAYLOADS = [
     for payload in (1, 1 << 51, (1 << 51) - 1, (1 << 52) - 1)
 ]
 
+FLOATS = struct.pack(
+    "<8I", 0, 1, 0x80000000, 0x80000001, 0x7F800001, 0xFFC00000, 0x7FBFFFFF, 0xFFFFFFFF
+)
+DOUBLES = struct.pack(f"<{len(NAN_PAYLOADS)}Q", *NAN_PAYLOADS)
+
 SAME = {  # dtype -> data that a dtype's own bytes must survive
     "F16": HALVES,
-    "F32": struct.pack(
-        "<8I", 0, 1, 0x80000000, 0x80000001, 0x7F800001, 0xFFC00000, 0x7FBFFFFF, 0xFFFFFFFF
-    ),
-    "F64": struct.pack(f"<{len(NAN_PAYLOADS)}Q", *NAN_PAYLOADS),
+    "BF16": HALVES,
+    "F32": FLOATS,
+    "F64": DOUBLES,
     "BOOL": bytes((0, 1, 2, 128, 255)),
+    "U8": BYTES,
+    "I8": BYTES,
+    "U16": HALVES,
+    "I16": HALVES,
+    "U32": FLOATS,
+    "I32": FLOATS,
+    "U64": DOUBLES,
+    "I64": DOUBLES,
+    "C32": HALVES,
+    "C64": FLOATS,
+    "C128": DOUBLES,
+    "F8_E4M3": BYTES,
+    "F8_E5M2": BYTES,
+    "F8_E4M3FNUZ": BYTES,
+    "F8_E5M2FNUZ": BYTES,
+    "F8_E8M0": BYTES,
+}
+F8 = {dtype for dtype in SAME if dtype.startswith("F8")}
+LACKS = {  # format -> what it has no place for as it is
+    "npz": F8 | {"BF16", "C32"},
+    "safetensors": {"C32", "C128"},
+    "deathtensors": F8 | {"C32"},
+    "pt": set(),
+    "ot": F8 | {"U16", "U32", "U64", "C32"},
 }
 
 
-def converted(folder, tensor, target):
+def tensor_of(dtype):
+    data = SAME[dtype]
+    return Tensor(dtype, [len(data) // torch_files.WIDTHS[dtype]], data)
+
+
+def converted(folder, tensor, target, source="safetensors"):
     """A tensor after a trip to another format."""
-    (folder / "in.safetensors").write_bytes(safetensors({"w": tensor}))
-    expect(folder, OK, "in.safetensors", f"out.{target}")
+    (folder / f"in.{source}").write_bytes(MAKERS[source]({"w": tensor}))
+    expect(folder, OK, f"in.{source}", f"out.{target}")
     return READERS[target](folder / f"out.{target}")["w"]
 
 
-def same(dtype, target, folder):
-    data = SAME[dtype]
-    tensor = Tensor(dtype, [len(data) // {"F16": 2, "F32": 4, "F64": 8, "BOOL": 1}[dtype]], data)
-    check_equal(converted(folder, tensor, target), tensor, f"{dtype} in {target}")
+def same(dtype, source, target, folder):
+    tensor = tensor_of(dtype)
+    got = converted(folder, tensor, target, source)
+    check_equal(got, tensor, f"{dtype} from {source} in {target}")
 
 
 def bf16_to_f32(folder):
@@ -51,30 +108,49 @@ def bf16_to_f32(folder):
     )
 
 
-def widened(dtype, target, home, folder):
+def patterns(data, count):
+    size = len(data) // count
+    return len({data[at : at + size] for at in range(0, len(data), size)})
+
+
+def widened(dtype, target, home, folder, source="safetensors"):
     """Every pattern has its value in the wider dtype, and no two share one."""
-    narrow = Tensor(dtype, [256], BYTES)
-    wide = converted(folder, narrow, target)
+    narrow = tensor_of(dtype)
+    wide = converted(folder, narrow, target, source)
     check_equal(wide.dtype, home, "dtype")
     check_equal(same_values(wide, narrow), True, f"values of {dtype} in {target}")
-    size = len(wide.data) // 256
+    count = narrow.shape[0]
     check_equal(
-        len({wide.data[at : at + size] for at in range(0, len(wide.data), size)}),
-        256,
+        patterns(wide.data, count),
+        patterns(narrow.data, count),
         f"different patterns of {dtype} in {target}",
     )
 
 
 def cases():
     for dtype in SAME:
-        for target in READERS:
-            yield f"same {dtype} {target}", functools.partial(same, dtype, target)
+        able = [each for each in READERS if dtype not in LACKS[each]]
+        for source in able:
+            for target in able:
+                yield f"same {dtype} {source} {target}", functools.partial(
+                    same, dtype, source, target
+                )
     yield "BF16 to F32", bf16_to_f32
     for dtype in ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"):
-        for target in ("npz", "deathtensors"):
+        for target in ("npz", "deathtensors", "ot"):
             yield f"{dtype} to F16 in {target}", functools.partial(widened, dtype, target, "F16")
-    yield "F8_E8M0 to BF16", functools.partial(widened, "F8_E8M0", "deathtensors", "BF16")
-    yield "F8_E8M0 to F32", functools.partial(widened, "F8_E8M0", "npz", "F32")
+    for dtype, target, home in (
+        ("F8_E8M0", "deathtensors", "BF16"),
+        ("F8_E8M0", "ot", "BF16"),
+        ("F8_E8M0", "npz", "F32"),
+        ("U16", "ot", "I32"),
+        ("U32", "ot", "I64"),
+    ):
+        yield f"{dtype} to {home} in {target}", functools.partial(widened, dtype, target, home)
+    for target in ("npz", "safetensors", "deathtensors", "ot"):
+        yield f"C32 to C64 in {target}", functools.partial(
+            widened, "C32", target, "C64", source="pt"
+        )
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
 import functools
 import hashlib
 import json
+import struct
 import sys
 
 import files
+import torch_files
 from harness import DATA, INVALID, OK, UNSAFE, UNSUPPORTED, Suite, check_equal, expect
 
 CODES = {"ok": OK, "corrupt": INVALID, "unsupported": UNSUPPORTED, "refused": UNSAFE}
@@ -34,15 +36,28 @@ HOLDS = {
     | F8
     | INTEGERS,
     "deathtensors": NUMPY | {"BF16"},
+    "pt": NUMPY | {"BF16", "C32", "F8_E8M0", "F4"} | F8,
+    "ot": (NUMPY | {"BF16"}) - {"U16", "U32", "U64"},
 }
-PROMOTES = {"BF16": ["F32"], "F8_E8M0": ["BF16", "F32"], **{dtype: ["F16"] for dtype in F8}}
+PROMOTES = {
+    "U16": ["I32"],
+    "U32": ["I64"],
+    "BF16": ["F32"],
+    "F8_E8M0": ["BF16", "F32"],
+    "C32": ["C64", "C128"],
+    **{dtype: ["F16"] for dtype in F8},
+}
 READERS = {
     "tensor": files.read_tensor,
     "tfrecord": files.read_tfrecord,
     "npz": files.read_npz,
     "safetensors": files.read_safetensors,
     "deathtensors": files.read_deathtensors,
+    "pt": torch_files.read_tensors,
+    "ot": torch_files.read_tensors,
 }
+TORCH = ("pt", "ot")
+TENSOR_METADATA = "tconv.tensor_metadata"
 SAFETENSORS_ORDER = [
     "U64",
     "I64",
@@ -111,6 +126,19 @@ def hash_lines(tensors):
     )
 
 
+def ties(expected):
+    """Names of one tensor: views of one storage that are the same, values included."""
+    groups = []
+    for names in expected.get("shared", []):
+        same = {}
+        for tensor in expected["tensors"]:
+            if tensor["name"] in names:
+                key = (tuple(tensor["shape"]), tensor["sha256"])
+                same.setdefault(key, []).append(tensor["name"])
+        groups += [group for group in same.values() if len(group) > 1]
+    return groups
+
+
 def check_hash(path, expected, folder):
     result = expect(folder, OK, "hash", path)
     check_equal(result.out.decode(), hash_lines(expected["tensors"]), "hash", result)
@@ -152,6 +180,12 @@ def check_info(path, expected, folder):
             "metadata of tensors",
             result,
         )
+    check_equal(
+        {tensor["name"]: tensor["tied_to"] for tensor in info["tensors"] if "tied_to" in tensor},
+        {alias: names[0] for names in ties(expected) for alias in names[1:]},
+        "ties",
+        result,
+    )
     size = (
         sum(file.stat().st_size for file in path.parent.iterdir())
         if expected.get("sharded")
@@ -216,7 +250,11 @@ def check_convert(path, expected, target, folder):
     check_equal(
         {name: tensor.dtype for name, tensor in written.items()}, homes, "dtypes written", result
     )
-    check_equal(list(written), written_order(tensors, target), "order written", result)
+    check_equal(list(written), written_order(tensors, homes, target), "order written", result)
+    if target in TORCH:
+        check_torch(out, expected, folder)
+    if "metadata" in expected or not expected.get("sharded"):
+        check_metadata(out, path, expected, target)
     promoted = {tensor["name"] for tensor in tensors if tensor["dtype"] != homes[tensor["name"]]}
     if not promoted:
         digest = [
@@ -231,7 +269,7 @@ def check_convert(path, expected, target, folder):
         result,
     )
     if promoted:
-        original = READERS[path.suffix[1:]](path)
+        original = read_original(path)
         for name in sorted(promoted):
             check_equal(
                 files.same_values(written[name], original[name]),
@@ -241,16 +279,71 @@ def check_convert(path, expected, target, folder):
             )
 
 
-def written_order(tensors, target):
-    names = [tensor["name"] for tensor in tensors]
+def read_original(path):
+    """The tensors of a file of testdata, its integers big-endian or not."""
+    if path.suffix != ".npy":
+        return READERS[path.suffix[1:]](path)
+    data = path.read_bytes()
+    tensor = files.read_npy(data.replace(b"'>", b"'<", 1))
+    if b"'>" in data[:64]:
+        width = int(tensor.dtype[1:]) // 8
+        elements = struct.iter_unpack(f"{width}s", tensor.data)
+        tensor = tensor._replace(data=b"".join(element[::-1] for element, in elements))
+    return {path.stem: tensor}
+
+
+def written_order(tensors, homes, target):
     if target != "safetensors":
-        return names
-    return [
-        t["name"]
-        for t in sorted(
-            tensors, key=lambda t: (SAFETENSORS_ORDER.index(t["dtype"]), t["name"].encode())
-        )
-    ]
+        return [tensor["name"] for tensor in tensors]
+    return sorted(homes, key=lambda name: (SAFETENSORS_ORDER.index(homes[name]), name.encode()))
+
+
+def check_torch(out, expected, folder):
+    """An archive that torch takes; ties share a storage, sparse tensors are torch's own."""
+    script = out.suffix == ".ot"
+    check_equal(torch_files.faults(out, script), [], f"faults of {out.name}")
+    contents = torch_files.read(out)
+    check_equal(contents.ties(), ties(expected), "tensors of one storage")
+    layouts = {
+        roles["sparse_parent"]: roles.get("sparse_layout", "coo")
+        for roles in expected.get("tensor_metadata", {}).values()
+        if "sparse_parent" in roles
+    }
+    check_equal(contents.layouts, {} if script else layouts, "sparse tensors")
+    again = folder / f"again{out.suffix}"
+    result = expect(folder, OK, out, again)
+    check_equal(again.read_bytes() == out.read_bytes(), True, "the same from a copy", result)
+
+
+def check_metadata(out, path, expected, target):
+    """A file's metadata and its tensors', where the target has a place for them."""
+    metadata = dict(expected.get("metadata", {}))
+    parts = expected.get("tensor_metadata", {})
+    if target in TORCH:
+        contents = torch_files.read(out)
+        got, got_parts = contents.metadata, contents.tensor_metadata
+        if target == "pt":  # which says itself what is sparse
+            parts = {name: own for name, own in parts.items() if "sparse_parent" not in own}
+    elif target == "safetensors":
+        got = safetensors_metadata(out)
+        got_parts = json.loads(got.pop(TENSOR_METADATA, "{}"))
+        if path.suffix in (".pt", ".ot", ".pkl") or path.name.endswith(".bin.index.json"):
+            metadata.setdefault("format", "pt")
+    elif target == "deathtensors":
+        _, header, _ = files.deathtensors_parts(out)
+        got = header["global_metadata"]
+        got_parts = {name: t["metadata"] for name, t in header["tensors"].items() if t["metadata"]}
+    else:
+        return
+    check_equal(got, metadata, f"metadata of {out.name}")
+    if "tensor_metadata" in expected:
+        check_equal(got_parts, parts, f"metadata of the tensors of {out.name}")
+
+
+def safetensors_metadata(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    return json.loads(data[8 : 8 + length]).get("__metadata__", {})
 
 
 def check_reproduced(path, folder):

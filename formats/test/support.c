@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/deflate.h"
 #include "core/digest.h"
 
 const struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
@@ -35,6 +36,7 @@ const char *test_path(const char *name) {
 }
 
 void test_write(const char *path, const void *bytes, size_t length) {
+    unlink(path); /* a file that is emptied and filled anew is flushed to disk */
     FILE *file = fopen(path, "wb");
     cr_assert_not_null(file);
     cr_assert_eq(fwrite(bytes, 1, length, file), length);
@@ -125,6 +127,110 @@ enum tc_class test_convert(const char *from, const char *to, const struct tc_bac
     tc_plan_release(&plan);
     tc_reader_close(reader);
     return test_error.class;
+}
+
+static void add_little(struct tc_buffer *buffer, uint64_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; i++)
+        tc_buffer_add(buffer, &(char){(char)(value >> 8 * i & 0xFF)}, 1);
+}
+
+static bool add_packed(void *context, const void *bytes, size_t length, struct tc_error *error) {
+    (void)error;
+    tc_buffer_add(context, bytes, length);
+    return true;
+}
+
+/* What both headers have, from the version to the length of the extra field. */
+static void add_zip_fields(struct tc_buffer *zip, const struct test_member *member, size_t stored) {
+    add_little(zip, 20, 2);
+    add_little(zip, 0, 2);
+    add_little(zip, member->deflate ? 8 : 0, 2);
+    add_little(zip, UINT64_C(0x210000), 4);
+    add_little(zip, tc_crc32(0, member->bytes, member->length), 4);
+    add_little(zip, stored, 4);
+    add_little(zip, member->length, 4);
+    add_little(zip, strlen(member->name), 2);
+    add_little(zip, 0, 2);
+}
+
+void test_write_zip(const char *path, const struct test_member *members, size_t count) {
+    struct tc_error error = {0};
+    struct tc_buffer zip = {0};
+    struct tc_buffer directory = {0};
+    for (size_t i = 0; i < count; i++) {
+        struct tc_buffer data = {0};
+        size_t local = zip.length;
+        if (members[i].deflate) {
+            struct tc_deflater deflater = {0};
+            cr_assert(tc_deflater_init(&deflater, 6, add_packed, &data, &error));
+            cr_assert(tc_deflate(&deflater, members[i].bytes, members[i].length, &error));
+            cr_assert(tc_deflater_finish(&deflater, &error));
+            tc_deflater_release(&deflater);
+        } else {
+            tc_buffer_add(&data, members[i].bytes, members[i].length);
+        }
+        tc_buffer_add(&zip, "PK\3\4", 4);
+        add_zip_fields(&zip, &members[i], data.length);
+        tc_buffer_add_string(&zip, members[i].name);
+        tc_buffer_add(&zip, data.bytes, data.length);
+        tc_buffer_add(&directory, "PK\1\2\x14\0", 6);
+        add_zip_fields(&directory, &members[i], data.length);
+        add_little(&directory, 0, 8);
+        add_little(&directory, 0, 2);
+        add_little(&directory, local, 4);
+        tc_buffer_add_string(&directory, members[i].name);
+        tc_buffer_release(&data);
+    }
+    size_t start = zip.length;
+    tc_buffer_add(&zip, directory.bytes, directory.length);
+    tc_buffer_add(&zip, "PK\5\6\0\0\0", 8);
+    add_little(&zip, count, 2);
+    add_little(&zip, count, 2);
+    add_little(&zip, directory.length, 4);
+    add_little(&zip, start, 4);
+    add_little(&zip, 0, 2);
+    cr_assert(!zip.failed && !directory.failed);
+    test_write(path, zip.bytes, zip.length);
+    tc_buffer_release(&directory);
+    tc_buffer_release(&zip);
+}
+
+static size_t take_little(const char *at, unsigned bytes) {
+    size_t value = 0;
+    for (unsigned i = 0; i < bytes; i++)
+        value |= (size_t)(unsigned char)at[i] << 8 * i;
+    return value;
+}
+
+/* The directory's entry behind this one; NULL at the end. */
+static const char *next_entry(const char *zip, size_t length, const char *entry) {
+    const char *end = zip + length - 22;
+    cr_assert_arr_eq(end, "PK\5\6", 4);
+    entry = entry ? entry + 46 + take_little(entry + 28, 2) + take_little(entry + 30, 2)
+                  : zip + take_little(end + 16, 4);
+    return memcmp(entry, "PK\1\2", 4) == 0 ? entry : NULL;
+}
+
+const char *test_zip_find(const char *zip, size_t length, const char *name, size_t *size) {
+    const char *entry = NULL;
+    while ((entry = next_entry(zip, length, entry)))
+        if (take_little(entry + 28, 2) == strlen(name) &&
+            memcmp(entry + 46, name, strlen(name)) == 0) {
+            const char *local = zip + take_little(entry + 42, 4);
+            cr_assert_eq(take_little(entry + 10, 2), 0, "%s is not stored", name);
+            *size = take_little(entry + 24, 4);
+            return local + 30 + take_little(local + 26, 2) + take_little(local + 28, 2);
+        }
+    return NULL;
+}
+
+size_t test_zip_count(const char *zip, size_t length, const char *prefix) {
+    const char *entry = NULL;
+    size_t count = 0;
+    while ((entry = next_entry(zip, length, entry)))
+        count += take_little(entry + 28, 2) >= strlen(prefix) &&
+                 memcmp(entry + 46, prefix, strlen(prefix)) == 0;
+    return count;
 }
 
 static size_t walk(const char *path, test_visitor *each, void *context) {

@@ -36,6 +36,20 @@ char *test_digest(const char *path);
 enum tc_class test_convert(const char *from, const char *to, const struct tc_backend *target,
                            const struct tc_plan_options *options, size_t *promoted);
 
+/* A zip put together by hand, each member stored or deflated. */
+struct test_member {
+    const char *name;
+    const void *bytes;
+    size_t length;
+    bool deflate;
+};
+void test_write_zip(const char *path, const struct test_member *members, size_t count);
+/* Where a stored member's bytes lie in an archive that tconv wrote; NULL where
+ * it has no such member. */
+const char *test_zip_find(const char *zip, size_t length, const char *name, size_t *size);
+/* How many members' names start so. */
+size_t test_zip_count(const char *zip, size_t length, const char *prefix);
+
 /* Calls `each` for every file below testdata/NAME. */
 typedef void test_visitor(const char *path, void *context);
 size_t test_each_file(const char *name, test_visitor *each, void *context);

@@ -130,6 +130,7 @@ Test(contract, nothing_opens_an_empty_or_random_file) {
     for (size_t i = 0; tc_registry[i]; i++) {
         unsigned char noise[300];
         uint32_t state = (uint32_t)i;
+        bool pickles = strcmp(tc_registry[i]->name, "pt") == 0;
         for (size_t round = 0; round < 50; round++) {
             for (size_t at = 0; at < sizeof noise; at++) {
                 state = state * 1664525 + 1013904223;
@@ -141,23 +142,28 @@ Test(contract, nothing_opens_an_empty_or_random_file) {
             struct tc_reader *reader =
                 tc_registry_open(path, tc_registry[i], &test_options, &error);
             cr_assert_null(reader, "%s opened noise", tc_registry[i]->name);
-            cr_assert_eq(error.class, TC_INVALID, "%s", error.message);
+            /* Noise may be a program for the pickle machine that reaches for
+             * something: that is said before the rest is found to be none. */
+            bool reaches =
+                error.class == TC_UNSAFE && error.code && strcmp(error.code, "pickle-unsafe") == 0;
+            cr_assert(error.class == TC_INVALID || (pickles && reaches), "%s: %s",
+                      tc_registry[i]->name, error.message);
             cr_assert(error.code && error.message[0] && error.file[0]);
         }
     }
 }
 
-/* Cuts the smallest files of the format at every length; test_attacks.py
- * does the same through the command. */
+/* Cuts the smallest files of the format at every length, and larger ones at
+ * some; test_attacks.py does the same through the command. */
 static void cut(const char *path, void *context) {
     struct seen *seen = context;
     size_t length;
     char *bytes = test_load(path, &length);
-    if (length <= 1300 && test_file_class(path) == TC_OK) {
+    if (length <= 8000 && test_file_class(path) == TC_OK) {
         const char *extension = strrchr(path, '.');
         char name[64];
         snprintf(name, sizeof name, "cut%s", extension ? extension : "");
-        for (size_t at = 0; at < length; at++) {
+        for (size_t at = 0; at < length; at += length <= 1300 ? 1 : 37) {
             enum tc_class class = test_open_class(name, bytes, at);
             if (class == TC_OK && seen->backend->caps & TC_HAS_NO_END) {
                 check_cut(path, test_path(name));
