@@ -14,6 +14,7 @@ SECTIONS = {  # and the peers that each can't do without
     "conversions": ["numpy"],
     "metadata": ["numpy", "safetensors", "deathtensors"],
     "promotion": ["numpy", "ml_dtypes", "safetensors"],
+    "tf": ["numpy", "ml_dtypes", "safetensors", "tensorflow_cpu"],
 }
 SHOWN = 20  # failures a section
 
@@ -50,7 +51,7 @@ def report_peers() -> list[str]:
         if line.startswith("#"):
             continue
         try:
-            import_module(peer)
+            import_module(peer.removesuffix("_cpu"))  # as tensorflow_cpu is called
             print(f"peer {peer} {metadata.version(peer)}")
         except ImportError as error:
             print(f"peer {peer} could not be set up: {error}")
