@@ -107,10 +107,11 @@ bool tf_tensor_seen(struct wire_source *source, uint64_t start, uint64_t end) {
     bool shape = false;
     for (unsigned i = 0; i < MOST_PROBED && wire_next(&wire, &field, &ignored); i++) {
         bool values = field.number >= FIRST_LIST && field.number <= LAST_LIST;
-        bool odd = (field.number == DTYPE && field.type != WIRE_VARINT) ||
-                   (field.number == SHAPE && (field.type != WIRE_BYTES ||
-                                              !shape_seen(wire_inside(&wire, &field), &ignored)));
-        if (odd || (values && list && list != field.number))
+        bool fits = field.number == DTYPE   ? !dtype && field.type == WIRE_VARINT
+                    : field.number == SHAPE ? !shape && field.type == WIRE_BYTES &&
+                                                  shape_seen(wire_inside(&wire, &field), &ignored)
+                                            : !values || !list || list == field.number;
+        if (!fits)
             return false;
         dtype |= field.number == DTYPE;
         shape |= field.number == SHAPE;
