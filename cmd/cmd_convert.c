@@ -23,6 +23,7 @@ struct convert {
     int order;
     int keep;
     int tied;
+    int ot_dialect;
     int strict;
     bool checksum;
     bool checksum_given;
@@ -44,7 +45,12 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
         snprintf(shard, sizeof shard, "%.*s", (int)(length < 4000 ? length : 4000), output);
         output = shard;
     }
-    return common_target(!convert->to && folder ? "npy" : convert->to, output, error);
+    const struct tc_backend *target =
+        common_target(!convert->to && folder ? "npy" : convert->to, output, error);
+    /* The other thing that is called .ot is an ONNX model. */
+    return target && convert->ot_dialect && strcmp(target->name, "ot") == 0
+               ? common_backend("onnx", error)
+               : target;
 }
 
 static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
@@ -232,6 +238,15 @@ static int run(int argc, char **argv, bool implicit) {
          .argument = "auto|keep|copy|error",
          .help = "tensors that share data: shared where OUT can, else copied (auto); one kept",
          .choices = tieds},
+        {.name = "onnx-external",
+         .type = OPTION_FLAG,
+         .value = &convert.plan.write.onnx_external,
+         .help = "onnx: data in OUT.data beside the model, as it is beyond 2 GiB"},
+        {.name = "ot-dialect",
+         .type = OPTION_CHOICE,
+         .value = &convert.ot_dialect,
+         .choices = (const char *const[]){"libtorch", "onnx", NULL},
+         .help = "ot: for tch and libtorch (default), or an ONNX model"},
         {.name = "densify",
          .type = OPTION_FLAG,
          .value = &convert.plan.densify,

@@ -223,9 +223,14 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
     return !job->flowing || end_flow(job, error);
 }
 
-static bool write_part(struct job *job, struct tc_outfile *out, struct tc_error *error) {
+static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfile *companion,
+                       struct tc_error *error) {
     const struct tc_backend *target = job->plan->target;
-    struct tc_writer writer = {.backend = target, .plan = job->plan, .part = job->part, .out = out};
+    struct tc_writer writer = {.backend = target,
+                               .plan = job->plan,
+                               .part = job->part,
+                               .out = out,
+                               .companion = companion};
     tc_arena_init(&writer.arena, 0);
     writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
@@ -261,11 +266,17 @@ static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
     for (size_t p = 0; p < plan->part_count; p++) {
         job.part = &plan->parts[p];
         struct tc_outfile *out = tc_outfile_open(publish, job.part->name, error);
-        /* A compressed output may need less than its tensors' bytes. */
-        if (!out || (p == 0 && !plan->options->write.compress &&
-                     !tc_outfile_reserve(out, plan->bytes_out, error)))
+        struct tc_outfile *companion = out && job.part->companion
+                                           ? tc_outfile_open(publish, job.part->companion, error)
+                                           : NULL;
+        if (!out || (job.part->companion && !companion))
             return false;
-        if (!write_part(&job, out, error) || !tc_outfile_seal(out, error))
+        /* A compressed output may need less than its tensors' bytes. */
+        if (p == 0 && !plan->options->write.compress &&
+            !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
+            return false;
+        if (!write_part(&job, out, companion, error) ||
+            (companion && !tc_outfile_seal(companion, error)) || !tc_outfile_seal(out, error))
             return false;
     }
     if (plan->index_name) {
@@ -290,13 +301,15 @@ static struct tc_input **all_inputs(const struct tc_plan *plan, size_t *count) {
     *count = 0;
     size_t capacity = 0;
     for (size_t r = 0; r < plan->reader_count; r++)
-        capacity += 1 + plan->readers[r]->shard_count;
+        capacity += 1 + plan->readers[r]->shard_count + plan->readers[r]->companion_count;
     struct tc_input **inputs = calloc(capacity, sizeof(struct tc_input *));
     for (size_t r = 0; inputs && r < plan->reader_count; r++) {
         const struct tc_reader *reader = plan->readers[r];
         inputs[(*count)++] = reader->input;
         for (size_t i = 0; i < reader->shard_count; i++)
             inputs[(*count)++] = reader->shard_inputs[i];
+        for (size_t i = 0; i < reader->companion_count; i++)
+            inputs[(*count)++] = reader->companions[i];
     }
     return inputs;
 }
@@ -308,8 +321,11 @@ static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
     bool one = plan->part_count == 1 && !plan->index_name && !plan->sidecar_name;
     for (size_t p = 0; p < plan->part_count; p++) {
         const char *name = plan->parts[p].name;
-        if (!tc_publish_check(publish, name, inputs, input_count, error))
+        const char *companion = plan->parts[p].companion;
+        if (!tc_publish_check(publish, name, inputs, input_count, error) ||
+            (companion && !tc_publish_check(publish, companion, inputs, input_count, error)))
             return false;
+        one = one && !companion;
         if ((needs_seek || !one) && tc_publish_is_stream(publish, name)) {
             tc_fail(error, TC_USAGE, "seek",
                     needs_seek ? "%s cannot be written to a pipe"

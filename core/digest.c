@@ -133,6 +133,8 @@ bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct t
     ok = ok && tc_input_unchanged(reader->input, error);
     for (size_t i = 0; i < reader->shard_count && ok; i++)
         ok = tc_input_unchanged(reader->shard_inputs[i], error);
+    for (size_t i = 0; i < reader->companion_count && ok; i++)
+        ok = tc_input_unchanged(reader->companions[i], error);
     ok = ok && sort_names(digest, &reader->table, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }

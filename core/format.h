@@ -65,6 +65,9 @@ struct tc_reader {
     const char *const *shards;
     struct tc_input **shard_inputs;
     size_t shard_count;
+    /* Other files that hold tensors' data; not shards. */
+    struct tc_input **companions;
+    size_t companion_count;
     uint64_t size;             /* bytes of all files */
     struct tc_buffer warnings; /* one a line, for people */
     struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
@@ -87,6 +90,7 @@ struct tc_probe {
 struct tc_write_options {
     int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
     bool checksum;
+    bool onnx_external; /* ONNX: data beside the model, whatever its size */
 };
 #define TC_COMPRESS_DEFAULT (-1)
 
@@ -95,6 +99,7 @@ struct tc_writer {
     const struct tc_plan *plan;
     const struct tc_part *part;
     struct tc_outfile *out;
+    struct tc_outfile *companion; /* where the part has one */
     struct tc_arena arena;
     void *state;
     /* Set by begin: the writer must see every byte (to hash or compress it),
@@ -160,6 +165,9 @@ struct tc_backend {
     /* What this target can't hold beyond what the fields above say; may add
      * to the ledger, and touches nothing else. May be NULL. */
     bool (*check)(struct tc_plan *plan, struct tc_error *error);
+    /* Whether a part needs a second file for its data, its name with ".data"
+     * behind. May be NULL: never. */
+    bool (*companion)(const struct tc_plan *plan, const struct tc_part *part);
     bool (*begin)(struct tc_writer *writer, struct tc_error *error);
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error);

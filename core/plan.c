@@ -504,6 +504,20 @@ static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* Second files, for parts whose data does not fit the first. */
+static bool name_companions(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t p = 0; plan->target->companion && p < plan->part_count; p++) {
+        struct tc_buffer name = {0};
+        if (!plan->target->companion(plan, &plan->parts[p]))
+            continue;
+        tc_buffer_addf(&name, "%s.data", plan->parts[p].name);
+        plan->parts[p].companion = tc_plan_keep(plan, &name, error);
+        if (!plan->parts[p].companion)
+            return false;
+    }
+    return true;
+}
+
 bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
                   const struct tc_backend *target, const char *output,
                   const struct tc_plan_options *options, struct tc_error *error) {
@@ -523,7 +537,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
         sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
-    if (!tc_ties_split(plan, error) || !note_order(plan, error) || !part_metadata(plan, error))
+    if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
+        !part_metadata(plan, error))
         return false;
     for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
         if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))

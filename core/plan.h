@@ -35,7 +35,8 @@ struct tc_item {
 
 /* One output file: items [first, first + count) of the plan. */
 struct tc_part {
-    const char *name; /* in the output's folder */
+    const char *name;      /* in the output's folder */
+    const char *companion; /* likewise: a second file for data; NULL: none */
     size_t first;
     size_t count;
     struct tc_metadata metadata;

@@ -1,20 +1,29 @@
 /*
- * .ot: what tch (Rust) saves, a TorchScript archive of one module whose
- * attributes are the tensors. A dot in a name is stored as a bar; tch turns
- * every bar back, so a name with a bar of its own does not come back the same.
+ * .ot: two things carry this name, told by content. tch (Rust) saves a
+ * TorchScript archive of one module whose attributes are the tensors; a dot in
+ * a name is stored as a bar, and tch turns every bar back, so a name with a bar
+ * of its own does not come back the same. The other is an ONNX model, which
+ * --ot-dialect=onnx writes by that format's own backend.
  */
 #include <string.h>
 
+#include "formats/onnx.h"
 #include "formats/torch.h"
 #include "formats/torch_write.h"
 
+struct ot_reader {
+    bool is_onnx;
+    bool opened;
+    struct torch torch;
+    struct onnx onnx;
+};
+
 static int probe_ot(const struct tc_probe *probe) {
     bool script;
-    return torch_zip_seen(probe, &script) && script ? 95 : 0;
+    return torch_zip_seen(probe, &script) && script ? 95 : onnx_probe_model(probe);
 }
 
-static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
-    struct torch *torch = reader->state;
+static bool open_archive(struct torch *torch, struct tc_reader *reader, struct tc_error *error) {
     torch_init(torch, reader);
     torch->bars = true; /* dots in the names */
     if (!torch_open_zip(torch, error))
@@ -25,22 +34,45 @@ static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
     return torch_finish(torch, error);
 }
 
+static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
+    struct ot_reader *ot = reader->state;
+    unsigned char head[2] = {0};
+    size_t length = reader->input->size < 2 ? reader->input->size : 2;
+    if (!tc_input_read(reader->input, 0, head, length, error))
+        return false;
+    ot->opened = true;
+    ot->is_onnx = memcmp(head, "PK", 2) != 0;
+    if (!ot->is_onnx)
+        return open_archive(&ot->torch, reader, error);
+    onnx_init(&ot->onnx, reader);
+    return onnx_read_model(&ot->onnx, error);
+}
+
 static bool read_ot(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                     void *buffer, size_t length, struct tc_error *error) {
-    return torch_read(reader->state, tensor, offset, buffer, length, error);
+    struct ot_reader *ot = reader->state;
+    return ot->is_onnx ? onnx_read(&ot->onnx, tensor, offset, buffer, length, error)
+                       : torch_read(&ot->torch, tensor, offset, buffer, length, error);
 }
 
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
-    return torch_extent(reader->state, tensor, extent);
+    struct ot_reader *ot = reader->state;
+    return ot->is_onnx ? onnx_extent(&ot->onnx, tensor, extent)
+                       : torch_extent(&ot->torch, tensor, extent);
 }
 
 static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
-    return torch_verify(reader->state, wanted, error);
+    struct ot_reader *ot = reader->state;
+    return ot->is_onnx || torch_verify(&ot->torch, wanted, error);
 }
 
 static void close_ot(struct tc_reader *reader) {
-    torch_release(reader->state);
+    struct ot_reader *ot = reader->state;
+    if (ot->opened && ot->is_onnx)
+        onnx_release(&ot->onnx);
+    else if (ot->opened)
+        torch_release(&ot->torch);
 }
 
 /* A bar in a name comes back as a dot, which may be another's name. */
@@ -95,7 +127,7 @@ const struct tc_backend tc_backend_ot = {
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .probe = probe_ot,
-    .reader_size = sizeof(struct torch),
+    .reader_size = sizeof(struct ot_reader),
     .open = open_ot,
     .read = read_ot,
     .extent = extent,

@@ -14,8 +14,9 @@ static int probe(const struct tc_probe *probe) {
     if (probe->length < 2)
         return 0;
     wire_source_init(&source, probe->input);
-    /* What is no tensor of TensorFlow's, but a graph of its, is explained. */
-    int score = tf_tensor_seen(&source, 0, probe->input->size) ? 55
+    /* A shape is more than the fields of an ONNX model. What is no tensor of
+     * TensorFlow's, but a graph of its, is explained. */
+    int score = tf_tensor_seen(&source, 0, probe->input->size) ? 85
                 : tf_graph_seen(&source)                       ? 20
                                                                : 0;
     wire_source_release(&source);

@@ -16,6 +16,7 @@ enum {
     VERSION = 3,
     CONTENT = 4,
     FIRST_LIST = 5,
+    INT_VAL = 7,
     LAST_LIST = 18,
     SHAPE_DIM = 2,
     SHAPE_UNKNOWN_RANK = 3,
@@ -98,10 +99,20 @@ static bool shape_seen(struct wire wire, struct tc_error *ignored) {
     return ignored->class == TC_OK;
 }
 
+/* Whether the bytes are one number: then they are no message. */
+static bool is_number(struct wire wire, struct tc_error *ignored) {
+    uint64_t value;
+    return wire_varint(&wire, &value, ignored) && wire.at == wire.end;
+}
+
+/* ONNX's models have a text where the shape is, which only an empty one can be
+ * taken for, and a graph where an integer's value is. */
 bool tf_tensor_seen(struct wire_source *source, uint64_t start, uint64_t end) {
     struct tc_error ignored = {0};
     struct wire wire = wire_open(source, start, end);
     struct wire_field field;
+    struct wire_field integers = {0};
+    bool scalar = false;
     uint32_t list = 0;
     bool dtype = false;
     bool shape = false;
@@ -115,9 +126,13 @@ bool tf_tensor_seen(struct wire_source *source, uint64_t start, uint64_t end) {
             return false;
         dtype |= field.number == DTYPE;
         shape |= field.number == SHAPE;
+        scalar |= field.number == SHAPE && field.length == 0;
         list = values ? field.number : list;
+        if (field.number == INT_VAL && field.type == WIRE_BYTES)
+            integers = field;
     }
-    return ignored.class == TC_OK && dtype && shape;
+    return ignored.class == TC_OK && dtype && shape &&
+           (!scalar || !integers.number || is_number(wire_inside(&wire, &integers), &ignored));
 }
 
 /* The fields of a message; those that are not there have number 0. */

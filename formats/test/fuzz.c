@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length) {
     /* Small limits: what they bound is tested elsewhere, and costs time here. */
     const struct tc_format_options options = {
         .limits = {.tensors = 10000, .memory = 64 << 20, .made = 16 << 20, .pickle = 1 << 20},
-        .npy_void = TC_BF16};
+        .npy_void = TC_BF16,
+        .pickle_inert = length & 1};
     if (file < 0) {
         file = memfd_create("fuzz", 0);
         snprintf(path, sizeof path, "/proc/self/fd/%d", file);

@@ -269,6 +269,32 @@ Test(tf, graphs_are_told_and_not_walked_without_end) {
     cr_assert_str_eq(test_error.code, "tf-graph");
 }
 
+/* Models of ONNX have numbers and bytes in the same fields. */
+Test(tf, is_told_from_onnx) {
+    static const struct {
+        const char *hex;
+        const char *format;
+    } cases[] = {
+        {"0803" SHAPE(2) "3a02 0102", "tf"},           /* int_val [1, 2] */
+        {"0803 1200 3a01 07", "tf"},                   /* a scalar */
+        {"0803 1200 3a0a ffffffffffffffffff01", "tf"}, /* -1 */
+        {"0808 1200 3a00", "onnx"},                    /* no producer, an empty graph */
+        {"0808 1200 3a03 120167 4202 1011", "onnx"},   /* graph "g", opset 17 */
+        {"0808 1203 616263 3a03 120167 4202 1011", "onnx"},
+        {"0802 1001 2a04 0000803f", "pb"}, /* dims [2], F32 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char bytes[64];
+        struct tc_error error = {0};
+        test_write(test_path("x"), bytes, unhex(cases[i].hex, bytes));
+        struct tc_input *input = tc_input_open(test_path("x"), NULL, &error);
+        const struct tc_backend *backend = tc_registry_probe(input, &error);
+        cr_assert(backend && strcmp(backend->name, cases[i].format) == 0, "%s: %s", cases[i].hex,
+                  backend ? backend->name : "none");
+        tc_input_close(input);
+    }
+}
+
 Test(tf, zeros_that_may_be_a_cut_file_are_told) {
     cr_assert_eq(open_hex("0801" SHAPE(2)), TC_OK);
     struct tc_reader *reader = test_open(test_path("x.tensor"));

@@ -209,6 +209,16 @@ def raw_rows(bench):
     bench.remove("z.deathtensors", "model.zst", "out.safetensors")
 
 
+def torch_rows(bench):
+    """The model of raw_rows, which is still there, through torch's archives and ONNX."""
+    for name, bar in (("pt", 1.3), ("ot", 1.3), ("onnx", 1.15)):
+        bench.run(f"safetensors -> {name}", f"{{model.safetensors}} {{model.{name}}}",
+                  "cp {model.safetensors} {peer.out}", bar, mib=RAW_MIB + 1, out=f"model.{name}")
+        bench.run(f"{name} -> safetensors", f"{{model.{name}}} {{out.safetensors}}",
+                  f"cp {{model.{name}}} {{peer.out}}", 1.15, mib=RAW_MIB + 1, out="out.safetensors")
+        bench.remove(f"model.{name}", "out.safetensors")
+
+
 def npz_rows(bench):
     """In F32: npz has no BF16, and a cast is another row's matter."""
     header = write_model(bench, "f32.safetensors", transformer(8, 40960, "F32"))
@@ -303,6 +313,7 @@ def main():
             print("4 GiB: left out, it needs 10 GiB of free memory", flush=True)
         else:
             size_row(bench)
+    torch_rows(bench)
     bench.remove("model.safetensors")
     npz_rows(bench)
     cast_rows(bench)

@@ -1,0 +1,50 @@
+/*
+ * .onnx: a ModelProto. Read are the tensors it holds, wherever (onnx_graph.c);
+ * written is a model that holds nothing else (onnx_write.c).
+ */
+#include "formats/onnx.h"
+
+#include "formats/onnx_write.h"
+
+static bool open_onnx(struct tc_reader *reader, struct tc_error *error) {
+    onnx_init(reader->state, reader);
+    return onnx_read_model(reader->state, error);
+}
+
+static bool read_onnx(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                      void *buffer, size_t length, struct tc_error *error) {
+    return onnx_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    return onnx_extent(reader->state, tensor, extent);
+}
+
+static void close_onnx(struct tc_reader *reader) {
+    onnx_release(reader->state);
+}
+
+const struct tc_backend tc_backend_onnx = {
+    .name = "onnx",
+    .summary = "ONNX model",
+    .extensions = (const char *const[]){".onnx", NULL},
+    .mime = "application/octet-stream",
+    .caps =
+        TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY,
+    .dtypes = ONNX_DTYPES,
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .probe = onnx_probe_model,
+    .reader_size = sizeof(struct onnx),
+    .open = open_onnx,
+    .read = read_onnx,
+    .extent = extent,
+    .close = close_onnx,
+    .writer_size = sizeof(struct onnx_writer),
+    .companion = onnx_write_companion,
+    .begin = onnx_write_begin,
+    .put = onnx_write_put,
+    .finish = onnx_write_finish,
+    .abort = onnx_write_abort,
+};

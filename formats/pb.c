@@ -1,0 +1,114 @@
+/*
+ * .pb: a lone TensorProto of ONNX, as its backend tests have inputs and
+ * outputs, or a SequenceProto (elem_type 2, tensor_values 3): a list of them.
+ */
+#include <string.h>
+
+#include "formats/onnx.h"
+#include "formats/onnx_write.h"
+
+/* A sequence has its tensors where a tensor has its segment, and no data. */
+static bool is_sequence(struct wire message, struct tc_error *error) {
+    struct wire_field field;
+    bool tensors = false;
+    bool data = false;
+    while (wire_next(&message, &field, error)) {
+        tensors |= field.number == 3 && field.type == WIRE_BYTES && field.length > 4;
+        data |= field.number > 3;
+    }
+    return error->class == TC_OK && tensors && !data;
+}
+
+static bool add_named(struct onnx *onnx, struct wire message, struct tc_text name,
+                      struct tc_error *error) {
+    struct onnx_tensor tensor;
+    bool ok = onnx_parse_tensor(onnx, message, &tensor, error);
+    if (ok && tensor.strings)
+        ok = tc_fail(error, TC_UNSUPPORTED, "dtype", "a tensor of strings");
+    if (ok && tensor.name.length)
+        name = tensor.name;
+    ok = ok && onnx_add_tensor(onnx, name, &tensor, error);
+    return ok || tc_error_in_tensor(error, name.bytes, name.length);
+}
+
+static bool read_sequence(struct onnx *onnx, struct wire message, struct tc_error *error) {
+    struct wire_field field;
+    uint64_t count = 0;
+    while (wire_next(&message, &field, error)) {
+        struct tc_buffer number = {0};
+        if (field.number != 3)
+            continue;
+        tc_buffer_add_number(&number, count++);
+        char *name = tc_buffer_ok(&number, error)
+                         ? tc_arena_copy(&onnx->reader->arena, number.bytes, number.length, error)
+                         : NULL;
+        struct tc_text text = {name, number.length};
+        tc_buffer_release(&number);
+        if (!name || !wire_expect(&field, WIRE_BYTES, "a tensor", error) ||
+            !add_named(onnx, wire_inside(&message, &field), text, error))
+            return false;
+    }
+    return error->class == TC_OK;
+}
+
+static bool open_pb(struct tc_reader *reader, struct tc_error *error) {
+    struct onnx *onnx = reader->state;
+    onnx_init(onnx, reader);
+    struct wire message = wire_open(&onnx->source, 0, reader->input->size);
+    bool sequence = is_sequence(message, error);
+    if (error->class != TC_OK)
+        return false;
+    if (reader->input->size == 0)
+        return wire_bad(error, 0, "an empty message");
+    return sequence ? read_sequence(onnx, message, error)
+                    : add_named(onnx, message, reader->stem, error);
+}
+
+static bool read_pb(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                    void *buffer, size_t length, struct tc_error *error) {
+    return onnx_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    return onnx_extent(reader->state, tensor, extent);
+}
+
+static void close_pb(struct tc_reader *reader) {
+    onnx_release(reader->state);
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    (void)writer;
+    (void)error;
+    return true;
+}
+
+static bool put(struct tc_writer *writer, size_t index, struct tc_source *source,
+                struct tc_error *error) {
+    (void)index;
+    return onnx_write_lone(writer, source, error);
+}
+
+const struct tc_backend tc_backend_pb = {
+    .name = "pb",
+    .summary = "ONNX tensor",
+    .extensions = (const char *const[]){".pb", NULL},
+    .mime = "application/octet-stream",
+    .caps = TC_CAN_WRITE | TC_CAN_NAME | TC_CAN_LOAD_LAZILY,
+    .dtypes = ONNX_DTYPES,
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .empty_name = true,
+    .probe = onnx_probe_tensor,
+    .reader_size = sizeof(struct onnx),
+    .open = open_pb,
+    .read = read_pb,
+    .extent = extent,
+    .close = close_pb,
+    .check = onnx_write_check_lone,
+    .begin = begin,
+    .put = put,
+    .finish = onnx_write_finish,
+    .abort = onnx_write_abort,
+};
