@@ -53,8 +53,10 @@ struct tc_tensor {
     uint64_t nbytes;              /* of its C-order stream */
     uint64_t offset;              /* in the backend's own terms; the order in the file */
     uint32_t cookie;              /* the backend's own */
-    uint32_t tie; /* 1 + the table position of the first tensor of its group, which has it too;
-                   * 0: shares its data with none */
+    uint32_t tie;     /* 1 + the table position of the first tensor of its group, which has it too;
+                       * 0: shares its data with none */
+    uint32_t storage; /* 1 + the number of a storage of which other tensors show other parts or
+                       * orders; 0: none */
     uint8_t dtype;
     uint8_t rank;
     bool sequential; /* its stream can't be entered in the middle */

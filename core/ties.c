@@ -13,6 +13,11 @@ static bool is_alias_key(struct tc_text key) {
            tc_utf8_valid(key);
 }
 
+/* Where there is no list: names of parameters have dots, other keys seldom. */
+static bool looks_recorded(struct tc_text key) {
+    return is_alias_key(key) && memchr(key.bytes, '.', key.length);
+}
+
 /* The list of aliases, where the file has one; it goes from the metadata. */
 static bool read_list(struct tc_reader *reader, struct tc_table *listed, bool *has_list,
                       struct tc_error *error) {
@@ -49,7 +54,8 @@ static bool restore(struct tc_reader *reader, const struct tc_table *listed, boo
     size_t left = 0;
     for (size_t i = 0; i < metadata->count; i++) {
         struct tc_pair pair = metadata->pairs[i];
-        bool alias_key = is_alias_key(pair.key) && (!has_list || tc_table_find(listed, pair.key));
+        bool alias_key = has_list ? is_alias_key(pair.key) && tc_table_find(listed, pair.key)
+                                  : looks_recorded(pair.key);
         const struct tc_tensor *kept = alias_key ? tc_table_find(table, pair.value) : NULL;
         size_t position = kept ? (size_t)(kept - table->tensors) : own;
         if (position >= own || tc_table_find(table, pair.key)) {
@@ -241,26 +247,27 @@ static bool is_written(const struct tc_table *texts, struct tc_text text) {
 }
 
 /* Says which pairs of the metadata are aliases, where a reader would take
- * others for some. */
+ * others for some, or some for others. */
 static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases,
                          struct tc_error *error) {
     struct tc_table texts;
     struct tc_buffer list = {0};
-    size_t false_ones = 0;
+    size_t mistaken = 0;
     tc_table_init(&texts, &plan->arena, UINT32_MAX - 2);
     bool ok = list_texts(&texts, plan, error);
     for (size_t i = 0; i < plan->metadata.count && ok; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i];
-        if (tc_metadata_find(aliases, pair->key)) {
-            tc_buffer_add_string(&list, list.length ? "," : "[");
-            tc_buffer_add_json(&list, pair->key, TC_ESCAPE_SERDE);
-        } else {
-            false_ones += is_alias_key(pair->key) && is_written(&texts, pair->value) &&
-                          !is_written(&texts, pair->key);
-        }
+        bool alias = tc_metadata_find(aliases, pair->key) != NULL;
+        bool taken = looks_recorded(pair->key) && is_written(&texts, pair->value) &&
+                     !is_written(&texts, pair->key);
+        mistaken += alias != taken;
+        if (!alias)
+            continue;
+        tc_buffer_add_string(&list, list.length ? "," : "[");
+        tc_buffer_add_json(&list, pair->key, TC_ESCAPE_SERDE);
     }
     tc_table_release(&texts);
-    if (ok && false_ones) {
+    if (ok && mistaken) {
         tc_buffer_add_string(&list, list.length ? "]" : "[]");
         size_t length = list.length;
         const char *text = tc_plan_keep(plan, &list, error);
@@ -290,9 +297,35 @@ static bool tie_groups(struct ties *ties, struct tc_error *error) {
            tc_metadata_merge(&plan->metadata, &ties->aliases, &plan->arena, &conflicts, error);
 }
 
+/* Views of one storage that are not the same: no target here keeps that. */
+static bool note_views(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        uint32_t last = 0;
+        for (size_t i = 0; i < plan->count; i++)
+            if (plan->items[i].source == r && plan->items[i].tensor->storage > last)
+                last = plan->items[i].tensor->storage;
+        uint32_t *shown = tc_arena_array(&plan->arena, (uint64_t)last + 1, sizeof *shown, error);
+        if (!shown)
+            return false;
+        for (size_t i = 0; last && i < plan->count; i++)
+            if (plan->items[i].source == r && !plan->items[i].tied)
+                shown[plan->items[i].tensor->storage]++;
+        for (size_t i = 0; last && i < plan->count; i++) {
+            const struct tc_item *item = &plan->items[i];
+            uint32_t storage = item->source == r ? item->tensor->storage : 0;
+            if (storage && shown[storage] > 1 &&
+                !tc_plan_note(plan, TC_CHANGE, "ties", item->name, error,
+                              "a view of a storage that other tensors show too; written with data "
+                              "of its own"))
+                return false;
+        }
+    }
+    return true;
+}
+
 bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
     struct ties ties = {.plan = plan};
-    if (any_tie(plan) && !tie_groups(&ties, error))
+    if ((any_tie(plan) && !tie_groups(&ties, error)) || !note_views(plan, error))
         return false;
     return plan->target->caps & TC_CAN_TIE || !can_record(plan) ||
            mark_aliases(plan, &ties.aliases, error);

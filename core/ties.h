@@ -5,10 +5,10 @@
  *
  * That record is a pair of the file's metadata, {alias: kept}, as Hugging
  * Face writes it beside `"format": "pt"`. Nothing marks such a pair, so it is
- * told by what it says: its value is the name of a tensor in the file, its key
- * is not. "format" and the keys of tconv and deathtensors are never aliases.
- * Where other metadata would be taken for a record, what is written says which
- * keys are aliases and which are not: a JSON list under TC_ALIASES_KEY.
+ * told by what it says: its value is the name of a tensor in the file; its key
+ * is not, and has a dot, as parameters' names have.
+ * Where this rule would be wrong about what is written, either way, a JSON list
+ * under TC_ALIASES_KEY says which keys are aliases.
  */
 #ifndef TCONV_CORE_TIES_H
 #define TCONV_CORE_TIES_H

@@ -32,15 +32,15 @@ static bool op_mark(struct pickle *pickle, int unused) {
 
 static bool op_stop(struct pickle *pickle, int unused) {
     (void)unused;
-    if (pickle->mark_count)
-        return pickle_bad(pickle, "a mark is left at the pickle's end");
-    if (pickle->frame_end && pickle->at < pickle->frame_end)
-        return pickle_bad(pickle, "the pickle ends before its frame");
+    if (pickle->mark_count && !pickle_odd(pickle, "a mark is left at the pickle's end"))
+        return false;
+    if (pickle->frame_end && pickle->at < pickle->frame_end &&
+        !pickle_odd(pickle, "the pickle ends before its frame"))
+        return false;
     pickle->stopped = true;
-    if (pickle->depth != 1)
-        return pickle_bad(pickle, pickle->depth ? "values are left on the stack at the end"
-                                                : "the pickle ends with an empty stack");
-    return true;
+    if (pickle->depth == 0)
+        return pickle_bad(pickle, "the pickle ends with an empty stack");
+    return pickle->depth == 1 || pickle_odd(pickle, "values are left on the stack at the end");
 }
 
 static bool op_pop(struct pickle *pickle, int unused) {
@@ -441,7 +441,8 @@ static bool op_build(struct pickle *pickle, int unused) {
         node->state = state;
         return true;
     }
-    if (node->kind == PICKLE_DICT && (state->kind == PICKLE_DICT || state->kind == PICKLE_TUPLE))
+    /* torch's state dicts have attributes, which say nothing of tensors. */
+    if (node->kind == PICKLE_DICT && node->value && state->kind == PICKLE_DICT)
         return true;
     return pickle->mode == PICKLE_SCAN ||
            pickle_unsafe(pickle, "the pickle sets the state of a value that has none");
@@ -491,10 +492,13 @@ static bool op_proto(struct pickle *pickle, int unused) {
     uint64_t version;
     if (!pickle_take_number(pickle, 1, &version))
         return false;
-    if (pickle->opcode_at != pickle->start)
-        return pickle_bad(pickle, "a pickle's protocol is not at its start");
+    if (pickle->opcode_at != pickle->start &&
+        !pickle_odd(pickle, "a pickle's protocol is not at its start"))
+        return false;
     if (version <= 5)
         return true;
+    if (pickle->mode == PICKLE_SCAN)
+        return pickle_odd(pickle, "a pickle's protocol is not known");
     return pickle_unsupported(pickle, "pickle-protocol",
                               "pickle protocol %llu is not known (0 to 5 are)",
                               (unsigned long long)version);
@@ -505,12 +509,12 @@ static bool op_frame(struct pickle *pickle, int unused) {
     uint64_t length;
     if (!take_length(pickle, 8, &length))
         return false;
-    if (pickle->frame_end && pickle->at < pickle->frame_end)
-        return pickle_bad(pickle, "a frame inside a frame");
-    if (length > pickle->end - pickle->at)
-        return pickle_bad(pickle, "a frame passes the pickle's end");
-    pickle->frame_end = pickle->at + length;
-    return true;
+    if (pickle->frame_end && pickle->at < pickle->frame_end &&
+        !pickle_odd(pickle, "a frame inside a frame"))
+        return false;
+    bool fits = length <= pickle->end - pickle->at;
+    pickle->frame_end = fits ? pickle->at + length : 0;
+    return fits || pickle_odd(pickle, "a frame passes the pickle's end");
 }
 
 static const struct opcode {

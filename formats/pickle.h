@@ -78,7 +78,7 @@ enum pickle_global {
 struct pickle_node {
     uint8_t kind;
     uint8_t global; /* enum pickle_global */
-    uint8_t value;  /* of a global: see there; of PICKLE_BOOL */
+    uint8_t value;  /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
     bool open : 1;  /* a walk is inside it */
     bool raw : 1;   /* text that stood as bytes */
     uint32_t count; /* items; a dict's keys and values counted each */
@@ -152,6 +152,7 @@ struct pickle {
     size_t mark_count;
     struct pickle_memo *memo;
     bool stopped;
+    const char *odd; /* what a scan passed over, as some loader might; NULL: nothing */
 };
 
 void pickle_init(struct pickle *pickle, struct tc_arena *arena, const struct tc_limits *limits,

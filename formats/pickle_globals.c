@@ -17,10 +17,16 @@ struct known {
 
 /* Python 2 calls this module __builtin__. */
 static const struct known builtins[] = {
-    {"builtins", "set", PICKLE_SET_CLASS, 0},       {"builtins", "frozenset", PICKLE_SET_CLASS, 0},
-    {"builtins", "list", PICKLE_LIST_CLASS, 0},     {"builtins", "dict", PICKLE_ORDERED_DICT, 0},
-    {"builtins", "bytearray", PICKLE_BYTEARRAY, 0}, {"builtins", "complex", PICKLE_COMPLEX, 0},
+    {"builtins", "set", PICKLE_SET_CLASS, 0},
+    {"builtins", "frozenset", PICKLE_SET_CLASS, 0},
+    {"builtins", "list", PICKLE_LIST_CLASS, 0},
+    {"builtins", "dict", PICKLE_ORDERED_DICT, 0},
+    {"builtins", "bytearray", PICKLE_BYTEARRAY, 0},
+    {"builtins", "complex", PICKLE_COMPLEX, 0},
     {"builtins", "int", PICKLE_INT_CLASS, 0},
+    /* As protocols 0 to 2 have them: empty bytes, and the class int. */
+    {"builtins", "bytes", PICKLE_BYTEARRAY, 0},
+    {"builtins", "long", PICKLE_INT_CLASS, 0},
 };
 
 static const struct known known[] = {
@@ -226,7 +232,10 @@ static struct pickle_node *bad_call(struct pickle *pickle, const struct pickle_n
 static struct pickle_node *make_dict(struct pickle *pickle, const struct pickle_node *callable,
                                      const struct pickle_node *from) {
     struct pickle_node *dict = pickle_node(pickle, PICKLE_DICT);
-    if (!dict || !from)
+    if (!dict)
+        return NULL;
+    dict->value = tc_text_starts(pickle_text(callable), TC_TEXT("collections."));
+    if (!from)
         return dict;
     if (from->kind == PICKLE_DICT) {
         return pickle_add_all(pickle, dict, from->items, from->count) ? dict : NULL;

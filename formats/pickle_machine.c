@@ -43,6 +43,14 @@ bool pickle_unsafe(struct pickle *pickle, const char *format, ...) {
     return false;
 }
 
+bool pickle_odd(struct pickle *pickle, const char *what) {
+    if (pickle->mode != PICKLE_SCAN)
+        return pickle_bad(pickle, "%s", what);
+    if (!pickle->odd)
+        pickle->odd = what;
+    return true;
+}
+
 bool pickle_over_limit(struct pickle *pickle, const char *what) {
     pickle_unsafe(pickle, "the pickle has too many or too long %s", what);
     pickle->error->code = "pickle-limit";
@@ -61,8 +69,11 @@ bool pickle_consume(struct pickle *pickle, uint64_t length, bool counts) {
     if (length > pickle->end - pickle->at)
         return pickle_bad(pickle, "the pickle is cut short");
     if (pickle->frame_end && pickle->at < pickle->frame_end &&
-        length > pickle->frame_end - pickle->at)
-        return pickle_bad(pickle, "an opcode crosses its frame's end");
+        length > pickle->frame_end - pickle->at) {
+        pickle->frame_end = 0;
+        if (!pickle_odd(pickle, "an opcode crosses its frame's end"))
+            return false;
+    }
     if (!counts)
         return true;
     pickle->text += length;
@@ -353,7 +364,9 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
     struct pickle_node *node = key < memo->dense_capacity ? memo->dense[key] : NULL;
     if (!node && memo->slot_count)
         node = memo_slot(memo, key)->node;
-    return node ? pickle_push(pickle, node) : pickle_bad(pickle, "a memo entry that is not there");
+    if (!node && pickle_odd(pickle, "a memo entry that is not there"))
+        node = pickle_node(pickle, PICKLE_NONE);
+    return pickle_push(pickle, node);
 }
 
 uint64_t pickle_memo_count(const struct pickle *pickle) {

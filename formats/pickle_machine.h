@@ -10,6 +10,10 @@
 /* A limit of the machine's own, with no option to raise it. */
 bool pickle_over_limit(struct pickle *pickle, const char *what);
 
+/* What Python's own machines don't mind, or not all of them: fails, but in a
+ * scan, which goes on as they would. */
+bool pickle_odd(struct pickle *pickle, const char *what);
+
 /* Whether `length` more bytes are there, in the frame and, where they count,
  * within --max-pickle. */
 bool pickle_consume(struct pickle *pickle, uint64_t length, bool counts);

@@ -106,6 +106,7 @@ const struct tc_backend tc_backend_pt = {
               TC_SET_F8 | TC_SET(TC_F4),
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
+    .empty_name = true,
     .probe = probe_pt,
     .reader_size = sizeof(struct torch),
     .open = open_pt,

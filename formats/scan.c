@@ -4,392 +4,25 @@
 #include <string.h>
 
 #include "formats/registry.h"
+#include "formats/scan_bytes.h"
 #include "formats/torch.h"
 #include "formats/zip_read.h"
 
-#define MAX_FINDINGS 100000u
-/* Pickles in bytes of pickles. */
-#define MAX_DEPTH 4u
 /* What is packed in a zip is unpacked to memory to be looked at. */
 #define MAX_UNPACKED (UINT64_C(256) << 20)
-
-/* Modules that no data needs: they run programs, load code, or reach files and
- * the network. A name on no list is unsafe too; this tells how sure it is. */
-static const char *const dangerous[] = {
-    "os",
-    "posix",
-    "nt",
-    "posixpath",
-    "ntpath",
-    "sys",
-    "subprocess",
-    "commands",
-    "popen2",
-    "pty",
-    "platform",
-    "shutil",
-    "builtins",
-    "__builtin__",
-    "runpy",
-    "importlib",
-    "imp",
-    "pkgutil",
-    "pickle",
-    "_pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "marshal",
-    "shelve",
-    "copyreg",
-    "copy_reg",
-    "types",
-    "code",
-    "codeop",
-    "bdb",
-    "pdb",
-    "trace",
-    "timeit",
-    "cProfile",
-    "profile",
-    "ctypes",
-    "cffi",
-    "socket",
-    "ssl",
-    "http",
-    "httplib",
-    "urllib",
-    "urllib2",
-    "requests",
-    "aiohttp",
-    "ftplib",
-    "smtplib",
-    "telnetlib",
-    "webbrowser",
-    "asyncio",
-    "multiprocessing",
-    "threading",
-    "_thread",
-    "thread",
-    "signal",
-    "operator",
-    "_operator",
-    "functools",
-    "_functools",
-    "itertools",
-    "inspect",
-    "gc",
-    "weakref",
-    "io",
-    "_io",
-    "tempfile",
-    "glob",
-    "linecache",
-    "fileinput",
-    "zipimport",
-    "pip",
-    "ensurepip",
-    "venv",
-    "distutils",
-    "setuptools",
-    "lib2to3",
-    "idlelib",
-    "pydoc",
-    "doctest",
-    "unittest",
-    "test",
-    "logging",
-    "sqlite3",
-    "numpy.load",
-    "numpy.testing",
-    "numpy.f2py",
-    "torch.load",
-    "torch.jit",
-    "torch.storage",
-    "torch.hub",
-    "torch.utils",
-    "torch._dynamo",
-    "torch._inductor",
-    "torch.package",
-    "uuid",
-    "_aix_support",
-    "_osx_support",
-    "_pyrepl",
-    "_imp",
-    "nturl2path",
-    "?",
-};
-
-static bool is_dangerous(struct tc_text name) {
-    for (size_t i = 0; i < sizeof dangerous / sizeof *dangerous; i++) {
-        struct tc_text module = tc_text_of(dangerous[i]);
-        if (tc_text_starts(name, module) &&
-            (name.length == module.length || name.bytes[module.length] == '.'))
-            return true;
-    }
-    return false;
-}
-
-void scan_init(struct scan *scan, const struct tc_format_options *options) {
-    *scan = (struct scan){.options = options, .broken = calloc(1, sizeof *scan->broken)};
-    tc_arena_init(&scan->arena, options->limits.memory);
-}
-
-void scan_release(struct scan *scan) {
-    tc_arena_release(&scan->arena);
-    free(scan->findings);
-    free(scan->broken);
-    *scan = (struct scan){0};
-}
-
-static bool add_finding(struct scan *scan, struct scan_finding finding, struct tc_error *error) {
-    scan->unsafe |= !finding.allowed;
-    /* Names point into an arena that goes; the unsafe ones matter most. */
-    if (scan->count >= MAX_FINDINGS && finding.allowed) {
-        scan->left_out++;
-        return true;
-    }
-    if (scan->count >= 2 * MAX_FINDINGS) {
-        scan->left_out++;
-        return true;
-    }
-    if (scan->count == scan->capacity) {
-        size_t capacity = scan->capacity ? scan->capacity * 2 : 64;
-        struct scan_finding *findings = reallocarray(scan->findings, capacity, sizeof *findings);
-        if (!findings)
-            return tc_fail_memory(error);
-        scan->findings = findings;
-        scan->capacity = capacity;
-    }
-    finding.member = scan->member;
-    finding.relative = scan->relative;
-    finding.dangerous = !finding.allowed && is_dangerous(finding.name);
-    scan->findings[scan->count++] = finding;
-    return true;
-}
-
-static bool on_global(void *context, const struct pickle_node *global, struct tc_error *error) {
-    bool allowed = global->global != PICKLE_UNKNOWN && global->global != PICKLE_KNOWN_UNSUPPORTED;
-    return add_finding(context,
-                       (struct scan_finding){
-                           .name = pickle_text(global), .offset = global->at, .allowed = allowed},
-                       error);
-}
-
-static bool looks_like_pickle(const unsigned char *bytes, size_t length) {
-    return length >= 2 && bytes[0] == 0x80 && bytes[1] <= 5;
-}
-
-static bool scan_memory(struct scan *scan, const unsigned char *bytes, uint64_t length,
-                        struct tc_error *error);
-
-static bool on_call(void *context, const struct pickle_node *callable,
-                    const struct pickle_node *arguments, uint64_t at, struct tc_error *error) {
-    struct scan *scan = context;
-    bool global = callable->kind == PICKLE_GLOBAL;
-    bool allowed = global && callable->global != PICKLE_UNKNOWN &&
-                   callable->global != PICKLE_KNOWN_UNSUPPORTED;
-    struct scan_finding finding = {.name = global ? pickle_text(callable)
-                                                  : TC_TEXT("? (what a call gave)"),
-                                   .offset = at,
-                                   .call = true,
-                                   .allowed = allowed};
-    if (!add_finding(scan, finding, error))
-        return false;
-    /* What a loader would be given: a pickle in a pickle. */
-    for (size_t i = 0; !allowed && scan->depth < MAX_DEPTH && pickle_item(arguments, i); i++) {
-        const struct pickle_node *bytes = pickle_item(arguments, i);
-        if (bytes->kind == PICKLE_BYTES && bytes->text &&
-            looks_like_pickle((const unsigned char *)bytes->text, bytes->length) &&
-            !scan_memory(scan, (const unsigned char *)bytes->text, bytes->length, error))
-            return false;
-    }
-    return true;
-}
-
-/* The first thing that is wrong is kept; looking goes on where it can. */
-static void note_broken(struct scan *scan, const struct tc_error *error) {
-    if (scan->broken->class == TC_OK)
-        *scan->broken = *error;
-}
-
-static void machine_init(struct scan *scan, struct pickle *pickle, struct tc_error *error) {
-    pickle_init(pickle, &scan->arena, &scan->options->limits, error);
-    pickle->mode = PICKLE_SCAN;
-    pickle->script = scan->script;
-    pickle->context = scan;
-    pickle->on_global = on_global;
-    pickle->on_call = on_call;
-}
-
-/* Pickles in a row, up to `most`, or as long as another seems to start. */
-static bool scan_row(struct scan *scan, struct pickle *pickle, size_t most,
-                     struct tc_error *error) {
-    struct tc_error *broken = calloc(1, sizeof *broken);
-    struct pickle_node *node;
-    if (!broken)
-        return tc_fail_memory(error);
-    pickle->error = broken;
-    for (size_t i = 0; i < most && pickle->at < pickle->end; i++) {
-        if (!pickle_load(pickle, &node))
-            break;
-        scan->pickles++;
-    }
-    bool failed = broken->class == TC_IO;
-    if (failed)
-        *error = *broken;
-    else if (broken->class != TC_OK)
-        note_broken(scan, broken);
-    free(broken);
-    return !failed;
-}
-
-static bool scan_memory(struct scan *scan, const unsigned char *bytes, uint64_t length,
-                        struct tc_error *error) {
-    struct pickle pickle;
-    bool relative = scan->relative;
-    machine_init(scan, &pickle, error);
-    pickle.memory = bytes;
-    pickle.end = length;
-    scan->relative = true;
-    scan->depth++;
-    bool ok = scan_row(scan, &pickle, SIZE_MAX, error);
-    scan->depth--;
-    scan->relative = relative;
-    pickle_release(&pickle);
-    return ok;
-}
-
-static bool scan_range(struct scan *scan, struct tc_input *input, uint64_t at, uint64_t end,
-                       size_t most, struct tc_error *error) {
-    struct pickle pickle;
-    machine_init(scan, &pickle, error);
-    pickle.input = input;
-    pickle.at = at;
-    pickle.end = end;
-    bool ok = scan_row(scan, &pickle, most, error);
-    pickle_release(&pickle);
-    return ok;
-}
-
-/* Whether an array's header says that it holds objects, and where their pickle
- * starts. Anything that could be read so counts. */
-static bool holds_objects(const unsigned char *bytes, size_t length, uint64_t *pickle) {
-    if (length < 12 || memcmp(bytes, "\x93NUMPY", 6) != 0)
-        return false;
-    bool wide = bytes[6] >= 2;
-    uint64_t header = bytes[8] | (uint64_t)bytes[9] << 8;
-    if (wide)
-        header |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
-    uint64_t start = wide ? 12 : 10;
-    uint64_t shown = header < length - start ? header : length - start;
-    *pickle = start + header;
-    return memmem(bytes + start, shown, "O", 1) != NULL;
-}
-
-static bool name_is_pickle(struct tc_text name) {
-    static const char *const endings[] = {".pkl",  ".pickle", ".p",   ".dat", ".data", ".joblib",
-                                          ".dill", ".pt",     ".pth", ".bin", ".ckpt"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (tc_text_ends(name, tc_text_of(endings[i])))
-            return true;
-    return false;
-}
-
-/* Protocols 0 and 1 start with no mark of their own; their first opcodes are
- * letters. A try costs little: the machine stops at the first that is none. */
-static bool might_be_old_pickle(const unsigned char *bytes, size_t length) {
-    return length >= 2 && strchr("(cid]}lVSXNIFL", bytes[0]) != NULL && bytes[0];
-}
-
-static bool scan_bytes(struct scan *scan, struct tc_input *input, uint64_t at,
-                       const unsigned char *bytes, uint64_t length, struct tc_error *error) {
-    return input ? scan_range(scan, input, at, at + length, SIZE_MAX, error)
-                 : scan_memory(scan, bytes, length, error);
-}
-
-/* "module.name" of letters, digits, underscores and dots: what Python could
- * import. */
-static bool is_identifier(struct tc_text name) {
-    for (size_t i = 0; i < name.length; i++) {
-        unsigned char c = (unsigned char)name.bytes[i];
-        unsigned char lower = c | 0x20;
-        if (!(lower >= 'a' && lower <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '.' &&
-            c < 0x80)
-            return false;
-    }
-    return name.length > 2;
-}
-
-/* What may be a pickle or just text: where it is none after all, it breaks
- * nothing, and only names that could be imported count. */
-static bool try_bytes(struct scan *scan, struct tc_input *input, uint64_t at,
-                      const unsigned char *bytes, uint64_t length, struct tc_error *error) {
-    struct tc_error *before = malloc(sizeof *before);
-    if (!before)
-        return tc_fail_memory(error);
-    *before = *scan->broken;
-    size_t pickles = scan->pickles;
-    size_t first = scan->count;
-    bool unsafe = scan->unsafe;
-    bool ok = scan_bytes(scan, input, at, bytes, length, error);
-    if (scan->pickles == pickles) {
-        size_t kept = first;
-        scan->unsafe = unsafe;
-        for (size_t i = first; i < scan->count; i++)
-            if (is_identifier(scan->findings[i].name)) {
-                scan->unsafe |= !scan->findings[i].allowed;
-                scan->findings[kept++] = scan->findings[i];
-            }
-        scan->count = kept;
-        if (scan->unsafe == unsafe)
-            *scan->broken = *before;
-    }
-    free(before);
-    return ok;
-}
-
-/* A member, or a whole file: `input` at `at`, or `bytes`. */
-static bool scan_content(struct scan *scan, struct tc_input *input, uint64_t at,
-                         const unsigned char *bytes, uint64_t length, bool named,
-                         struct tc_error *error) {
-    unsigned char head[512];
-    size_t shown = length < sizeof head ? length : sizeof head;
-    uint64_t pickle;
-    if (bytes)
-        memcpy(head, bytes, shown);
-    else if (!tc_input_read(input, at, head, shown, error))
-        return false;
-    if (holds_objects(head, shown, &pickle)) {
-        if (pickle < length)
-            return scan_bytes(scan, input, at + pickle, bytes ? bytes + pickle : NULL,
-                              length - pickle, error);
-        return true;
-    }
-    if (looks_like_pickle(head, shown) || named)
-        return scan_bytes(scan, input, at, bytes, length, error);
-    if (shown >= 4 && memcmp(head, "PK\3\4", 4) == 0) {
-        struct tc_error nested = {0};
-        tc_fail(&nested, TC_UNSUPPORTED, "nested-zip", "a zip inside a zip is not looked into");
-        note_broken(scan, &nested);
-        return true;
-    }
-    if (!might_be_old_pickle(head, shown))
-        return true;
-    return try_bytes(scan, input, at, bytes, length, error);
-}
 
 static bool scan_member(struct scan *scan, struct tc_reader *reader,
                         const struct zip_member *member, struct tc_error *error) {
     bool storage = memmem(member->name.bytes, member->name.length, "/data/", 6) != NULL;
-    bool named = name_is_pickle(member->name) && !storage;
+    enum named named = storage                             ? STORAGE_NAMED
+                       : scan_name_is_pickle(member->name) ? PICKLE_NAMED
+                                                           : NOT_NAMED;
     if (member->method == ZIP_STORED) {
         struct tc_error *damage = calloc(1, sizeof *damage);
         if (!damage)
             return tc_fail_memory(error);
         if (!zip_verify_stored(reader->input, member, damage))
-            note_broken(scan, damage);
+            scan_note_broken(scan, damage);
         free(damage);
         return scan_content(scan, reader->input, member->data, NULL, member->size, named, error);
     }
@@ -410,7 +43,7 @@ static bool scan_member(struct scan *scan, struct tc_reader *reader,
     if (memory)
         *error = *damage;
     else if (!bytes)
-        note_broken(scan, damage);
+        scan_note_broken(scan, damage);
     free(damage);
     scan->relative = true;
     bool ok = !memory && (!bytes || scan_content(scan, NULL, 0, (unsigned char *)bytes,
@@ -443,11 +76,69 @@ static bool check_names(struct scan *scan, const struct zip *zip, struct tc_erro
         struct tc_tensor entry = {.name = zip->members[i].name};
         scan->script |= tc_text_ends(entry.name, TC_TEXT("/constants.pkl"));
         if (twice->class == TC_OK && !tc_table_add(&names, &entry, twice))
-            note_broken(scan, twice);
+            scan_note_broken(scan, twice);
     }
     tc_table_release(&names);
     free(twice);
     return true;
+}
+
+#define LOCAL_BYTES 30u
+#define FRAGMENT_WINDOW ((size_t)1 << 20)
+
+/* One member of a broken zip, by its local header alone: the pickle that starts
+ * where its data would, packed or not. */
+static bool scan_fragment(struct scan *scan, struct tc_input *input, uint64_t at,
+                          struct tc_error *error) {
+    unsigned char header[LOCAL_BYTES];
+    if (input->size - at < LOCAL_BYTES)
+        return true;
+    if (!tc_input_read(input, at, header, LOCAL_BYTES, error))
+        return false;
+    uint64_t data = at + LOCAL_BYTES + (header[26] | (uint64_t)header[27] << 8) +
+                    (header[28] | (uint64_t)header[29] << 8);
+    if (data >= input->size)
+        return true;
+    if (header[8] == ZIP_STORED)
+        return scan_try(scan, input, data, NULL, input->size - data, error);
+    if (header[8] != ZIP_DEFLATED)
+        return true;
+    struct tc_inflater inflater = {0};
+    struct tc_error *ignored = calloc(1, sizeof *ignored);
+    unsigned char *bytes = malloc(FRAGMENT_WINDOW);
+    size_t length = 0;
+    bool ok = ignored && bytes ? tc_inflater_init(&inflater, input, data, input->size, error)
+                               : tc_fail_memory(error);
+    /* As far as it goes, a byte at a time: nothing says how long it is. */
+    while (ok && length < FRAGMENT_WINDOW && tc_inflate(&inflater, bytes + length, 1, ignored))
+        length++;
+    ok = ok && (!length || scan_try(scan, NULL, 0, bytes, length, error));
+    tc_inflater_release(&inflater);
+    free(bytes);
+    free(ignored);
+    return ok;
+}
+
+/* Every local header of a zip that can't be read as one: what is in there may
+ * still be found by some loader. */
+static bool scan_fragments(struct scan *scan, struct tc_reader *reader, struct tc_error *error) {
+    struct tc_input *input = reader->input;
+    unsigned char *window = malloc(FRAGMENT_WINDOW);
+    bool ok = window ? true : tc_fail_memory(error);
+    for (uint64_t at = 0; at < input->size && ok;) {
+        uint64_t left = input->size - at;
+        size_t size = left < FRAGMENT_WINDOW ? left : FRAGMENT_WINDOW;
+        ok = tc_input_read(input, at, window, size, error);
+        const unsigned char *found = window;
+        while (ok && (found = memmem(found, size - (size_t)(found - window), "PK\3\4", 4))) {
+            ok = scan_fragment(scan, input, at + (uint64_t)(found - window), error);
+            found += 4;
+        }
+        /* A header may lie across two windows. */
+        at += size < left ? size - 3 : size;
+    }
+    free(window);
+    return ok;
 }
 
 static bool scan_zip(struct scan *scan, struct tc_reader *reader, struct tc_error *error) {
@@ -461,15 +152,14 @@ static bool scan_zip(struct scan *scan, struct tc_reader *reader, struct tc_erro
         *error = *damage;
         ok = false;
     } else if (!opened) {
-        note_broken(scan, damage);
+        scan_note_broken(scan, damage);
+        ok = scan_fragments(scan, reader, error);
+        zip.count = 0; /* what it read of the directory is in there too */
     }
     free(damage);
     ok = ok && check_names(scan, &zip, error);
-    /* Members that could be read tell what the broken ones may hide. */
     for (size_t i = 0; i < zip.count && ok; i++) {
         const struct zip_member *member = &zip.members[i];
-        if (!member->data)
-            break; /* the one that is wrong */
         char *name = tc_arena_copy(&scan->arena, member->name.bytes, member->name.length, error);
         if (!(ok = name != NULL))
             break;
@@ -486,9 +176,10 @@ static void on_member(void *context, const char *name) {
 }
 
 static bool scan_tar(struct scan *scan, struct tc_reader *reader, struct tc_error *error) {
-    struct torch torch = {
-        .watch = {
-            .context = scan, .on_member = on_member, .on_global = on_global, .on_call = on_call}};
+    struct torch torch = {.watch = {.context = scan,
+                                    .on_member = on_member,
+                                    .on_global = scan_on_global,
+                                    .on_call = scan_on_call}};
     struct tc_error *damage = calloc(1, sizeof *damage);
     if (!damage)
         return tc_fail_memory(error);
@@ -499,7 +190,7 @@ static bool scan_tar(struct scan *scan, struct tc_reader *reader, struct tc_erro
         *error = *damage;
     } else {
         if (!ok)
-            note_broken(scan, damage);
+            scan_note_broken(scan, damage);
         scan->pickles++;
         ok = true;
     }
@@ -519,19 +210,31 @@ static bool scan_other(struct scan *scan, struct tc_reader *reader, struct tc_er
     bool known = backend && strcmp(backend->name, "pt") != 0;
     bool ok = true;
     if (!known) {
-        ok = try_bytes(scan, reader->input, 0, NULL, reader->input->size, error);
+        ok = scan_try(scan, reader->input, 0, NULL, reader->input->size, error);
         /* Not a whole pickle, nothing found in it: what is it then? */
         if (ok && scan->pickles == 0 && !scan->unsafe) {
             if (backend)
                 tc_fail(unknown, TC_INVALID, "pickle", "neither a pickle nor an archive of some");
             else
                 *error = *unknown;
-            note_broken(scan, unknown);
+            scan_note_broken(scan, unknown);
             ok = backend != NULL;
         }
     }
     free(unknown);
     return ok;
+}
+
+/* At its start, or by the record at its end: Python looks there. */
+static bool is_zip(const struct tc_probe *probe) {
+    unsigned char tail[22];
+    struct tc_error ignored = {0};
+    if (probe->length >= 4 && memcmp(probe->head, "PK", 2) == 0)
+        return true;
+    return probe->input->size > sizeof tail &&
+           tc_input_read(probe->input, probe->input->size - sizeof tail, tail, sizeof tail,
+                         &ignored) &&
+           memcmp(tail, "PK\5\6", 4) == 0;
 }
 
 static bool scan_input(struct scan *scan, struct tc_reader *reader, struct tc_error *error) {
@@ -541,16 +244,21 @@ static bool scan_input(struct scan *scan, struct tc_reader *reader, struct tc_er
     if (!tc_input_read(input, 0, probe.head, probe.length, error))
         return false;
     uint64_t pickle;
-    if (probe.length >= 4 && memcmp(probe.head, "PK", 2) == 0)
+    /* A pickle may stand before the zip. */
+    bool zip = is_zip(&probe);
+    if (zip && memcmp(probe.head, "PK", 2) != 0 &&
+        !scan_try(scan, input, 0, NULL, input->size, error))
+        return false;
+    if (zip)
         return scan_zip(scan, reader, error);
     if (torch_legacy_seen(&probe))
         return scan_range(scan, input, 0, input->size, 5, error);
     if (probe.length >= 262 && memcmp(probe.head + 257, "ustar", 5) == 0)
         return scan_tar(scan, reader, error);
     if (probe.length >= 8 && memcmp(probe.head, "\x93NUMPY", 6) == 0)
-        return !holds_objects(probe.head, probe.length, &pickle) ||
-               scan_content(scan, input, 0, NULL, input->size, false, error);
-    if (looks_like_pickle(probe.head, probe.length))
+        return !scan_holds_objects(probe.head, probe.length, &pickle) ||
+               scan_content(scan, input, 0, NULL, input->size, NOT_NAMED, error);
+    if (scan_looks_like_pickle(probe.head, probe.length))
         return scan_range(scan, input, 0, input->size, SIZE_MAX, error);
     return scan_other(scan, reader, error);
 }

@@ -112,6 +112,7 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
     size_t before = reader->table.count;
+    uint32_t storages = shards->storages; /* of the shards before */
     size_t unlisted = 0;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
@@ -119,6 +120,11 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
             unlisted++;
         tensor.cookie = position;
         tensor.offset = i;
+        if (tensor.storage) {
+            tensor.storage += storages;
+            shards->storages =
+                tensor.storage > shards->storages ? tensor.storage : shards->storages;
+        }
         tensor.tie += tensor.tie ? (uint32_t)before : 0;
         if (!tc_table_add(&reader->table, &tensor, error))
             return tc_error_in_file(error, shard->input->path);

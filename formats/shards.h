@@ -13,6 +13,7 @@ struct shards {
     const char **names;
     struct tc_input **inputs;
     size_t count;
+    uint32_t storages;      /* numbers given out: tc_tensor.storage */
     struct tc_table files;  /* the shards' file names; cookie: position */
     struct tc_table listed; /* tensors the index names; cookie: shard */
     bool ready;

@@ -408,6 +408,15 @@ static int order_views(const void *a, const void *b, void *context) {
     return order ? order : (i > j) - (i < j);
 }
 
+/* Two views of one storage that are not the same. */
+static void mark_views(struct torch *torch, uint32_t a, uint32_t b) {
+    struct tc_tensor *tensors = torch->reader->table.tensors;
+    uint32_t storage = torch->views[a].storage;
+    if (torch->views[b].storage != storage || !tensors[a].nbytes || !tensors[b].nbytes)
+        return;
+    tensors[a].storage = tensors[b].storage = storage + 1;
+}
+
 /* Ties tensors that are one view of one storage. Each tensor has a view, in
  * the table's order. */
 static bool tie_views(struct torch *torch, struct tc_error *error) {
@@ -419,9 +428,10 @@ static bool tie_views(struct torch *torch, struct tc_error *error) {
         order[i] = (uint32_t)i;
     qsort_r(order, count, sizeof *order, order_views, torch);
     for (size_t i = 1, first = 0; i < count; i++) {
-        if (compare_views(&order[first], &order[i], torch) != 0)
+        if (compare_views(&order[first], &order[i], torch) != 0) {
+            mark_views(torch, order[first], order[i]);
             first = i;
-        else if (torch->reader->table.tensors[order[i]].nbytes)
+        } else if (torch->reader->table.tensors[order[i]].nbytes)
             tc_table_tie(&torch->reader->table, order[first], order[i]);
     }
     free(order);

@@ -7,16 +7,14 @@
  *
  * The walk has its own stack: no pickle is deep enough to overflow ours.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/torch.h"
+#include "formats/torch_leaf.h"
 
 #define MAX_DEPTH 1000u
-/* Bytes that may be metadata; the machine keeps no longer ones in memory. */
-#define MAX_BYTES 4096u
 /* A pickle of a few bytes can hold one value along 2^64 paths. An honest one
  * shares little: it has about as many values as opcodes. */
 #define FREE_VISITS (UINT64_C(1) << 18)
@@ -70,91 +68,6 @@ static struct tc_text make_name(struct walk *walk, const char *ending) {
 
 /* Leaves as metadata */
 
-/* The shortest decimal that reads back as the same number. */
-static void add_real(struct tc_buffer *text, double value) {
-    char digits[40];
-    if (!isfinite(value)) {
-        tc_buffer_add_string(text, isnan(value) ? "\"NaN\""
-                                   : value > 0  ? "\"Infinity\""
-                                                : "\"-Infinity\"");
-        return;
-    }
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (strtod(digits, NULL) == value)
-            break;
-    }
-    tc_buffer_add_string(text, digits);
-    if (!strpbrk(digits, ".e"))
-        tc_buffer_add_string(text, ".0");
-}
-
-static bool is_scalar(const struct pickle_node *node) {
-    return node->kind <= PICKLE_TEXT || (node->kind == PICKLE_BYTES && node->length <= MAX_BYTES) ||
-           node->kind == PICKLE_GLOBAL || pickle_calls(node, PICKLE_COMPLEX) ||
-           pickle_calls(node, PICKLE_DEVICE) || pickle_calls(node, PICKLE_LAYOUT);
-}
-
-static void add_number(struct tc_buffer *text, const struct pickle_node *node) {
-    if (pickle_is(node, PICKLE_INT))
-        tc_buffer_addf(text, "%lld", (long long)node->integer);
-    else if (pickle_is(node, PICKLE_FLOAT))
-        add_real(text, node->real);
-    else
-        tc_buffer_add_string(text, "null");
-}
-
-/* Bytes are text of the characters U+0000 to U+00FF. */
-static void add_bytes(struct tc_buffer *text, const struct pickle_node *node) {
-    tc_buffer_add_string(text, "\"");
-    for (size_t i = 0; i < node->length; i++)
-        tc_buffer_addf(text, "\\u%04x", (unsigned char)node->text[i]);
-    tc_buffer_add_string(text, "\"");
-}
-
-/* What is a word rather than a number: as it stands. */
-static void add_word(struct tc_buffer *text, const struct pickle_node *node) {
-    if (node->kind == PICKLE_TEXT || node->kind == PICKLE_GLOBAL) {
-        tc_buffer_add_text(text, pickle_text(node));
-        return;
-    }
-    const struct pickle_node *word = pickle_item(node->arguments, 0);
-    const struct pickle_node *index = pickle_item(node->arguments, 1);
-    if (pickle_is(word, PICKLE_TEXT))
-        tc_buffer_add_text(text, pickle_text(word));
-    if (pickle_is(index, PICKLE_INT))
-        tc_buffer_addf(text, ":%lld", (long long)index->integer);
-}
-
-static bool is_word(const struct pickle_node *node) {
-    return node->kind == PICKLE_TEXT || node->kind == PICKLE_GLOBAL ||
-           (node->kind == PICKLE_CALL && !pickle_calls(node, PICKLE_COMPLEX));
-}
-
-static void add_json(struct tc_buffer *text, const struct pickle_node *node) {
-    if (is_word(node)) {
-        struct tc_buffer word = {0};
-        add_word(&word, node);
-        tc_buffer_add_json(text, (struct tc_text){word.bytes, word.length}, TC_ESCAPE_SERDE);
-        text->failed |= word.failed;
-        tc_buffer_release(&word);
-    } else if (node->kind == PICKLE_BOOL) {
-        tc_buffer_add_string(text, node->value ? "true" : "false");
-    } else if (node->kind == PICKLE_LONG) {
-        tc_buffer_add_text(text, pickle_text(node));
-    } else if (node->kind == PICKLE_BYTES) {
-        add_bytes(text, node);
-    } else if (node->kind == PICKLE_CALL) {
-        tc_buffer_add_string(text, "[");
-        add_number(text, pickle_item(node->arguments, 0));
-        tc_buffer_add_string(text, ",");
-        add_number(text, pickle_item(node->arguments, 1));
-        tc_buffer_add_string(text, "]");
-    } else {
-        add_number(text, node);
-    }
-}
-
 static bool add_metadata(struct walk *walk, struct tc_metadata *metadata, struct tc_text key,
                          struct tc_buffer *value) {
     char *copy = tc_buffer_ok(value, walk->error)
@@ -177,13 +90,13 @@ static bool add_leaf(struct walk *walk, const struct pickle_node *node) {
         tc_buffer_add_string(&value, "[");
         for (size_t i = 0; i < node->count; i++) {
             tc_buffer_add_string(&value, i ? "," : "");
-            add_json(&value, node->items[i]);
+            torch_leaf_json(&value, node->items[i]);
         }
         tc_buffer_add_string(&value, "]");
-    } else if (is_word(node)) {
-        add_word(&value, node);
+    } else if (torch_leaf_is_word(node)) {
+        torch_leaf_word(&value, node);
     } else {
-        add_json(&value, node);
+        torch_leaf_json(&value, node);
     }
     return add_metadata(walk, &walk->torch->reader->table.metadata, make_name(walk, ""), &value);
 }
@@ -197,6 +110,25 @@ static bool lose_leaf(struct walk *walk, const char *what) {
 }
 
 /* Tensors */
+
+/* How many arguments the functions take. */
+static bool check_count(struct walk *walk, const struct pickle_node *call) {
+    static const struct {
+        enum pickle_global function;
+        uint32_t least;
+        uint32_t most;
+    } counts[] = {
+        {PICKLE_REBUILD, 4, 4},           {PICKLE_REBUILD_V2, 6, 7},
+        {PICKLE_REBUILD_V3, 7, 8},        {PICKLE_REBUILD_PARAMETER, 3, 4},
+        {PICKLE_REBUILD_SPARSE, 2, 2},    {PICKLE_REBUILD_QUANTIZED, 7, 7},
+        {PICKLE_REBUILD_FROM_TYPE, 4, 4},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (call->callable->global == counts[i].function &&
+            (call->arguments->count < counts[i].least || call->arguments->count > counts[i].most))
+            return bad(walk, "a tensor is made with too few or too many arguments");
+    return true;
+}
 
 /* (storage, offset, size, stride, …), as every rebuild function starts. */
 static bool read_rebuild(struct walk *walk, const struct pickle_node *arguments,
@@ -259,30 +191,19 @@ static bool read_dense(struct walk *walk, const struct pickle_node *node,
     return function == PICKLE_REBUILD || read_notes(walk, pickle_item(arguments, 6), shape);
 }
 
+/* What is not in any dict or list has a name of its own. */
 static bool add_tensor(struct walk *walk, const char *ending, const struct torch_shape *shape,
                        struct tc_metadata *metadata) {
-    struct tc_text name = make_name(walk, walk->path.length || *ending ? ending : "tensor");
-    if (!name.bytes)
-        return false;
-    if (name.length && name.bytes[0] == '.' && walk->path.length == 0) {
-        /* A part of a bare tensor: tensor.values. */
-        struct tc_buffer whole = {0};
-        tc_buffer_addf(&whole, "tensor%s", ending);
-        char *copy = tc_buffer_ok(&whole, walk->error)
-                         ? tc_arena_copy(arena(walk), whole.bytes, whole.length, walk->error)
-                         : NULL;
-        name = (struct tc_text){copy, whole.length};
-        tc_buffer_release(&whole);
-        if (!copy)
-            return false;
-    }
-    return torch_add_tensor(walk->torch, name, shape, metadata, walk->error) ||
-           tc_error_in_tensor(walk->error, name.bytes, name.length);
+    struct tc_text name = make_name(walk, ending);
+    return name.bytes && (torch_add_tensor(walk->torch, name, shape, metadata, walk->error) ||
+                          tc_error_in_tensor(walk->error, name.bytes, name.length));
 }
 
 /* Takes parameters and subclasses off: what is inside is the same tensor. */
 static const struct pickle_node *unwrap(struct walk *walk, const struct pickle_node *node) {
     for (int i = 0; i < MAX_WRAPPERS && node; i++) {
+        if (node->kind == PICKLE_CALL && !check_count(walk, node))
+            return NULL;
         if (pickle_calls(node, PICKLE_REBUILD_PARAMETER)) {
             node = pickle_item(node->arguments, 0);
         } else if (pickle_calls(node, PICKLE_REBUILD_FROM_TYPE)) {
@@ -331,7 +252,7 @@ static bool set_metadata(struct walk *walk, struct tc_metadata *metadata, const 
 
 static struct tc_metadata *part_metadata(struct walk *walk, const char *layout, const char *role) {
     struct tc_metadata *metadata = tc_arena_alloc(arena(walk), sizeof *metadata, walk->error);
-    struct tc_text parent = walk->path.length ? make_name(walk, "") : TC_TEXT("tensor");
+    struct tc_text parent = make_name(walk, "");
     bool ok = metadata && set_metadata(walk, metadata, "sparse_layout", tc_text_of(layout)) &&
               set_metadata(walk, metadata, "sparse_parent", parent) &&
               set_metadata(walk, metadata, "sparse_role", tc_text_of(role));
@@ -399,7 +320,7 @@ static bool add_sparse(struct walk *walk, const struct pickle_node *node) {
 static bool add_quantity(struct walk *walk, struct tc_metadata *metadata, const char *key,
                          const struct pickle_node *number) {
     struct tc_buffer text = {0};
-    add_number(&text, number);
+    torch_leaf_number(&text, number);
     return add_metadata(walk, metadata, tc_text_of(key), &text);
 }
 
@@ -557,7 +478,7 @@ static bool settle_dict(struct walk *walk, struct pickle_node *dict) {
 
 static bool only_scalars(const struct pickle_node *node) {
     for (size_t i = 0; i < node->count; i++)
-        if (!is_scalar(node->items[i]))
+        if (!torch_leaf_is_scalar(node->items[i]))
             return false;
     return true;
 }
@@ -615,7 +536,7 @@ static bool visit(struct walk *walk, struct pickle_node *node, bool members) {
         return tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
                        "the pickle's values repeat along more than %llu paths",
                        (unsigned long long)limit);
-    if (is_scalar(node))
+    if (torch_leaf_is_scalar(node))
         return members || add_leaf(walk, node);
     if (is_container(node))
         return visit_container(walk, node, members);
@@ -629,7 +550,7 @@ static bool visit(struct walk *walk, struct pickle_node *node, bool members) {
     if (!inner)
         return false;
     return inner->kind == PICKLE_CALL ? add_call(walk, inner)
-                                      : visit(walk, (struct pickle_node *)inner, members);
+                                      : bad(walk, "a parameter holds no tensor");
 }
 
 /* The next child of the innermost container; its name is appended. */
@@ -663,10 +584,12 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
         return true;
     walk.frames = calloc(MAX_DEPTH, sizeof *walk.frames);
     bool ok = walk.frames ? true : tc_fail_memory(error);
-    if (ok && is_scalar(root))
+    if (ok && torch_leaf_is_scalar(root))
         ok = tc_fail(error, TC_UNSUPPORTED, "no-tensor",
                      "the pickle holds a single value that is no tensor");
     /* The outermost list has no name, and so is no leaf, whatever it holds. */
+    if (ok && !is_container(root) && root->kind != PICKLE_OBJECT)
+        tc_buffer_add_string(&walk.path, "tensor");
     if (ok && is_container(root))
         ok = (root->kind != PICKLE_DICT || settle_dict(&walk, root)) && enter(&walk, root, false);
     else

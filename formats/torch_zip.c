@@ -62,6 +62,30 @@ static const struct zip_member *find_member(const struct torch *torch, const cha
     return found ? &torch->zip.members[found->cookie] : NULL;
 }
 
+/* torch finds members whatever the case of their letters: no two may differ in
+ * nothing else. */
+static bool check_cases(struct torch *torch, struct tc_error *error) {
+    struct tc_table folded;
+    tc_table_init(&folded, &torch->reader->arena, UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < torch->zip.count && ok; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        char *copy = tc_arena_copy(&torch->reader->arena, name.bytes, name.length, error);
+        struct tc_tensor entry = {.name = {copy, name.length}};
+        for (size_t at = 0; copy && at < name.length; at++)
+            if (copy[at] >= 'A' && copy[at] <= 'Z')
+                copy[at] |= 0x20;
+        ok = copy != NULL;
+        if (ok && tc_table_find(&folded, entry.name))
+            ok = tc_fail(error, TC_INVALID, "zip",
+                         "bad zip: \"%.*s\" is there twice, but for the case of its letters",
+                         tc_text_shown(name, 200), name.bytes);
+        ok = ok && tc_table_add(&folded, &entry, error);
+    }
+    tc_table_release(&folded);
+    return ok;
+}
+
 /* The names of all members, each once. */
 static bool index_members(struct torch *torch, struct tc_error *error) {
     for (size_t i = 0; i < torch->zip.count; i++) {
@@ -72,7 +96,7 @@ static bool index_members(struct torch *torch, struct tc_error *error) {
         if (!tc_table_add(&torch->members, &entry, error))
             return false;
     }
-    return true;
+    return check_cases(torch, error);
 }
 
 /* Whether a folder, with its slash, is anything but a plain path. */
@@ -115,6 +139,10 @@ static bool find_root(struct torch *torch, struct tc_error *error) {
     }
     if (!found)
         return tc_fail(error, TC_INVALID, "torch-archive", "the archive has no data.pkl");
+    if (torch->root.length == 0 || memchr(torch->root.bytes, '/', torch->root.length) !=
+                                       torch->root.bytes + torch->root.length - 1)
+        return tc_fail(error, leaves_folder(torch->root) ? TC_UNSAFE : TC_INVALID, "torch-archive",
+                       "the archive's members are not in one folder");
     if (leaves_folder(torch->root))
         return tc_fail(error, TC_UNSAFE, "torch-archive", "the archive's folder leaves its place");
     torch->used = tc_arena_array(&torch->reader->arena, torch->zip.count, sizeof(bool), error);

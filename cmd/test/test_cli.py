@@ -123,8 +123,8 @@ def make_files():
     )
     make("bf16.safetensors", files.safetensors({"w": Tensor("BF16", [2], b"\x80\x3f\x00\x40")}))
     tied = {"embed": f32(1, 2, 3, 4, shape=[2, 2]), "norm": f32(5, 6)}
-    make("tied.safetensors", files.safetensors(tied, {"format": "pt", "lm_head": "embed"}))
-    make("tied.deathtensors", files.deathtensors(tied, {"lm_head": "embed"}, files.CHECKSUM))
+    make("tied.safetensors", files.safetensors(tied, {"format": "pt", "lm.head": "embed"}))
+    make("tied.deathtensors", files.deathtensors(tied, {"lm.head": "embed"}, files.CHECKSUM))
     make(
         "untied.safetensors",
         files.safetensors(

@@ -18,6 +18,7 @@ class Checks:
         self.passed = 0
         self.failures: list[str] = []
         self.skipped: list[str] = []
+        self.notes: list[str] = []
         self._case = ""
 
     @contextmanager
@@ -64,6 +65,13 @@ class Tconv:
             lambda: f"{' '.join(command)}: exit code {done.returncode}, {done.stderr.decode(errors='replace')!r}",
         )
         return done.stdout if ran else None
+
+    def fails(self, *arguments) -> subprocess.CompletedProcess:
+        """A run that is meant to fail: its exit code and, as text, what it says."""
+        command = [self.program, *map(str, arguments)]
+        return subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=120, encoding="utf-8", errors="replace"
+        )
 
     def convert(self, source: Path, target: Path, *options) -> bool:
         return self.run("--no-sync", *options, source, target) is not None

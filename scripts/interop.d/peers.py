@@ -28,7 +28,8 @@ def is_available(peer: str) -> bool:
     return optional(peer) is not None
 
 
-sys.modules["torch"] = None  # deathtensors looks for it at every tensor; its numpy side is what is tested
+# deathtensors looks for torch at every tensor; its numpy side is what is tested. A section that has torch keeps it.
+sys.modules.setdefault("torch", None)
 safetensors = optional("safetensors")
 deathtensors = optional("deathtensors")
 
