@@ -245,6 +245,7 @@ static int run(int argc, char **argv, bool implicit) {
         {.name = "ot-dialect",
          .type = OPTION_CHOICE,
          .value = &convert.ot_dialect,
+         .argument = "libtorch|onnx",
          .choices = (const char *const[]){"libtorch", "onnx", NULL},
          .help = "ot: for tch and libtorch (default), or an ONNX model"},
         {.name = "densify",

@@ -100,7 +100,7 @@ int cmd_formats(int argc, char **argv) {
          .help = "one JSON object a format"},
         {.name = "help",
          .letter = 'h',
-         .type = OPTION_FLAG,
+         .type = OPTION_HELP,
          .value = &common.help,
          .help = "this text"},
         {.type = OPTION_END},

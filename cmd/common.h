@@ -7,7 +7,7 @@
 #include "formats/registry.h"
 
 struct common {
-    bool help;
+    int help; /* enum help_form */
     bool json;
     bool quiet;
     bool verbose;
@@ -60,9 +60,9 @@ struct common {
         {.name = "pickle",                                                                         \
          .type = OPTION_CHOICE,                                                                    \
          .value = &(common)->format.pickle_inert,                                                  \
+         .argument = "strict|inert",                                                               \
          .choices = (const char *const[]){"strict", "inert", NULL},                                \
-         .help = "inert: take tensors out of pickled objects of unknown classes, running\n"        \
-                 "nothing; strict (default): refuse such files"},                                  \
+         .help = "pickles of unknown classes: refused (strict), or their tensors taken (inert)"},  \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \
@@ -79,7 +79,7 @@ struct common {
          .value = &(common)->verbose,                                                              \
          .help = "say more"},                                                                      \
     {                                                                                              \
-        .name = "help", .letter = 'h', .type = OPTION_FLAG, .value = &(common)->help,              \
+        .name = "help", .letter = 'h', .type = OPTION_HELP, .value = &(common)->help,              \
         .help = "this text"                                                                        \
     }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/manual.h"
 #include "core/cast.h"
 #include "core/version.h"
 
@@ -43,6 +44,18 @@ static void print_help(void) {
            "4 unsupported, 5 refused as unsafe or over a limit, 6 I/O or memory, 70 internal\n");
 }
 
+static void print_help_in(int form) {
+    struct manual_command list[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        list[i] = (struct manual_command){commands[i].name, commands[i].usage, commands[i].summary};
+    if (form == HELP_MAN)
+        manual_print_overview(list, COMMANDS);
+    else if (form == HELP_WORDS)
+        manual_print_all_words(list, COMMANDS);
+    else
+        print_help();
+}
+
 /* Descriptors 0 to 2 must be taken, or an output file could become one of
  * them, and a message land in it. They are opened the wrong way round, so that
  * using one is still an error. */
@@ -70,8 +83,11 @@ static int run(int argc, char **argv, struct tc_error *error) {
         tc_error_hint(error, "tconv --help shows how to call it");
         return report_error(error, false);
     }
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0) {
-        print_help();
+    int form = HELP_NONE;
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
+        form = HELP_TEXT;
+    if (form || (strncmp(first, "--help=", 7) == 0 && options_help_form(first + 7, &form))) {
+        print_help_in(form);
         return 0;
     }
     if (strcmp(first, "--version") == 0) {

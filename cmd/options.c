@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/manual.h"
 #include "core/plan.h"
 
 static bool takes_value(enum option_type type) {
-    return type >= OPTION_TEXT && type != OPTION_LEVEL && type != OPTION_STRICT;
+    return type >= OPTION_TEXT && type != OPTION_LEVEL && type != OPTION_STRICT &&
+           type != OPTION_HELP;
 }
 
 bool options_size(const char *text, uint64_t *size) {
@@ -46,6 +48,14 @@ static bool set_choice(const struct option *option, const char *value, struct tc
             return true;
         }
     return bad_value(option, value, error);
+}
+
+bool options_help_form(const char *value, int *form) {
+    *form = !value                        ? HELP_TEXT
+            : strcmp(value, "man") == 0   ? HELP_MAN
+            : strcmp(value, "words") == 0 ? HELP_WORDS
+                                          : HELP_NONE;
+    return *form != HELP_NONE;
 }
 
 static bool set_level(const struct option *option, const char *value, struct tc_error *error) {
@@ -103,6 +113,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
     case OPTION_DTYPE:
         *(enum tc_dtype *)option->value = tc_dtype_find(tc_text_of(value));
         return *(enum tc_dtype *)option->value != TC_NONE || bad_value(option, value, error);
+    case OPTION_HELP:
+        return options_help_form(value, option->value) || bad_value(option, value, error);
     case OPTION_HEADING:
     case OPTION_END:
         break;
@@ -196,7 +208,7 @@ static void print_option(const struct option *option) {
         printf("  %-28s %s\n", left, option->help);
 }
 
-void options_print_help(const char *usage, const char *what, const struct option *options) {
+static void print_text(const char *usage, const char *what, const struct option *options) {
     printf("Usage: %s\n%s\n", usage, what);
     for (; options->type != OPTION_END; options++) {
         if (options->type == OPTION_HEADING)
@@ -204,4 +216,15 @@ void options_print_help(const char *usage, const char *what, const struct option
         else if (options->help)
             print_option(options);
     }
+}
+
+void options_print_help(const char *usage, const char *what, const struct option *options) {
+    const struct option *help = find_long(options, "help", 4);
+    int form = help && help->type == OPTION_HELP ? *(const int *)help->value : HELP_TEXT;
+    if (form == HELP_MAN)
+        manual_print(usage, what, options);
+    else if (form == HELP_WORDS)
+        manual_print_words(options);
+    else
+        print_text(usage, what, options);
 }

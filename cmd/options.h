@@ -18,9 +18,14 @@ enum option_type {
     OPTION_PAIR,    /* struct tc_metadata *: KEY=VALUE, may be given again */
     OPTION_CALL,    /* `call`, with `value` as its context; may be given again */
     OPTION_DTYPE,   /* enum tc_dtype * */
+    OPTION_HELP,    /* int *: enum help_form */
     OPTION_HEADING, /* a line of the help */
     OPTION_END,
 };
+
+/* --help, --help=man, --help=words: for people, as a manual page, for shells
+ * that complete words. */
+enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN, HELP_WORDS };
 
 struct option {
     const char *name; /* without dashes; NULL: only the letter */
@@ -43,7 +48,10 @@ struct arguments {
 /* Takes options and positional arguments in any order; "--" ends options. */
 bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error);
+/* In the form that the table's own --help was given in. */
 void options_print_help(const char *usage, const char *what, const struct option *options);
+/* "man", "words"; false for any other. */
+bool options_help_form(const char *value, int *form);
 bool options_size(const char *text, uint64_t *size);
 
 #endif

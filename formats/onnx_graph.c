@@ -41,6 +41,7 @@ struct walk {
     struct tc_buffer path;
     bool has_graph;
     bool has_training;
+    bool has_opset;
     struct tc_error *error;
 };
 
@@ -282,6 +283,9 @@ static bool visit_model(struct walk *walk, const struct wire_field *field) {
             return wire_bad(walk->error, field->at, "a model has two graphs");
         walk->has_graph = true;
         return enter(walk, field, GRAPH);
+    case 8:
+        walk->has_opset = true;
+        return true;
     case 14:
         return add_property(walk, field);
     case 20:
@@ -354,7 +358,12 @@ static bool run(struct walk *walk) {
             walk->depth--;
         }
     }
-    return walk->has_graph || wire_bad(walk->error, 0, "a model without a graph");
+    if (!walk->has_graph)
+        return wire_bad(walk->error, 0, "a model without a graph");
+    /* A message has no end of its own: a file cut between two fields shows by
+     * what is missing. */
+    return walk->has_opset ||
+           wire_bad(walk->error, 0, "a model without an opset; the file may be cut short");
 }
 
 bool onnx_read_model(struct onnx *onnx, struct tc_error *error) {

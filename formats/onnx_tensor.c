@@ -401,6 +401,8 @@ static bool place_data(struct parsing *parsing, struct tc_error *error) {
 static bool read_dtype(struct parsing *parsing, struct tc_error *error) {
     struct onnx_tensor *tensor = parsing->tensor;
     uint64_t type = parsing->data_type;
+    if (!(parsing->seen & 1u << 2))
+        return wire_bad(error, parsing->message.at, "a tensor without a data type");
     tensor->dtype = type < sizeof dtypes ? dtypes[type] : TC_NONE;
     tensor->strings = type == DATA_STRING;
     if (tensor->dtype != TC_NONE || tensor->strings)

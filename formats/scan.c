@@ -85,6 +85,8 @@ static bool check_names(struct scan *scan, const struct zip *zip, struct tc_erro
 
 #define LOCAL_BYTES 30u
 #define FRAGMENT_WINDOW ((size_t)1 << 20)
+/* The file is broken whatever they hold; this many are enough to tell why. */
+#define MAX_FRAGMENTS 10000u
 
 /* One member of a broken zip, by its local header alone: the pickle that starts
  * where its data would, packed or not. */
@@ -125,12 +127,14 @@ static bool scan_fragments(struct scan *scan, struct tc_reader *reader, struct t
     struct tc_input *input = reader->input;
     unsigned char *window = malloc(FRAGMENT_WINDOW);
     bool ok = window ? true : tc_fail_memory(error);
-    for (uint64_t at = 0; at < input->size && ok;) {
+    size_t count = 0;
+    for (uint64_t at = 0; at < input->size && ok && count < MAX_FRAGMENTS;) {
         uint64_t left = input->size - at;
         size_t size = left < FRAGMENT_WINDOW ? left : FRAGMENT_WINDOW;
         ok = tc_input_read(input, at, window, size, error);
         const unsigned char *found = window;
-        while (ok && (found = memmem(found, size - (size_t)(found - window), "PK\3\4", 4))) {
+        while (ok && count++ < MAX_FRAGMENTS &&
+               (found = memmem(found, size - (size_t)(found - window), "PK\3\4", 4))) {
             ok = scan_fragment(scan, input, at + (uint64_t)(found - window), error);
             found += 4;
         }

@@ -3,8 +3,10 @@
 import struct
 
 from attacks import Input, cuts, row
-from files import Tensor, f32, field, masked_crc, record, tensor_proto, tensor_proto_of, varint
+from files import Tensor, f32
 from harness import INVALID, MIB, OK, SANITIZED, UNSAFE, UNSUPPORTED, limited
+from protobufs import varint
+from tf_files import field, masked_crc, record, tensor_proto, tensor_proto_of
 
 FILE = "in.tensor"
 RECORDS = "in.tfrecord"

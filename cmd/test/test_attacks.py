@@ -9,6 +9,7 @@ import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
 import attacks_npy  # noqa: F401
 import attacks_npz  # noqa: F401
+import attacks_onnx  # noqa: F401
 import attacks_ot  # noqa: F401
 import attacks_pickle  # noqa: F401
 import attacks_pt  # noqa: F401

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import files
 import pickles
+import protobufs
 from files import Tensor, f32
 from harness import (
     DATA,
@@ -175,7 +176,45 @@ def make_files():
     make("f4_odd.safetensors", files.safetensors({"w": Tensor("F4", [2, 3], bytes((1, 2, 3)))}))
     make("wide.safetensors", files.safetensors({"w": Tensor("F32", [0, 1 << 32], b"")}))
     make("empty.pt", pickles.pt(pickles.pickled({}), data={}))
+    make_onnx(make)
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+
+
+def make_onnx(make):
+    """Models with tensors in all the places where one may be."""
+    number, block, packed = protobufs.number, protobufs.block, protobufs.packed
+    constant, attribute, initializer = (
+        protobufs.constant,
+        protobufs.attribute,
+        protobufs.initializer,
+    )
+    weight = initializer(f32(1, 2), "w")
+    text = number(1, 1) + number(2, protobufs.STRING) + block(6, "text")
+    branch = attribute("then_branch", block(6, initializer(f32(3), "w")))
+    make(
+        "nodes.onnx",
+        protobufs.model(
+            weight
+            + constant("c", "value_ints", packed(8, [1, -2]))
+            + constant("f", "value_float", protobufs.fixed32(2, 0.5))
+            + protobufs.node(branch, "y", "if", "If"),
+            behind=protobufs.pair(14, "k", "v"),
+        ),
+    )
+    make("texts.onnx", protobufs.model(weight + constant("t", "value", block(5, text))))
+    make("text.onnx", protobufs.model(weight + block(5, text + block(8, "t"))))
+    indices = Tensor("I64", [3, 2], struct.pack("<6q", 0, 2, 1, 0, 1, 1))
+    sparse = block(1, protobufs.tensor_proto(f32(1, 2, 3), "s"))
+    sparse += block(2, protobufs.tensor_proto(indices)) + number(3, 2) + number(3, 3)
+    make("sparse.onnx", protobufs.model(block(15, sparse)))
+    nibbles = Tensor("I4", [3], b"\x21\x03")
+    make("odd.onnx", protobufs.model(initializer(nibbles, "w")))
+    items = [protobufs.tensor_proto(each) for each in (f32(1), f32(2, 3))]
+    make("list.pb", number(2, 1) + b"".join(block(3, item) for item in items))
+    make(
+        "large.safetensors",
+        files.safetensors({"w": Tensor("U8", [2000], bytes(2000)), "b": f32(1)}),
+    )
 
 
 @dataclass

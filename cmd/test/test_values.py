@@ -6,6 +6,7 @@ import struct
 import sys
 
 import pickles
+import protobufs
 import torch_files
 from files import (
     Tensor,
@@ -25,6 +26,8 @@ READERS = {
     "deathtensors": read_deathtensors,
     "pt": torch_files.read_tensors,
     "ot": torch_files.read_tensors,
+    "onnx": protobufs.read_onnx,
+    "pb": protobufs.read_pb,
 }
 MAKERS = {  # name -> tensor to bytes
     "npz": npz,
@@ -32,6 +35,8 @@ MAKERS = {  # name -> tensor to bytes
     "deathtensors": deathtensors,
     "pt": pickles.pt_of,
     "ot": pickles.ot_of,
+    "onnx": protobufs.onnx,
+    "pb": protobufs.pb,
 }
 BYTES = bytes(range(256))
 HALVES = struct.pack("<65536H", *range(65536))
@@ -76,6 +81,8 @@ LACKS = {  # format -> what it has no place for as it is
     "deathtensors": F8 | {"C32"},
     "pt": set(),
     "ot": F8 | {"U16", "U32", "U64", "C32"},
+    "onnx": {"C32"},
+    "pb": {"C32"},
 }
 
 
@@ -147,7 +154,7 @@ def cases():
         ("U32", "ot", "I64"),
     ):
         yield f"{dtype} to {home} in {target}", functools.partial(widened, dtype, target, home)
-    for target in ("npz", "safetensors", "deathtensors", "ot"):
+    for target in ("npz", "safetensors", "deathtensors", "ot", "onnx", "pb"):
         yield f"C32 to C64 in {target}", functools.partial(
             widened, "C32", target, "C64", source="pt"
         )

@@ -8,6 +8,8 @@ import struct
 import sys
 
 import files
+import protobufs
+import tf_files
 import torch_files
 from harness import DATA, INVALID, OK, UNSAFE, UNSUPPORTED, Suite, check_equal, expect
 
@@ -38,7 +40,10 @@ HOLDS = {
     "deathtensors": NUMPY | {"BF16"},
     "pt": NUMPY | {"BF16", "C32", "F8_E8M0", "F4"} | F8,
     "ot": (NUMPY | {"BF16"}) - {"U16", "U32", "U64"},
+    **dict.fromkeys(("onnx", "pb", "external.onnx", "dialect.ot"), set(protobufs.DATA_TYPES)),
 }
+OPTIONS = {"external.onnx": ["--onnx-external"], "dialect.ot": ["--ot-dialect", "onnx"]}
+ONE_TENSOR = ("npy", "pb", "tensor")
 PROMOTES = {
     "U16": ["I32"],
     "U32": ["I64"],
@@ -47,16 +52,26 @@ PROMOTES = {
     "C32": ["C64", "C128"],
     **{dtype: ["F16"] for dtype in F8},
 }
+
+
+def read_ot(path):
+    archive = path.read_bytes()[:2] == b"PK"
+    return torch_files.read_tensors(path) if archive else protobufs.read_onnx(path)
+
+
 READERS = {
-    "tensor": files.read_tensor,
-    "tfrecord": files.read_tfrecord,
+    "tensor": tf_files.read_tensor,
+    "tfrecord": tf_files.read_tfrecord,
     "npz": files.read_npz,
     "safetensors": files.read_safetensors,
     "deathtensors": files.read_deathtensors,
     "pt": torch_files.read_tensors,
-    "ot": torch_files.read_tensors,
+    "ot": read_ot,
+    "pb": protobufs.read_pb,
+    **dict.fromkeys(("onnx", "external.onnx", "dialect.ot"), protobufs.read_onnx),
 }
 TORCH = ("pt", "ot")
+ONNX = ("onnx", "external.onnx", "dialect.ot")
 TENSOR_METADATA = "tconv.tensor_metadata"
 SAFETENSORS_ORDER = [
     "U64",
@@ -112,7 +127,6 @@ REPRODUCED += [
     for path in DATA.glob(f"tf/{pattern}.tensor")
 ]
 REPRODUCED += ["tfrecord/list.tfrecord"]
-ONE = ("npy", "tensor")  # formats of one tensor, which has the file's name
 
 
 def stored_as(dtype, target):
@@ -191,6 +205,8 @@ def check_info(path, expected, folder):
         if expected.get("sharded")
         else path.stat().st_size
     )
+    if path.suffix == ".onnx":
+        size += sum(file.stat().st_size for file in protobufs.companions(path))
     check_equal(info["size"], size, "size of info --json", result)
 
 
@@ -201,7 +217,7 @@ def check_bad(path, expected, folder):
 
 def output_name(tensors, target):
     """A tensor alone is named by its file, so the file gets the tensor's name."""
-    named = target in ONE and len(tensors) == 1
+    named = target in ONE_TENSOR and len(tensors) == 1
     return f"{tensors[0]['name']}.{target}" if named else f"out.{target}"
 
 
@@ -237,10 +253,11 @@ def check_convert(path, expected, target, folder):
     tensors = expected["tensors"]
     homes = {tensor["name"]: stored_as(tensor["dtype"], target) for tensor in tensors}
     out = folder / output_name(tensors, target)
-    if None in homes.values() or (target in ONE and len(tensors) != 1):
-        expect(folder, UNSUPPORTED, path, out)
+    options = OPTIONS.get(target, [])
+    if None in homes.values() or (target in ONE_TENSOR and len(tensors) != 1):
+        expect(folder, UNSUPPORTED, path, out, *options)
         return
-    result = expect(folder, OK, path, out)
+    result = expect(folder, OK, path, out, *options)
     check_equal(result.out, b"", "stdout of a conversion", result)
     written = (
         {tensors[0]["name"]: files.read_npy(out.read_bytes())}
@@ -253,6 +270,8 @@ def check_convert(path, expected, target, folder):
     check_equal(list(written), written_order(tensors, homes, target), "order written", result)
     if target in TORCH:
         check_torch(out, expected, folder)
+    if target in ONNX:
+        check_onnx(out, options, folder)
     if "metadata" in expected or not expected.get("sharded"):
         check_metadata(out, path, expected, target)
     promoted = {tensor["name"] for tensor in tensors if tensor["dtype"] != homes[tensor["name"]]}
@@ -315,6 +334,17 @@ def check_torch(out, expected, folder):
     check_equal(again.read_bytes() == out.read_bytes(), True, "the same from a copy", result)
 
 
+def check_onnx(out, options, folder):
+    """The lowest versions, every tensor an output, data beside it where it should be."""
+    check_equal(protobufs.faults(out), [], f"faults of {out.name}")
+    (folder / "again").mkdir()
+    again = folder / "again" / out.name
+    result = expect(folder, OK, out, again, *options)
+    for file in (out, *protobufs.companions(out)):
+        same = (again.parent / file.name).read_bytes() == file.read_bytes()
+        check_equal(same, True, f"{file.name} the same from a copy", result)
+
+
 def check_metadata(out, path, expected, target):
     """A file's metadata and its tensors', where the target has a place for them."""
     metadata = dict(expected.get("metadata", {}))
@@ -329,6 +359,9 @@ def check_metadata(out, path, expected, target):
         got_parts = json.loads(got.pop(TENSOR_METADATA, "{}"))
         if path.suffix in (".pt", ".ot", ".pkl") or path.name.endswith(".bin.index.json"):
             metadata.setdefault("format", "pt")
+    elif target in ONNX:
+        got = protobufs.read_metadata(out)
+        got_parts = json.loads(got.pop(TENSOR_METADATA, "{}"))
     elif target == "deathtensors":
         _, header, _ = files.deathtensors_parts(out)
         got = header["global_metadata"]

@@ -828,7 +828,9 @@ Test(pickle, state_goes_to_what_has_some) {
     expect(P("cnumpy.core.multiarray\n_reconstruct\n)R(K\1tb."),
            "numpy.core.multiarray._reconstruct()|(1)");
     expect(P("ccollections\nOrderedDict\n)R}Va\nK\1sb."), "{}"); /* attributes of a dict */
-    expect(P("ccollections\nOrderedDict\n)RN}\206b."), "{}");
+    refused(P("ccollections\nOrderedDict\n)RN}\206b."), TC_UNSAFE,
+            "the state of a value that has none");
+    refused(P("}}b."), TC_UNSAFE, "the state of a value that has none");
     refused(P("]}b."), TC_UNSAFE, "the state of a value that has none");
     refused(P("K\1}b."), TC_UNSAFE, "the state of a value that has none");
     refused(P("}K\1b."), TC_UNSAFE, "the state of a value that has none");

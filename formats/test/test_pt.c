@@ -1153,7 +1153,7 @@ Test(pt, a_tensor_tied_to_a_part_of_a_sparse_one) {
         float values[1];
     } data = {{1}, {7}, {10}};
     static const char header[] =
-        "{\"__metadata__\":{\"x\":\"s.shape\",\"y\":\"s.values\",\"tconv.tensor_metadata\":\"{"
+        "{\"__metadata__\":{\"x.t\":\"s.shape\",\"y.t\":\"s.values\",\"tconv.tensor_metadata\":\"{"
         "\\\"s.indices\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"indices\\\"},"
         "\\\"s.shape\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"shape\\\"},"
         "\\\"s.values\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"values\\\"}}\"}"
@@ -1163,7 +1163,7 @@ Test(pt, a_tensor_tied_to_a_part_of_a_sparse_one) {
     const char *source = make_safetensors(header, &data, 20);
     struct tc_reader *reader = test_open(source);
     cr_assert_eq(reader->table.count, 5);
-    cr_assert_neq(find(reader, "x")->tie, 0);
+    cr_assert_neq(find(reader, "x.t")->tie, 0);
     tc_reader_close(reader);
     free(write_pt(source, &length));
     reader = test_open(test_path("out.pt"));
@@ -1171,9 +1171,9 @@ Test(pt, a_tensor_tied_to_a_part_of_a_sparse_one) {
     EXPECT(reader, "s.indices", TC_I64, "[1,1]", int64_t, 1);
     EXPECT(reader, "s.values", TC_F32, "[1]", float, 10);
     EXPECT(reader, "s.shape", TC_I64, "[1]", int64_t, 7);
-    EXPECT(reader, "y", TC_F32, "[1]", float, 10);
-    EXPECT(reader, "x", TC_I64, "[1]", int64_t, 7);
-    cr_assert_eq(find(reader, "y")->tie, find(reader, "s.values")->tie);
+    EXPECT(reader, "y.t", TC_F32, "[1]", float, 10);
+    EXPECT(reader, "x.t", TC_I64, "[1]", int64_t, 7);
+    cr_assert_eq(find(reader, "y.t")->tie, find(reader, "s.values")->tie);
     tc_reader_close(reader);
 }
 

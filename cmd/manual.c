@@ -1,0 +1,182 @@
+#include "cmd/manual.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/version.h"
+#include "formats/registry.h"
+
+/* Text for troff: no control line, no escape of its own, real hyphens. */
+static void print_escaped(const char *text, size_t length) {
+    bool start = true;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (start && (c == '.' || c == '\''))
+            fputs("\\&", stdout);
+        if (c == '\\')
+            fputs("\\e", stdout);
+        else if (c == '-')
+            fputs("\\-", stdout);
+        else
+            putchar(c);
+        start = c == '\n';
+    }
+}
+
+static void print_line(const char *text) {
+    print_escaped(text, strlen(text));
+    putchar('\n');
+}
+
+/* "convert" of "tconv [convert] [options] IN OUT". */
+static void command_name(const char *usage, char *name, size_t size) {
+    const char *start = usage + strcspn(usage, " ") + 1;
+    start += *start == '[';
+    size_t length = strcspn(start, " ]");
+    snprintf(name, size, "%.*s", (int)length, start);
+}
+
+static void print_head(const char *name, const char *purpose, size_t length) {
+    printf(".TH \"");
+    for (const char *c = name; *c; c++)
+        putchar(*c >= 'a' && *c <= 'z' ? *c - 32 : *c);
+    printf("\" 1 \"\" \"tconv " TC_VERSION "\" \"User Commands\"\n.SH NAME\n");
+    print_escaped(name, strlen(name));
+    fputs(" \\- ", stdout);
+    for (size_t i = 0; i < length; i++)
+        putchar(purpose[i] == '\n' ? ' ' : purpose[i]);
+    putchar('\n');
+}
+
+static void print_tail(void) {
+    printf(".SH EXIT STATUS\n");
+    static const char *const codes[][2] = {
+        {"0", "done"},
+        {"1",
+         "a difference, a failed check, damage found by verify, or something unsafe found by scan"},
+        {"2", "usage"},
+        {"3", "invalid input: malformed, corrupt, cut short"},
+        {"4", "unsupported: well-formed, but nothing tconv handles, or the target can't hold it"},
+        {"5", "refused as unsafe, or over a limit"},
+        {"6", "I/O error, a missing file, no memory"},
+        {"70", "a bug in tconv"},
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        printf(".TP\n.B %s\n", codes[i][0]);
+        print_line(codes[i][1]);
+    }
+}
+
+static void print_option(const struct option *option) {
+    printf(".TP\n");
+    if (option->letter)
+        printf("\\fB\\-%c\\fR%s", option->letter, option->name ? ", " : "");
+    if (option->name) {
+        printf("\\fB\\-\\-");
+        print_escaped(option->name, strlen(option->name));
+        printf("\\fR");
+    }
+    if (option->argument) {
+        bool attached = option->type == OPTION_LEVEL || option->type == OPTION_STRICT;
+        printf("%s\\fI", attached ? "" : " ");
+        print_escaped(option->argument, strlen(option->argument));
+        printf("\\fR");
+    }
+    putchar('\n');
+    print_line(option->help);
+}
+
+void manual_print(const char *usage, const char *what, const struct option *options) {
+    char command[32];
+    char name[48];
+    const char *stop = strstr(what, ".");
+    command_name(usage, command, sizeof command);
+    snprintf(name, sizeof name, "tconv-%s", command);
+    print_head(name, what, stop ? (size_t)(stop - what) : strlen(what));
+    printf(".SH SYNOPSIS\n.B ");
+    print_line(usage);
+    printf(".SH DESCRIPTION\n");
+    print_line(what);
+    printf(".SH OPTIONS\n");
+    for (; options->type != OPTION_END; options++) {
+        if (options->type == OPTION_HEADING) {
+            printf(".SS \"");
+            print_escaped(options->help, strcspn(options->help, ":"));
+            printf("\"\n");
+        } else if (options->help) {
+            print_option(options);
+        }
+    }
+    print_tail();
+    printf(".SH SEE ALSO\n.BR tconv (1)\n");
+}
+
+static void print_flat(const char *text) {
+    for (; *text; text++)
+        putchar(*text == '\n' || *text == '\t' ? ' ' : *text);
+}
+
+static void print_word(const struct option *option, bool letter) {
+    if (letter)
+        printf("-%c\t", option->letter);
+    else
+        printf("--%s\t", option->name);
+    printf("%s\t", option->argument ? option->argument : "");
+    for (size_t i = 0; option->choices && option->choices[i]; i++)
+        printf("%s%s", i ? " " : "", option->choices[i]);
+    putchar('\t');
+    print_flat(option->help);
+    putchar('\n');
+}
+
+void manual_print_words(const struct option *options) {
+    for (; options->type != OPTION_END; options++) {
+        if (options->type == OPTION_HEADING || !options->help)
+            continue;
+        if (options->name)
+            print_word(options, false);
+        if (options->letter)
+            print_word(options, true);
+    }
+}
+
+void manual_print_overview(const struct manual_command *commands, size_t count) {
+    static const char purpose[] = "converts tensors between file formats";
+    print_head("tconv", purpose, sizeof purpose - 1);
+    printf(".SH SYNOPSIS\n.B tconv\n[options] IN OUT\n.br\n.B tconv\n[options] IN IN... \\-o OUT\n"
+           ".br\n.B tconv\nCOMMAND [options] ...\n.SH DESCRIPTION\n"
+           "Formats are told by content and by the extension of OUT, or named with\n"
+           ".BR \\-f \" and \" \\-t .\nNothing in a file is ever run, what a target can't hold is "
+           "said, and the output\nappears whole or not at all.\n.SH COMMANDS\n");
+    for (size_t i = 0; i < count; i++) {
+        printf(".TP\n.BR tconv\\-%s (1)", commands[i].name);
+        if (commands[i].usage[0]) {
+            printf(" \" ");
+            print_escaped(commands[i].usage, strlen(commands[i].usage));
+            printf("\"");
+        }
+        putchar('\n');
+        print_line(commands[i].summary);
+    }
+    printf(".SH FORMATS\n");
+    for (size_t i = 0; tc_registry[i]; i++) {
+        printf(".TP\n.B %s\n", tc_registry[i]->name);
+        print_escaped(tc_registry[i]->summary, strlen(tc_registry[i]->summary));
+        for (size_t e = 0; tc_registry[i]->extensions[e]; e++)
+            printf("%s %s", e ? "," : ":", tc_registry[i]->extensions[e]);
+        putchar('\n');
+    }
+    printf(".SH ENVIRONMENT\n.TP\n.B TMPDIR\nwhere what is read from a pipe, and what must be read "
+           "in another order, is kept; /var/tmp otherwise\n.TP\n.B NO_COLOR\nno colour on a "
+           "terminal\n.TP\n.B TCONV_CPU\nforces a set of instructions: plain, avx2\n");
+    print_tail();
+}
+
+void manual_print_all_words(const struct manual_command *commands, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        printf("command\t%s\t%s\n", commands[i].name, commands[i].summary);
+    for (size_t i = 0; tc_registry[i]; i++)
+        printf("format\t%s\t%s\n", tc_registry[i]->name, tc_registry[i]->summary);
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
+        printf("dtype\t%s\t\n", tc_dtype_name(dtype));
+}

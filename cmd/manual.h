@@ -1,0 +1,27 @@
+/*
+ * Manual pages and words for shells, made from the same tables as the help:
+ * they can't disagree.
+ */
+#ifndef TCONV_CMD_MANUAL_H
+#define TCONV_CMD_MANUAL_H
+
+#include "cmd/options.h"
+
+/* The page of a command. Its name is the second word of the usage, its purpose
+ * the first sentence of the description. */
+void manual_print(const char *usage, const char *what, const struct option *options);
+/* A line an option: the option, its argument, its choices, what it does, with
+ * tabs between. */
+void manual_print_words(const struct option *options);
+
+struct manual_command {
+    const char *name;
+    const char *usage;
+    const char *summary;
+};
+/* tconv(1). */
+void manual_print_overview(const struct manual_command *commands, size_t count);
+/* Commands, formats and dtypes: kind, word, and what it is. */
+void manual_print_all_words(const struct manual_command *commands, size_t count);
+
+#endif
