@@ -287,7 +287,8 @@ static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
     }
     if (plan->sidecar_name) {
         struct tc_buffer text = {0};
-        bool ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, &text, error) &&
+        bool ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, plan->sidecar_names,
+                                    &text, error) &&
                   write_text(publish, plan->sidecar_name, &text, error);
         tc_buffer_release(&text);
         return ok;

@@ -31,7 +31,7 @@ struct tc_source;
 enum tc_caps {
     TC_CAN_WRITE = 1 << 0,
     TC_CAN_HOLD_MANY = 1 << 1, /* more than one tensor */
-    TC_CAN_NAME = 1 << 2,      /* tensors have names; else the file's stem */
+    TC_CAN_NAME = 1 << 2, /* tensors have names; else the file's stem, or, of many, 0, 1, … */
     TC_CAN_FILE_METADATA = 1 << 3,
     TC_CAN_TENSOR_METADATA = 1 << 4,
     TC_CAN_COMPRESS = 1 << 5,
@@ -41,6 +41,7 @@ enum tc_caps {
     TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
     TC_NAMES_FRAMEWORK = 1 << 11, /* metadata "format" names the tensors' framework */
+    TC_HAS_NO_END = 1 << 12,      /* cut at some places a file is a whole one of less */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */
@@ -179,6 +180,11 @@ struct tc_backend {
     void (*abort)(struct tc_writer *writer);
     const struct tc_sharding *sharding; /* NULL: none */
 };
+
+/* Whether its tensors are called 0, 1, … for want of names. */
+static inline bool tc_backend_numbers(const struct tc_backend *backend) {
+    return backend->caps & TC_CAN_HOLD_MANY && !(backend->caps & TC_CAN_NAME);
+}
 
 /* Opens `input` with a given backend; takes the input over, also on failure.
  * tc_reader_close frees the reader and its input. */

@@ -55,9 +55,18 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
 }
 
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
-                       size_t count, struct tc_buffer *text, struct tc_error *error) {
+                       size_t count, bool names, struct tc_buffer *text, struct tc_error *error) {
     tc_buffer_add_string(text, "{\"metadata\":");
     tc_metadata_write(text, metadata, TC_ESCAPE_SERDE);
+    if (names)
+        tc_buffer_add_string(text, ",\"names\":[");
+    for (size_t i = 0; names && i < count; i++) {
+        if (i)
+            tc_buffer_add(text, ",", 1);
+        tc_buffer_add_json(text, items[i].name, TC_ESCAPE_SERDE);
+    }
+    if (names)
+        tc_buffer_add(text, "]", 1);
     tc_buffer_add_string(text, ",\"tensors\":");
     size_t before = text->length;
     if (!add_tensor_maps(items, count, text, error))
@@ -123,23 +132,54 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
                    TC_TENSOR_METADATA_KEY, inner.message);
 }
 
+/* What numbered tensors are called, in their order. */
+static bool read_names(struct tc_json *json, struct tc_reader *reader) {
+    struct tc_table *table = &reader->table;
+    struct tc_text *names = tc_arena_array(json->arena, table->count, sizeof *names, json->error);
+    struct tc_text name;
+    size_t count = 0;
+    if (!names)
+        return false;
+    tc_json_begin(json, TC_JSON_ARRAY);
+    for (; tc_json_element(json); count++) {
+        if (!tc_json_string(json, &name))
+            return false;
+        if (count < table->count)
+            names[count] = name;
+    }
+    if (json->failed)
+        return false;
+    if (count == table->count)
+        return tc_table_rename(table, names, json->error);
+    tc_reader_lose(reader,
+                   "the sidecar has names for %zu tensors, the file has %zu; they stay numbers",
+                   count, table->count);
+    return true;
+}
+
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
                      struct tc_error *error) {
+    static const char *const keys[] = {"metadata", "names", "tensors"};
+    enum { METADATA, NAMES, TENSORS, KEYS };
     struct tc_json json;
     struct tc_text key;
+    bool seen[KEYS] = {false};
     tc_json_init(&json, text, length, 0, &reader->arena, error);
     tc_json_begin(&json, TC_JSON_OBJECT);
-    bool seen[2] = {false, false};
     while (tc_json_key(&json, &key)) {
-        int which = tc_text_equal(key, TC_TEXT("metadata"))  ? 0
-                    : tc_text_equal(key, TC_TEXT("tensors")) ? 1
-                                                             : -1;
-        if (which < 0 || seen[which])
-            return tc_json_fail(&json, which < 0 ? "an unknown key in the sidecar"
-                                                 : "a key occurs twice in the sidecar");
+        int which = 0;
+        while (which < KEYS && !tc_text_equal(key, tc_text_of(keys[which])))
+            which++;
+        /* Tensors' metadata goes by the names that they have from here. */
+        if (which == KEYS || (which == NAMES && !tc_backend_numbers(reader->backend)))
+            return tc_json_fail(&json, "an unknown key in the sidecar");
+        if (seen[which] || (which == NAMES && seen[TENSORS]))
+            return tc_json_fail(&json, seen[which] ? "a key occurs twice in the sidecar"
+                                                   : "names come before tensors in a sidecar");
         seen[which] = true;
-        if (!(which == 0 ? tc_metadata_read(&json, &reader->table.metadata)
-                         : read_tensor_maps(&json, reader)))
+        if (!(which == METADATA ? tc_metadata_read(&json, &reader->table.metadata)
+              : which == NAMES  ? read_names(&json, reader)
+                                : read_tensor_maps(&json, reader)))
             return false;
     }
     return tc_json_end(&json);

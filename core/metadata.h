@@ -20,9 +20,10 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
                                struct tc_buffer *text, struct tc_error *error);
 bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
 
-/* The sidecar FILE.tconv.json: all metadata of a format that holds none. */
+/* The sidecar FILE.tconv.json: all metadata of a format that holds none, and
+ * where it numbers its tensors (`names`) what they are called. */
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
-                       size_t count, struct tc_buffer *text, struct tc_error *error);
+                       size_t count, bool names, struct tc_buffer *text, struct tc_error *error);
 /* Its text, into the reader's table; tensors may have metadata of their own
  * already, which counts first. The text must outlive the reader. */
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,

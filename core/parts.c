@@ -1,5 +1,6 @@
 #include "core/parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -149,6 +150,18 @@ static bool file_name(struct tc_text name, const char *extension, struct tc_buff
     return tc_buffer_ok(file, error);
 }
 
+/* Whether one tensor was asked for by its name: then the user knows what the
+ * output is. */
+static bool takes_one(const struct tc_plan *plan) {
+    return plan->options->select && plan->options->select->only.bytes;
+}
+
+static bool is_number(struct tc_text name, size_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%zu", number);
+    return tc_text_equal(name, tc_text_of(text));
+}
+
 static int part_name_order(const void *a, const void *b, void *parts) {
     const struct tc_part *list = parts;
     return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
@@ -203,6 +216,27 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
     return check_part_names(plan, error);
 }
 
+/* Whether each tensor is called what a format without names would call it. */
+static bool are_numbers(const struct tc_plan *plan) {
+    for (size_t p = 0; p < plan->part_count; p++)
+        for (size_t i = 0; i < plan->parts[p].count; i++)
+            if (!is_number(plan->items[plan->parts[p].first + i].name, i))
+                return false;
+    return true;
+}
+
+/* The target numbers its tensors: their names go to the sidecar, or are lost. */
+static bool number_items(struct tc_plan *plan, struct tc_error *error) {
+    if (are_numbers(plan) || takes_one(plan))
+        return true;
+    plan->sidecar_names = plan->options->keep_metadata == TC_KEEP_SIDECAR;
+    for (size_t i = 0; i < plan->count && !plan->sidecar_names; i++)
+        if (!tc_plan_note(plan, TC_LOSS, "name", plan->items[i].name, error,
+                          "%s holds no names; numbers take their place", plan->target->name))
+            return false;
+    return true;
+}
+
 static bool plan_single(struct tc_plan *plan, const char *output, struct tc_error *error) {
     plan->parts = tc_arena_alloc(&plan->arena, sizeof *plan->parts, error);
     if (!plan->parts)
@@ -210,8 +244,8 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     plan->part_count = 1;
     plan->parts[0] = (struct tc_part){
         .name = tc_path_name(output), .count = plan->count, .nbytes = plan->bytes_out};
-    if (plan->target->caps & TC_CAN_NAME || plan->count == 0 ||
-        (plan->options->select && plan->options->select->only.bytes))
+    if (plan->target->caps & (TC_CAN_NAME | TC_CAN_HOLD_MANY) || plan->count == 0 ||
+        takes_one(plan))
         return true;
     struct tc_item *item = &plan->items[0];
     return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
@@ -226,7 +260,8 @@ uint64_t tc_parts_shard_size(const struct tc_plan *plan, const char *output) {
 }
 
 bool tc_parts_make(struct tc_plan *plan, const char *output, struct tc_error *error) {
-    if (plan->options->folder)
-        return plan_folder(plan, error);
-    return plan->shard_size ? plan_shards(plan, output, error) : plan_single(plan, output, error);
+    bool ok = plan->options->folder ? plan_folder(plan, error)
+              : plan->shard_size    ? plan_shards(plan, output, error)
+                                    : plan_single(plan, output, error);
+    return ok && (!tc_backend_numbers(plan->target) || number_items(plan, error));
 }

@@ -463,9 +463,19 @@ static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* What the target has no place for goes beside it; one from before, which told
+ * of what was there, is then the one that is replaced. */
+static bool plan_sidecar(struct tc_plan *plan, struct tc_error *error) {
+    if (!plan->sidecar_name && !plan->stale_name)
+        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
+                       "a sidecar goes beside a file, not a folder or a pipe");
+    plan->sidecar_name = plan->sidecar_name ? plan->sidecar_name : plan->stale_name;
+    plan->stale_name = NULL;
+    return true;
+}
+
 static bool plan_metadata(struct tc_plan *plan, const char *output, struct tc_error *error) {
     bool beside_file = !plan->options->folder && strcmp(output, "-") != 0;
-    bool wanted = plan->options->keep_metadata == TC_KEEP_SIDECAR;
     struct tc_buffer name = {0};
     if (!collect_metadata(plan, error) || !tc_ties_plan(plan, error))
         return false;
@@ -478,14 +488,8 @@ static bool plan_metadata(struct tc_plan *plan, const char *output, struct tc_er
     plan->stale_name = beside_file ? sidecar : NULL;
     if (!has_metadata(plan))
         return true;
-    if (!wanted)
-        return note_lost_metadata(plan, error);
-    if (!beside_file)
-        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
-                       "a sidecar goes beside a file, not a folder or a pipe");
-    plan->sidecar_name = sidecar;
-    plan->stale_name = NULL;
-    return true;
+    return plan->options->keep_metadata == TC_KEEP_SIDECAR ? plan_sidecar(plan, error)
+                                                           : note_lost_metadata(plan, error);
 }
 
 static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
@@ -529,7 +533,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     bool split = plan->shard_size || options->folder;
     sort_items(plan, plan->items, plan->count,
                split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
-    if (!tc_parts_make(plan, output, error))
+    if (!tc_parts_make(plan, output, error) || (plan->sidecar_names && !plan_sidecar(plan, error)))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
         sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);

@@ -87,6 +87,7 @@ struct tc_plan {
     size_t part_count;
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: none */
+    bool sidecar_names;          /* it keeps the tensors' names */
     const char *stale_name;      /* a sidecar that would tell of the output's predecessor */
     uint64_t shard_size;         /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */

@@ -208,6 +208,11 @@ bool tc_name_check(struct tc_text name, struct tc_error *error) {
     return true;
 }
 
+static bool fail_duplicate(struct tc_text name, struct tc_error *error) {
+    tc_fail(error, TC_INVALID, "duplicate-name", "the name occurs twice");
+    return tc_error_in_tensor(error, name.bytes, name.length);
+}
+
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error) {
     if (!tc_name_check(tensor->name, error))
         return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
@@ -219,12 +224,25 @@ bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct
     if (table->count == table->capacity && !table_grow(table, error))
         return false;
     size_t slot = slot_of(table, tensor->name);
-    if (table->slots[slot]) {
-        tc_fail(error, TC_INVALID, "duplicate-name", "the name occurs twice");
-        return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
-    }
+    if (table->slots[slot])
+        return fail_duplicate(tensor->name, error);
     table->tensors[table->count] = *tensor;
     table->slots[slot] = (uint32_t)++table->count;
+    return true;
+}
+
+bool tc_table_rename(struct tc_table *table, const struct tc_text *names, struct tc_error *error) {
+    if (table->count)
+        memset(table->slots, 0, table->slot_count * sizeof *table->slots);
+    for (size_t i = 0; i < table->count; i++) {
+        if (!tc_name_check(names[i], error))
+            return tc_error_in_tensor(error, names[i].bytes, names[i].length);
+        size_t slot = slot_of(table, names[i]);
+        if (table->slots[slot])
+            return fail_duplicate(names[i], error);
+        table->tensors[i].name = names[i];
+        table->slots[slot] = (uint32_t)(i + 1);
+    }
     return true;
 }
 

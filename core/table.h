@@ -83,6 +83,9 @@ bool tc_name_check(struct tc_text name, struct tc_error *error);
 /* Copies *tensor; its slices must outlive the table. Checks the number of
  * tensors, the name, and that it is new. */
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error);
+/* New names, one a tensor, which must outlive the table; checked as tc_table_add
+ * checks them. On failure the table is of no use. */
+bool tc_table_rename(struct tc_table *table, const struct tc_text *names, struct tc_error *error);
 /* NULL where there is none. */
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);
 /* By offset; equal offsets stay in the order they were added. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/onnx.h"
-#include "onnx.pb-c.h"
+#include "formats/onnx.pb-c.h"
 
 /* What protobuf can parse, with room for all that is not data. */
 #define LARGEST_MESSAGE UINT64_C(0x7FFFFFFF)

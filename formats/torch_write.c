@@ -462,8 +462,9 @@ static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
         any |= items[i].metadata && items[i].metadata->count;
     }
     struct tc_buffer text = {0};
-    bool ok = !any || (tc_sidecar_encode(&writer->part->metadata, items, count, &text, error) &&
-                       add_member(torch, ROOT "tconv.json", text.bytes, text.length, error));
+    bool ok =
+        !any || (tc_sidecar_encode(&writer->part->metadata, items, count, false, &text, error) &&
+                 add_member(torch, ROOT "tconv.json", text.bytes, text.length, error));
     tc_buffer_release(&text);
     return ok;
 }

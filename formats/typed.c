@@ -78,6 +78,7 @@ static bool add_packed(struct decoding *decoding, const struct wire *wire,
     struct wire inside = wire_inside(wire, field);
     unsigned fixed = decoding->typed->element == WIRE_FIXED32   ? 4
                      : decoding->typed->element == WIRE_FIXED64 ? 8
+                     : decoding->typed->element == WIRE_BYTES   ? 1
                                                                 : 0;
     if (fixed && field->length % fixed)
         return wire_bad(error, field->at, "a packed list ends inside a number");

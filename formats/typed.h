@@ -16,7 +16,9 @@ struct typed {
     uint64_t start; /* of the tensor's message */
     uint64_t end;
     uint32_t field;
-    uint8_t element; /* enum wire_type: WIRE_VARINT, WIRE_FIXED32, WIRE_FIXED64 */
+    /* enum wire_type: WIRE_VARINT, WIRE_FIXED32, WIRE_FIXED64; or WIRE_BYTES,
+     * where each byte of the field is a number. */
+    uint8_t element;
     uint8_t dtype;
     /* What a number holds: an element's component, or the bits of one that is
      * no integer. A packed dtype has a byte of its elements in each. */

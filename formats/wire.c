@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define WINDOW_BYTES ((size_t)1 << 16)
+/* Behind a jump over data there is often no more than a header. */
+#define JUMP_BYTES ((size_t)1 << 12)
 #define LONGEST_VARINT 10u
 
 bool wire_bad(struct tc_error *error, uint64_t at, const char *format, ...) {
@@ -49,7 +51,10 @@ static const unsigned char *look(struct wire *wire, size_t *length, struct tc_er
     }
     /* The window may reach beyond this message: the next is likely there. */
     uint64_t rest = source->input->size - wire->at;
-    size_t size = rest < WINDOW_BYTES ? rest : WINDOW_BYTES;
+    bool goes_on =
+        wire->at >= source->window_at && wire->at - source->window_at <= source->window_size;
+    size_t most = goes_on ? WINDOW_BYTES : JUMP_BYTES;
+    size_t size = rest < most ? rest : most;
     source->window_size = 0;
     if (!tc_input_read(source->input, wire->at, source->window, size, error))
         return NULL;

@@ -17,6 +17,7 @@ import attacks_pt_legacy  # noqa: F401
 import attacks_pt_tar  # noqa: F401
 import attacks_safetensors  # noqa: F401
 import attacks_shards  # noqa: F401
+import attacks_tf  # noqa: F401
 from harness import Suite
 
 

@@ -2,12 +2,14 @@
 """Every file of testdata holds what its own program says, and converts to what can hold it."""
 
 import functools
+import hashlib
 import json
 import struct
 import sys
 
 import files
 import protobufs
+import tf_files
 import torch_files
 from harness import DATA, INVALID, OK, UNSAFE, UNSUPPORTED, Suite, check_equal, expect
 
@@ -19,6 +21,8 @@ NUMPY = {"BOOL", "F16", "F32", "F64", "C64", "C128"} | INTEGERS
 HOLDS = {
     "npy": NUMPY,
     "npz": NUMPY,
+    "tensor": NUMPY | {"BF16", "F8_E4M3", "F8_E5M2"},
+    "tfrecord": NUMPY | {"BF16", "F8_E4M3", "F8_E5M2"},
     "safetensors": {
         "BOOL",
         "F16",
@@ -39,7 +43,7 @@ HOLDS = {
     **dict.fromkeys(("onnx", "pb", "external.onnx", "dialect.ot"), set(protobufs.DATA_TYPES)),
 }
 OPTIONS = {"external.onnx": ["--onnx-external"], "dialect.ot": ["--ot-dialect", "onnx"]}
-ONE_TENSOR = ("npy", "pb")
+ONE_TENSOR = ("npy", "pb", "tensor")
 PROMOTES = {
     "U16": ["I32"],
     "U32": ["I64"],
@@ -56,6 +60,8 @@ def read_ot(path):
 
 
 READERS = {
+    "tensor": tf_files.read_tensor,
+    "tfrecord": tf_files.read_tfrecord,
     "npz": files.read_npz,
     "safetensors": files.read_safetensors,
     "deathtensors": files.read_deathtensors,
@@ -115,6 +121,12 @@ REPRODUCED = [
         "version1",
     )
 ] + [f"safetensors/{name}.safetensors" for name in ("edge", "f4_e8m0", "none", "torch_all")]
+REPRODUCED += [
+    f"tf/{path.name}"
+    for pattern in ("serialize_*", "scalar")
+    for path in DATA.glob(f"tf/{pattern}.tensor")
+]
+REPRODUCED += ["tfrecord/list.tfrecord"]
 
 
 def stored_as(dtype, target):
@@ -204,8 +216,37 @@ def check_bad(path, expected, folder):
 
 
 def output_name(tensors, target):
-    """A .npy tensor is named by its file, so the file gets the tensor's name."""
-    return f"{tensors[0]['name']}.npy" if target == "npy" and len(tensors) == 1 else f"out.{target}"
+    """A tensor alone is named by its file, so the file gets the tensor's name."""
+    named = target in ONE_TENSOR and len(tensors) == 1
+    return f"{tensors[0]['name']}.{target}" if named else f"out.{target}"
+
+
+def check_numbered(path, expected, target, folder):
+    """A format without names: numbers in their place, and the sidecar has them."""
+    tensors = expected["tensors"]
+    homes = [stored_as(tensor["dtype"], target) for tensor in tensors]
+    out = folder / f"out.{target}"
+    if None in homes or not tensors:
+        expect(folder, UNSUPPORTED, path, out)
+        return
+    names = [str(number) for number in range(len(tensors))]
+    result = expect(folder, OK, path, out)
+    written = READERS[target](out)
+    check_equal(
+        [(name, tensor.dtype, list(tensor.shape)) for name, tensor in written.items()],
+        [(n, home, tensor["shape"]) for n, home, tensor in zip(names, homes, tensors)],
+        "what was written",
+        result,
+    )
+    for tensor, home, got in zip(tensors, homes, written.values()):
+        if tensor["dtype"] == home:
+            digest = hashlib.sha256(got.data).hexdigest()
+            check_equal(digest, tensor["sha256"], f"bytes of {tensor['name']}", result)
+    named = [tensor["name"] for tensor in tensors]
+    check_equal(b"numbers take their place" in result.err, named != names, "a loss", result)
+    expect(folder, OK, path, out, "--keep-metadata=sidecar")
+    result = expect(folder, OK, "list", "--json", out)
+    check_equal(json.loads(result.out)["tensors"], named, "names from the sidecar", result)
 
 
 def check_convert(path, expected, target, folder):
@@ -353,7 +394,8 @@ def cases():
             for what, check in (("hash", check_hash), ("list", check_list), ("info", check_info)):
                 yield f"{name}:{what}", functools.partial(check, path, expected)
             for target in HOLDS:
-                yield f"{name}:{target}", functools.partial(check_convert, path, expected, target)
+                check = check_numbered if target == "tfrecord" else check_convert
+                yield f"{name}:{target}", functools.partial(check, path, expected, target)
     for name in REPRODUCED:
         yield f"{name}:reproduced", functools.partial(check_reproduced, DATA / name)
 

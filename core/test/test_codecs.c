@@ -151,3 +151,17 @@ Test(deflate, crc32_is_that_of_zip) {
     cr_assert_eq(tc_crc32(0, "123456789", 9), 0xCBF43926);
     cr_assert_eq(tc_crc32(tc_crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
 }
+
+/* RFC 3720, B.4, and the customary check. */
+Test(deflate, crc32c_is_castagnolis) {
+    unsigned char bytes[32] = {0};
+    cr_assert_eq(tc_crc32c(0, "123456789", 9), 0xE3069283);
+    cr_assert_eq(tc_crc32c(tc_crc32c(0, "1234", 4), "56789", 5), 0xE3069283);
+    cr_assert_eq(tc_crc32c(0, "", 0), 0);
+    cr_assert_eq(tc_crc32c(0, bytes, 32), 0x8A9136AA);
+    memset(bytes, 0xFF, 32);
+    cr_assert_eq(tc_crc32c(0, bytes, 32), 0x62A8AB43);
+    for (unsigned i = 0; i < 32; i++)
+        bytes[i] = (unsigned char)i;
+    cr_assert_eq(tc_crc32c(0, bytes, 32), 0x46DD794E);
+}

@@ -29,6 +29,7 @@ SECTIONS = {
     "pt_differential": Section(("numpy", "torch")),
     "scan": Section(("numpy", "picklescan", "fickling"), ("torch",)),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
+    "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),
 }
 # Peers outside the virtual environment: the variable that has the program, and what makes it tell its version.
 PROGRAMS = {
@@ -88,7 +89,8 @@ def report_peers(wanted) -> list[str]:
         variable, arguments = PROGRAMS.get(peer, ("", []))
         command = [os.environ.get(variable, ""), *arguments]
         if not variable:
-            version = f"import {peer}; from importlib import metadata; print(metadata.version({peer!r}))"
+            module = peer.removesuffix("_cpu")  # as tensorflow_cpu is called
+            version = f"import {module}; from importlib import metadata; print(metadata.version({peer!r}))"
             command = [sys.executable, "-c", version]
         try:
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

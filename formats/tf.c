@@ -1,0 +1,242 @@
+/*
+ * .tensor: one TensorProto (tf_tensor.c), as tf.io.serialize_tensor writes it.
+ * The tensor has the file's name. A tensor of strings may hold tensors itself:
+ *     DT_STRING [3]      tf.io.serialize_sparse: I64 indices [nnz, ndim], values
+ *                        [nnz], I64 shape [ndim]; a sparse tensor of the file's name
+ *     DT_STRING [n, 3]   serialize_many_sparse: likewise, named NAME.0, NAME.1, …
+ *     DT_STRING [n]      any other tensors, named 0, 1, …
+ */
+#include "core/convert.h"
+#include "formats/tf_tensor.h"
+
+static int probe(const struct tc_probe *probe) {
+    struct wire_source source;
+    if (probe->length < 2)
+        return 0;
+    wire_source_init(&source, probe->input);
+    /* A shape is more than the fields of an ONNX model. What is no tensor of
+     * TensorFlow's, but a graph of its, is explained. */
+    int score = tf_tensor_seen(&source, 0, probe->input->size) ? 85
+                : tf_graph_seen(&source)                       ? 20
+                                                               : 0;
+    wire_source_release(&source);
+    return score;
+}
+
+static bool refuse_strings(struct tc_error *error) {
+    return tc_fail(error, TC_UNSUPPORTED, "dtype",
+                   "dtype DT_STRING is supported only where the strings are tensors");
+}
+
+/* The next string of a tensor of strings. */
+static bool next_string(struct wire *wire, struct wire_field *field, struct tc_error *error) {
+    while (wire_next(wire, field, error))
+        if (field->number == TF_STRING_VAL)
+            return true;
+    return false;
+}
+
+static bool hold_tensors(struct tf_reader *tf, const struct tf_tensor *strings,
+                         struct tc_error *error) {
+    struct wire wire = wire_open(&tf->source, strings->start, strings->end);
+    struct wire_field field;
+    while (next_string(&wire, &field, error))
+        if (!tf_tensor_seen(&tf->source, field.offset, field.offset + field.length))
+            return false;
+    return error->class == TC_OK;
+}
+
+static bool find_string(struct tf_reader *tf, struct wire *wire, struct tf_tensor *tensor,
+                        struct tc_error *error) {
+    struct wire_field field;
+    return next_string(wire, &field, error) &&
+           tf_tensor_find(tf, field.offset, field.offset + field.length, tensor, error) &&
+           (tensor->dtype != TC_NONE || refuse_strings(error));
+}
+
+static bool add_list(struct tf_reader *tf, const struct tf_tensor *strings,
+                     struct tc_error *error) {
+    struct wire wire = wire_open(&tf->source, strings->start, strings->end);
+    for (uint64_t i = 0; i < strings->count; i++) {
+        struct tf_tensor tensor;
+        struct tc_text name;
+        if (!tf_name(&tf->reader->arena, i, &name, error))
+            return false;
+        if (!find_string(tf, &wire, &tensor, error))
+            return tc_error_in_tensor(error, name.bytes, name.length);
+        if (!tf_tensor_add(tf, &tensor, name, NULL, error))
+            return false;
+    }
+    return true;
+}
+
+static bool is_sparse(const struct tf_tensor group[3]) {
+    const struct tf_tensor *indices = &group[0];
+    const struct tf_tensor *values = &group[1];
+    const struct tf_tensor *shape = &group[2];
+    return indices->dtype == TC_I64 && indices->rank == 2 && values->rank == 1 &&
+           shape->dtype == TC_I64 && shape->rank == 1 && indices->shape[0] == values->shape[0] &&
+           indices->shape[1] == shape->shape[0];
+}
+
+static struct tc_metadata *part_metadata(struct tc_arena *arena, struct tc_text parent,
+                                         const char *role, struct tc_error *error) {
+    struct tc_metadata *metadata = tc_arena_alloc(arena, sizeof *metadata, error);
+    bool ok = metadata &&
+              tc_metadata_add(metadata, arena, TC_TEXT("sparse_layout"), TC_TEXT("coo"), error) &&
+              tc_metadata_add(metadata, arena, TC_TEXT("sparse_parent"), parent, error) &&
+              tc_metadata_add(metadata, arena, TC_TEXT("sparse_role"), tc_text_of(role), error);
+    return ok ? metadata : NULL;
+}
+
+/* PARENT.indices, .values and .shape; the table has indices by dimension. */
+static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct tc_text parent,
+                       struct tc_error *error) {
+    static const char *const roles[] = {"indices", "values", "shape"};
+    struct tc_arena *arena = &tf->reader->arena;
+    group[0].transposed = true;
+    for (unsigned i = 0; i < 3; i++) {
+        struct tc_buffer text = {0};
+        tc_buffer_add_text(&text, parent);
+        tc_buffer_addf(&text, ".%s", roles[i]);
+        char *name = tc_buffer_ok(&text, error)
+                         ? tc_arena_copy(arena, text.bytes, text.length, error)
+                         : NULL;
+        struct tc_metadata *metadata = name ? part_metadata(arena, parent, roles[i], error) : NULL;
+        bool ok = metadata && tf_tensor_add(tf, &group[i], (struct tc_text){name, text.length},
+                                            metadata, error);
+        tc_buffer_release(&text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor group[3],
+                       struct tc_error *error) {
+    for (unsigned i = 0; i < 3; i++)
+        if (!find_string(tf, wire, &group[i], error))
+            return false;
+    return true;
+}
+
+static bool add_many_sparse(struct tf_reader *tf, const struct tf_tensor *strings,
+                            struct tc_error *error) {
+    struct wire wire = wire_open(&tf->source, strings->start, strings->end);
+    for (uint64_t i = 0; i < strings->shape[0]; i++) {
+        struct tf_tensor group[3];
+        struct tc_buffer text = {0};
+        if (!find_group(tf, &wire, group, error))
+            return false;
+        if (!is_sparse(group))
+            return refuse_strings(error);
+        tc_buffer_add_text(&text, tf->reader->stem);
+        tc_buffer_addf(&text, ".%llu", (unsigned long long)i);
+        char *parent = tc_buffer_ok(&text, error)
+                           ? tc_arena_copy(&tf->reader->arena, text.bytes, text.length, error)
+                           : NULL;
+        bool ok = parent && add_sparse(tf, group, (struct tc_text){parent, text.length}, error);
+        tc_buffer_release(&text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool add_strings(struct tf_reader *tf, const struct tf_tensor *strings,
+                        struct tc_error *error) {
+    if (strings->field && strings->pieces != strings->count)
+        return wire_bad(error, strings->start, "%llu strings for %llu elements",
+                        (unsigned long long)strings->pieces, (unsigned long long)strings->count);
+    bool many = strings->rank == 2 && strings->shape[1] == 3;
+    if ((strings->rank != 1 && !many) || strings->pieces == 0 || !hold_tensors(tf, strings, error))
+        return error->class == TC_OK && refuse_strings(error);
+    if (many)
+        return add_many_sparse(tf, strings, error);
+    if (strings->count == 3) {
+        struct wire wire = wire_open(&tf->source, strings->start, strings->end);
+        struct tf_tensor group[3];
+        if (!find_group(tf, &wire, group, error))
+            return false;
+        if (is_sparse(group))
+            return add_sparse(tf, group, tf->reader->stem, error);
+    }
+    return add_list(tf, strings, error);
+}
+
+static bool open_tf(struct tc_reader *reader, struct tc_error *error) {
+    struct tf_reader *tf = reader->state;
+    struct tf_tensor tensor;
+    uint64_t size = reader->input->size;
+    tf_reader_init(tf, reader);
+    unsigned graph = tf_tensor_seen(&tf->source, 0, size) ? 0 : tf_graph_seen(&tf->source);
+    if (graph)
+        return tf_graph_refuse(&tf->source, graph, error);
+    if (!tf_tensor_find(tf, 0, size, &tensor, error) ||
+        !(tensor.dtype == TC_NONE ? add_strings(tf, &tensor, error)
+                                  : tf_tensor_add(tf, &tensor, reader->stem, NULL, error)))
+        return false;
+    tf_reader_warn(tf);
+    return true;
+}
+
+static bool read_tf(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                    void *buffer, size_t length, struct tc_error *error) {
+    return tf_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    return tf_extent(reader->state, tensor, extent);
+}
+
+static void close_tf(struct tc_reader *reader) {
+    tf_reader_release(reader->state);
+}
+
+static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    struct tc_buffer head = {0};
+    bool ok = tf_write_head(&head, &writer->plan->items[writer->part->first], error) &&
+              tc_outfile_write(writer->out, head.bytes, head.length, error);
+    tc_buffer_release(&head);
+    return ok;
+}
+
+static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
+                struct tc_error *error) {
+    (void)item;
+    return tc_source_write(source, writer->out, error);
+}
+
+static bool finish(struct tc_writer *writer, struct tc_error *error) {
+    (void)writer;
+    (void)error;
+    return true;
+}
+
+static void abort_tf(struct tc_writer *writer) {
+    (void)writer;
+}
+
+const struct tc_backend tc_backend_tf = {
+    .name = "tf",
+    .summary = "TensorFlow tensor",
+    .extensions = (const char *const[]){".tensor", NULL},
+    .mime = "application/x-protobuf",
+    .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END,
+    .dtypes = TF_DTYPES,
+    .max_rank = TC_MAX_RANK,
+    .max_name = TC_MAX_NAME_BYTES,
+    .empty_name = true,
+    .probe = probe,
+    .reader_size = sizeof(struct tf_reader),
+    .open = open_tf,
+    .read = read_tf,
+    .extent = extent,
+    .close = close_tf,
+    .check = tf_check,
+    .begin = begin,
+    .put = put,
+    .finish = finish,
+    .abort = abort_tf,
+};
