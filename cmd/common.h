@@ -113,5 +113,6 @@ int cmd_get(int argc, char **argv);
 int cmd_hash(int argc, char **argv);
 int cmd_formats(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_stats(int argc, char **argv);
 
 #endif

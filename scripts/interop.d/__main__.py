@@ -14,6 +14,7 @@ SECTIONS = {  # and the peers that each can't do without
     "conversions": ["numpy"],
     "metadata": ["numpy", "safetensors", "deathtensors"],
     "promotion": ["numpy", "ml_dtypes", "safetensors"],
+    "stats": ["numpy", "ml_dtypes"],
 }
 SHOWN = 20  # failures a section
 

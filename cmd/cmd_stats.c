@@ -1,0 +1,214 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "cmd/number.h"
+#include "cmd/table.h"
+#include "core/select.h"
+#include "core/stats.h"
+
+struct stats {
+    struct common common;
+    struct tc_select select;
+};
+
+static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tensor,
+                            const struct tc_stats *stats) {
+    tc_buffer_add_string(out, "{\"name\":");
+    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
+    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
+    tc_shape_print(out, tensor->shape, tensor->rank);
+    tc_buffer_addf(out, ",\"count\":%" PRIu64 ",\"nbytes\":%" PRIu64 ",\"min\":", stats->count,
+                   tensor->nbytes);
+    number_add_value_json(out, &stats->min);
+    tc_buffer_add_string(out, ",\"max\":");
+    number_add_value_json(out, &stats->max);
+    tc_buffer_add_string(out, ",\"mean\":");
+    number_add_json(out, stats->mean);
+    tc_buffer_add_string(out, ",\"stddev\":");
+    number_add_json(out, stats->stddev);
+    tc_buffer_addf(
+        out, ",\"zeros\":%" PRIu64 ",\"nnz\":%" PRIu64 ",\"nan\":%" PRIu64 ",\"inf\":%" PRIu64 "}",
+        stats->zeros, stats->nonzeros, stats->nan, stats->inf);
+}
+
+static void add_json(struct tc_buffer *out, const struct tc_table *table, const bool *wanted,
+                     const struct tc_stats *stats, const char *path) {
+    const char *before = "";
+    tc_buffer_add_string(out, "{\"file\":");
+    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(out, ",\"tensors\":[");
+    for (size_t i = 0; i < table->count; i++)
+        if (wanted[i]) {
+            tc_buffer_add_string(out, before);
+            add_tensor_json(out, &table->tensors[i], &stats[i]);
+            before = ",";
+        }
+    tc_buffer_add_string(out, "]}\n");
+}
+
+struct rows {
+    const struct tc_table *table;
+    const struct tc_stats *stats;
+    const size_t *positions;
+};
+
+static void add_cell(struct tc_buffer *cell, const void *context, size_t row, int column) {
+    const struct rows *rows = context;
+    const struct tc_tensor *tensor = &rows->table->tensors[rows->positions[row]];
+    const struct tc_stats *stats = &rows->stats[rows->positions[row]];
+    switch (column) {
+    case 0:
+        tc_buffer_add_visible(cell, tensor->name);
+        break;
+    case 1:
+        tc_buffer_add_string(cell, tc_dtype_name(tensor->dtype));
+        break;
+    case 2:
+        tc_shape_print(cell, tensor->shape, tensor->rank);
+        break;
+    case 3:
+    case 4:
+        number_add_value_brief(cell, column == 3 ? &stats->min : &stats->max);
+        break;
+    case 5:
+    case 6:
+        number_add_brief(cell, column == 5 ? stats->mean : stats->stddev);
+        break;
+    default:
+        tc_buffer_add_number(cell, column == 7   ? stats->count
+                                   : column == 8 ? stats->zeros
+                                   : column == 9 ? stats->nan
+                                                 : stats->inf);
+    }
+}
+
+static const struct table_column columns[] = {
+    {"name", false}, {"dtype", false}, {"shape", false}, {"min", true},
+    {"max", true},   {"mean", true},   {"stddev", true}, {"count", true},
+    {"zeros", true}, {"NaN", true},    {"Inf", true},
+};
+
+static bool add_text(struct tc_buffer *out, const struct tc_table *table, const bool *wanted,
+                     const struct tc_stats *stats, struct tc_error *error) {
+    size_t count = 0;
+    size_t *positions = malloc((table->count + 1) * sizeof *positions);
+    if (!positions)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < table->count; i++)
+        if (wanted[i])
+            positions[count++] = i;
+    struct rows rows = {table, stats, positions};
+    table_print(out, columns, sizeof columns / sizeof *columns, count, add_cell, &rows);
+    free(positions);
+    return true;
+}
+
+/* By table position: the tensors named, or all, less what the patterns leave out. */
+static bool *choose(const struct stats *options, const struct tc_reader *reader,
+                    const char *const *names, size_t count, struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    bool *wanted = calloc(table->count + 1, sizeof *wanted);
+    bool ok = wanted || tc_fail_memory(error);
+    for (size_t i = 0; i < count && ok; i++) {
+        const struct tc_tensor *tensor = tc_table_find(table, tc_text_of(names[i]));
+        if (tensor) {
+            wanted[tensor - table->tensors] = true;
+            continue;
+        }
+        ok = tc_fail(error, TC_USAGE, "no-tensor", "no such tensor: %s", names[i]);
+        tc_error_hint(error, "tconv list prints the names");
+    }
+    for (size_t i = 0; i < table->count && ok; i++) {
+        struct tc_text name = table->tensors[i].name;
+        bool taken = false;
+        ok = tc_select_apply(&options->select, name, NULL, &taken, &name, error);
+        wanted[i] = taken && (wanted[i] || count == 0);
+    }
+    if (ok)
+        return wanted;
+    free(wanted);
+    return NULL;
+}
+
+static bool print_stats(const struct stats *options, struct tc_reader *reader, const char *path,
+                        const bool *wanted, struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    struct tc_stats *stats = calloc(table->count + 1, sizeof *stats);
+    struct tc_buffer out = {0};
+    struct report_progress progress;
+    if (!stats)
+        return tc_fail_memory(error);
+    report_progress_start(&progress, options->common.quiet);
+    bool ok = tc_stats_make(reader, wanted, stats, report_progress_step, &progress, error);
+    report_progress_end(&progress);
+    if (ok && options->common.json)
+        add_json(&out, table, wanted, stats, path);
+    else if (ok)
+        ok = add_text(&out, table, wanted, stats, error);
+    ok = ok && tc_buffer_ok(&out, error);
+    if (ok)
+        report_out(&out);
+    tc_buffer_release(&out);
+    free(stats);
+    return ok;
+}
+
+static bool stats_file(const struct stats *options, const char *const *arguments, size_t count,
+                       struct tc_error *error) {
+    struct tc_reader *reader = common_open(&options->common, arguments[0], error);
+    bool *wanted = reader ? choose(options, reader, arguments + 1, count - 1, error) : NULL;
+    bool ok = wanted && print_stats(options, reader, arguments[0], wanted, error);
+    free(wanted);
+    tc_reader_close(reader);
+    return ok ? true : tc_error_in_file(error, arguments[0]);
+}
+
+static bool add_include(void *select, const char *value, struct tc_error *error) {
+    return tc_select_include(select, value, error);
+}
+
+static bool add_exclude(void *select, const char *value, struct tc_error *error) {
+    return tc_select_exclude(select, value, error);
+}
+
+int cmd_stats(int argc, char **argv) {
+    struct stats stats = {.common = COMMON_DEFAULTS};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Choosing tensors:"},
+        {.name = "include",
+         .type = OPTION_CALL,
+         .value = &stats.select,
+         .argument = "REGEX",
+         .help = "only tensors whose name matches; may be given again",
+         .call = add_include},
+        {.name = "exclude",
+         .type = OPTION_CALL,
+         .value = &stats.select,
+         .argument = "REGEX",
+         .help = "without those that match",
+         .call = add_exclude},
+        COMMON_OPTIONS(&stats.common),
+        {.type = OPTION_END},
+    };
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    tc_select_init(&stats.select);
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && stats.common.help)
+        options_print_help(
+            "tconv stats [options] FILE [NAME...]",
+            "Prints count, extremes, mean and standard deviation (of the population) of every\n"
+            "tensor, or of those named. NaN and Inf are counted and left out of the rest;\n"
+            "complex numbers count by their magnitude. Sums are exact, and rounded once.",
+            options);
+    else if (ok && arguments.count == 0)
+        ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    else if (ok)
+        ok = stats_file(&stats, arguments.names, arguments.count, &error);
+    int code = ok ? 0 : report_error(&error, stats.common.json);
+    free(arguments.names);
+    tc_select_release(&stats.select);
+    return code;
+}
