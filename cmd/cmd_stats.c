@@ -4,17 +4,31 @@
 
 #include "cmd/common.h"
 #include "cmd/number.h"
+#include "cmd/plot.h"
 #include "cmd/table.h"
 #include "core/select.h"
-#include "core/stats.h"
 
 struct stats {
     struct common common;
     struct tc_select select;
+    bool plot;
 };
 
+/* All by table position. */
+struct results {
+    bool *wanted;
+    struct tc_stats *stats;
+    struct tc_histogram *histograms; /* NULL: not asked for */
+};
+
+static void results_release(struct results *results) {
+    free(results->wanted);
+    free(results->stats);
+    free(results->histograms);
+}
+
 static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tensor,
-                            const struct tc_stats *stats) {
+                            const struct tc_stats *stats, const struct tc_histogram *histogram) {
     tc_buffer_add_string(out, "{\"name\":");
     tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
     tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
@@ -29,20 +43,24 @@ static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tenso
     tc_buffer_add_string(out, ",\"stddev\":");
     number_add_json(out, stats->stddev);
     tc_buffer_addf(
-        out, ",\"zeros\":%" PRIu64 ",\"nnz\":%" PRIu64 ",\"nan\":%" PRIu64 ",\"inf\":%" PRIu64 "}",
+        out, ",\"zeros\":%" PRIu64 ",\"nnz\":%" PRIu64 ",\"nan\":%" PRIu64 ",\"inf\":%" PRIu64,
         stats->zeros, stats->nonzeros, stats->nan, stats->inf);
+    for (int i = 0; i < TC_HISTOGRAM_BINS && histogram; i++)
+        tc_buffer_addf(out, "%s%" PRIu64, i ? "," : ",\"histogram\":[", histogram->bins[i]);
+    tc_buffer_add_string(out, histogram ? "]}" : "}");
 }
 
-static void add_json(struct tc_buffer *out, const struct tc_table *table, const bool *wanted,
-                     const struct tc_stats *stats, const char *path) {
+static void add_json(struct tc_buffer *out, const struct tc_table *table,
+                     const struct results *results, const char *path) {
     const char *before = "";
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
     tc_buffer_add_string(out, ",\"tensors\":[");
     for (size_t i = 0; i < table->count; i++)
-        if (wanted[i]) {
+        if (results->wanted[i]) {
             tc_buffer_add_string(out, before);
-            add_tensor_json(out, &table->tensors[i], &stats[i]);
+            add_tensor_json(out, &table->tensors[i], &results->stats[i],
+                            results->histograms ? &results->histograms[i] : NULL);
             before = ",";
         }
     tc_buffer_add_string(out, "]}\n");
@@ -90,19 +108,31 @@ static const struct table_column columns[] = {
     {"zeros", true}, {"NaN", true},    {"Inf", true},
 };
 
-static bool add_text(struct tc_buffer *out, const struct tc_table *table, const bool *wanted,
-                     const struct tc_stats *stats, struct tc_error *error) {
+static bool add_text(struct tc_buffer *out, const struct tc_table *table,
+                     const struct results *results, struct tc_error *error) {
     size_t count = 0;
     size_t *positions = malloc((table->count + 1) * sizeof *positions);
     if (!positions)
         return tc_fail_memory(error);
     for (size_t i = 0; i < table->count; i++)
-        if (wanted[i])
+        if (results->wanted[i])
             positions[count++] = i;
-    struct rows rows = {table, stats, positions};
+    struct rows rows = {table, results->stats, positions};
     table_print(out, columns, sizeof columns / sizeof *columns, count, add_cell, &rows);
     free(positions);
     return true;
+}
+
+static void add_plots(struct tc_buffer *out, const struct tc_table *table,
+                      const struct results *results) {
+    const char *before = "";
+    for (size_t i = 0; i < table->count; i++)
+        if (results->wanted[i]) {
+            tc_buffer_add_string(out, before);
+            plot_add(out, &table->tensors[i], &results->stats[i], &results->histograms[i],
+                     report_width());
+            before = "\n";
+        }
 }
 
 /* By table position: the tensors named, or all, less what the patterns leave out. */
@@ -132,35 +162,51 @@ static bool *choose(const struct stats *options, const struct tc_reader *reader,
     return NULL;
 }
 
-static bool print_stats(const struct stats *options, struct tc_reader *reader, const char *path,
-                        const bool *wanted, struct tc_error *error) {
-    const struct tc_table *table = &reader->table;
-    struct tc_stats *stats = calloc(table->count + 1, sizeof *stats);
-    struct tc_buffer out = {0};
+static bool gather(const struct stats *options, struct tc_reader *reader, struct results *results,
+                   struct tc_error *error) {
+    size_t count = reader->table.count + 1;
     struct report_progress progress;
-    if (!stats)
+    results->stats = calloc(count, sizeof *results->stats);
+    if (!results->stats)
+        return tc_fail_memory(error);
+    if (options->plot && !(results->histograms = calloc(count, sizeof *results->histograms)))
         return tc_fail_memory(error);
     report_progress_start(&progress, options->common.quiet);
-    bool ok = tc_stats_make(reader, wanted, stats, report_progress_step, &progress, error);
+    bool ok = tc_stats_make(reader, results->wanted, results->stats, report_progress_step,
+                            &progress, error);
+    if (ok && results->histograms)
+        ok = tc_histogram_make(reader, results->wanted, results->stats, results->histograms,
+                               report_progress_step, &progress, error);
     report_progress_end(&progress);
-    if (ok && options->common.json)
-        add_json(&out, table, wanted, stats, path);
-    else if (ok)
-        ok = add_text(&out, table, wanted, stats, error);
+    return ok;
+}
+
+static bool print(const struct stats *options, const struct tc_reader *reader, const char *path,
+                  const struct results *results, struct tc_error *error) {
+    struct tc_buffer out = {0};
+    bool ok = true;
+    if (options->common.json)
+        add_json(&out, &reader->table, results, path);
+    else if (options->plot)
+        add_plots(&out, &reader->table, results);
+    else
+        ok = add_text(&out, &reader->table, results, error);
     ok = ok && tc_buffer_ok(&out, error);
     if (ok)
         report_out(&out);
     tc_buffer_release(&out);
-    free(stats);
     return ok;
 }
 
 static bool stats_file(const struct stats *options, const char *const *arguments, size_t count,
                        struct tc_error *error) {
     struct tc_reader *reader = common_open(&options->common, arguments[0], error);
-    bool *wanted = reader ? choose(options, reader, arguments + 1, count - 1, error) : NULL;
-    bool ok = wanted && print_stats(options, reader, arguments[0], wanted, error);
-    free(wanted);
+    struct results results = {0};
+    if (reader)
+        results.wanted = choose(options, reader, arguments + 1, count - 1, error);
+    bool ok = results.wanted && gather(options, reader, &results, error) &&
+              print(options, reader, arguments[0], &results, error);
+    results_release(&results);
     tc_reader_close(reader);
     return ok ? true : tc_error_in_file(error, arguments[0]);
 }
@@ -176,6 +222,11 @@ static bool add_exclude(void *select, const char *value, struct tc_error *error)
 int cmd_stats(int argc, char **argv) {
     struct stats stats = {.common = COMMON_DEFAULTS};
     const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Showing:"},
+        {.name = "plot",
+         .type = OPTION_FLAG,
+         .value = &stats.plot,
+         .help = "draw a histogram of every tensor (the data is read twice)"},
         {.type = OPTION_HEADING, .help = "Choosing tensors:"},
         {.name = "include",
          .type = OPTION_CALL,

@@ -35,6 +35,8 @@ def run(checks, tconv):
         check_pieces(checks, tconv, folder, random)
     with checks.case("numpy"), tconv.folder() as folder:
         check_numpy(checks, tconv, folder, random)
+    with checks.case("histograms"), tconv.folder() as folder:
+        check_histograms(checks, tconv, folder, random)
     if is_available("deathtensors"):
         with checks.case("deathtensors"), tconv.folder() as folder:
             check_deathtensors(checks, tconv, folder, random)
@@ -201,6 +203,26 @@ def check_numpy(checks, tconv, folder, random):
                 math.isclose(entry[key], want, rel_tol=1e-12, abs_tol=1e-14),
                 lambda: f"{dtype} {key}: got {entry[key]}, expected {want}",
             )
+
+
+def check_histograms(checks, tconv, folder, random):
+    arrays = {
+        "normal": random.standard_normal(100_000).astype(np.float32),
+        "edges": random.integers(0, 41, 5000).astype(np.float16),
+        "tenths": random.integers(-100, 100, 5000) / 10,
+        "one value": np.full(7, 3.0),
+        "integers": random.integers(-1000, 1000, 5000, dtype=np.int16),
+        "with NaN": np.array([1, 2, np.nan, np.inf, 5]),
+        "huge": np.array([-1.7e308, 0, 1.7e308]),
+        "nothing": np.zeros(0),
+    }
+    np.savez(folder / "a.npz", **arrays)
+    output = tconv.run("stats", "--plot", "--json", folder / "a.npz")
+    for entry in json.loads(output)["tensors"] if output else []:
+        values = arrays[entry["name"]].astype(np.float64)
+        values = values[np.isfinite(values)] / (4 if entry["name"] == "huge" else 1)
+        want = np.histogram(values, bins=40)[0].tolist() if len(values) else [0] * 40
+        checks.equal(entry["name"], entry["histogram"], want)
 
 
 def check_deathtensors(checks, tconv, folder, random):
