@@ -140,22 +140,24 @@ static bool *choose(const struct stats *options, const struct tc_reader *reader,
                     const char *const *names, size_t count, struct tc_error *error) {
     const struct tc_table *table = &reader->table;
     bool *wanted = calloc(table->count + 1, sizeof *wanted);
+    bool any = false;
     bool ok = wanted || tc_fail_memory(error);
     for (size_t i = 0; i < count && ok; i++) {
-        const struct tc_tensor *tensor = tc_table_find(table, tc_text_of(names[i]));
-        if (tensor) {
+        const struct tc_tensor *tensor = common_find(reader, names[i], error);
+        ok = tensor != NULL;
+        if (ok)
             wanted[tensor - table->tensors] = true;
-            continue;
-        }
-        ok = tc_fail(error, TC_USAGE, "no-tensor", "no such tensor: %s", names[i]);
-        tc_error_hint(error, "tconv list prints the names");
     }
     for (size_t i = 0; i < table->count && ok; i++) {
         struct tc_text name = table->tensors[i].name;
         bool taken = false;
         ok = tc_select_apply(&options->select, name, NULL, &taken, &name, error);
         wanted[i] = taken && (wanted[i] || count == 0);
+        any |= wanted[i];
     }
+    if (ok && !any && table->count)
+        ok = tc_fail(error, TC_USAGE, "nothing-selected",
+                     "no tensor is left after --include and --exclude");
     if (ok)
         return wanted;
     free(wanted);

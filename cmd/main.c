@@ -19,6 +19,7 @@ static const struct command {
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
     {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
+    {"show", cmd_show, "FILE NAME", "values, abbreviated as numpy prints them"},
     {"stats", cmd_stats, "FILE [NAME...]", "count, min, max, mean, stddev, zeros, NaN, Inf"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},

@@ -81,6 +81,13 @@ void number_shortest(struct number_digits *digits, double value, enum number_kin
     trim_zeros(digits);
 }
 
+void number_round(struct number_digits *digits, double value, int places) {
+    char text[40];
+    digits->negative = signbit(value);
+    snprintf(text, sizeof text, "%.*e", places, fabs(value));
+    parse(digits, text);
+}
+
 void number_cut(struct number_digits *digits, double value, enum number_kind kind, int places,
                 bool scientific) {
     char text[400];
@@ -89,8 +96,7 @@ void number_cut(struct number_digits *digits, double value, enum number_kind kin
     if (behind <= places)
         return;
     if (scientific) {
-        snprintf(text, sizeof text, "%.*e", places, fabs(value));
-        parse(digits, text);
+        number_round(digits, value, places);
     } else {
         snprintf(text, sizeof text, "%.*f", places, fabs(value));
         const char *point = strchr(text, '.');
@@ -110,6 +116,7 @@ void number_cut(struct number_digits *digits, double value, enum number_kind kin
 }
 
 void number_add_repr(struct tc_buffer *out, double value, enum number_kind kind) {
+    static const double most[] = {[NUMBER_F16] = 1e3, [NUMBER_F32] = 1e6, [NUMBER_F64] = 1e16};
     struct number_digits digits;
     if (!isfinite(value)) {
         tc_buffer_add_string(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
@@ -117,8 +124,9 @@ void number_add_repr(struct tc_buffer *out, double value, enum number_kind kind)
     }
     number_shortest(&digits, value, kind);
     int exponent = digits.exponent;
+    double size = fabs(value);
     tc_buffer_add_string(out, digits.negative ? "-" : "");
-    if (exponent < -4 || exponent >= 16) {
+    if (size >= most[kind] || (size < 1e-4 && size != 0)) {
         tc_buffer_add(out, digits.digit, 1);
         if (digits.count > 1)
             tc_buffer_addf(out, ".%.*s", digits.count - 1, digits.digit + 1);

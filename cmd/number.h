@@ -26,7 +26,10 @@ void number_shortest(struct number_digits *digits, double value, enum number_kin
 void number_cut(struct number_digits *digits, double value, enum number_kind kind, int places,
                 bool scientific);
 
-/* As Python's repr: 0.1, 1e-05, 1.0, nan, inf; numpy's scalars are the same. */
+/* The exact value rounded to `places` digits behind the point of d.ddd. */
+void number_round(struct number_digits *digits, double value, int places);
+
+/* As numpy's scalars, and F64 as Python's repr: 0.1, 1e-05, 1.0, nan, inf. */
 void number_add_repr(struct tc_buffer *out, double value, enum number_kind kind);
 /* For JSON: as repr, but "NaN", "Infinity" and "-Infinity" as strings. */
 void number_add_json(struct tc_buffer *out, double value);

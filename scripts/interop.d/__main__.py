@@ -15,6 +15,7 @@ SECTIONS = {  # and the peers that each can't do without
     "metadata": ["numpy", "safetensors", "deathtensors"],
     "promotion": ["numpy", "ml_dtypes", "safetensors"],
     "stats": ["numpy", "ml_dtypes"],
+    "show": ["numpy", "ml_dtypes"],
 }
 SHOWN = 20  # failures a section
 
