@@ -5,6 +5,7 @@
 #include "cmd/common.h"
 #include "cmd/number.h"
 #include "cmd/plot.h"
+#include "cmd/stats_html.h"
 #include "cmd/table.h"
 #include "core/select.h"
 
@@ -12,6 +13,7 @@ struct stats {
     struct common common;
     struct tc_select select;
     bool plot;
+    const char *html; /* NULL: no page */
 };
 
 /* All by table position. */
@@ -171,7 +173,8 @@ static bool gather(const struct stats *options, struct tc_reader *reader, struct
     results->stats = calloc(count, sizeof *results->stats);
     if (!results->stats)
         return tc_fail_memory(error);
-    if (options->plot && !(results->histograms = calloc(count, sizeof *results->histograms)))
+    if ((options->plot || options->html) &&
+        !(results->histograms = calloc(count, sizeof *results->histograms)))
         return tc_fail_memory(error);
     report_progress_start(&progress, options->common.quiet);
     bool ok = tc_stats_make(reader, results->wanted, results->stats, report_progress_step,
@@ -191,7 +194,7 @@ static bool print(const struct stats *options, const struct tc_reader *reader, c
         add_json(&out, &reader->table, results, path);
     else if (options->plot)
         add_plots(&out, &reader->table, results);
-    else
+    else if (!options->html)
         ok = add_text(&out, &reader->table, results, error);
     ok = ok && tc_buffer_ok(&out, error);
     if (ok)
@@ -200,17 +203,31 @@ static bool print(const struct stats *options, const struct tc_reader *reader, c
     return ok;
 }
 
+static bool write_page(struct stats_html *html, const struct tc_reader *reader, const char *path,
+                       const struct results *results, struct tc_error *error) {
+    return stats_html_write(html, reader, path, results->wanted, results->stats,
+                            results->histograms, error);
+}
+
 static bool stats_file(const struct stats *options, const char *const *arguments, size_t count,
                        struct tc_error *error) {
-    struct tc_reader *reader = common_open(&options->common, arguments[0], error);
-    struct results results = {0};
-    if (reader)
-        results.wanted = choose(options, reader, arguments + 1, count - 1, error);
-    bool ok = results.wanted && gather(options, reader, &results, error) &&
-              print(options, reader, arguments[0], &results, error);
+    const char *path = arguments[0];
+    struct tc_reader *reader = common_open(&options->common, path, error);
+    if (!reader)
+        return tc_error_in_file(error, path);
+    struct results results = {.wanted = choose(options, reader, arguments + 1, count - 1, error)};
+    struct stats_html html;
+    bool ok = results.wanted != NULL;
+    bool page = ok && options->html;
+    ok = ok && (!page || stats_html_begin(&html, options->html, reader, error)) &&
+         gather(options, reader, &results, error) &&
+         (!page || write_page(&html, reader, path, &results, error)) &&
+         print(options, reader, path, &results, error);
+    if (page)
+        stats_html_end(&html);
     results_release(&results);
     tc_reader_close(reader);
-    return ok ? true : tc_error_in_file(error, arguments[0]);
+    return ok ? true : tc_error_in_file(error, path);
 }
 
 static bool add_include(void *select, const char *value, struct tc_error *error) {
@@ -229,6 +246,11 @@ int cmd_stats(int argc, char **argv) {
          .type = OPTION_FLAG,
          .value = &stats.plot,
          .help = "draw a histogram of every tensor (the data is read twice)"},
+        {.name = "html",
+         .type = OPTION_TEXT,
+         .value = &stats.html,
+         .argument = "OUT",
+         .help = "write a page instead: a table to sort, histograms, a map of sizes"},
         {.type = OPTION_HEADING, .help = "Choosing tensors:"},
         {.name = "include",
          .type = OPTION_CALL,
@@ -258,6 +280,8 @@ int cmd_stats(int argc, char **argv) {
             options);
     else if (ok && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    else if (ok && stats.html && strcmp(stats.html, "-") == 0 && (stats.plot || stats.common.json))
+        ok = tc_fail(&error, TC_USAGE, "usage", "standard output takes the page or the rest");
     else if (ok)
         ok = stats_file(&stats, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, stats.common.json);
