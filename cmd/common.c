@@ -39,6 +39,17 @@ struct tc_reader *common_open(const struct common *common, const char *path,
     return reader;
 }
 
+const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
+                                    struct tc_error *error) {
+    const struct tc_tensor *tensor = tc_table_find(&reader->table, tc_text_of(name));
+    if (!tensor) {
+        tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
+        tc_error_in_tensor(error, name, strlen(name));
+        tc_error_hint(error, "tconv list prints the names");
+    }
+    return tensor;
+}
+
 bool common_check_terminal(const char *output, struct tc_error *error) {
     if (strcmp(output, "-") != 0 || !isatty(STDOUT_FILENO))
         return true;

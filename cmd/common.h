@@ -93,6 +93,10 @@ const struct tc_backend *common_backend(const char *name, struct tc_error *error
  * NULL with the error filled where there is none that can be written. */
 const struct tc_backend *common_target(const char *name, const char *path, struct tc_error *error);
 
+/* A tensor by its name; fills the error where there is none. */
+const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
+                                    struct tc_error *error);
+
 /* Refuses to print an array on a terminal. */
 bool common_check_terminal(const char *output, struct tc_error *error);
 
@@ -116,5 +120,7 @@ int cmd_hash(int argc, char **argv);
 int cmd_formats(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_stats(int argc, char **argv);
 
 #endif

@@ -23,6 +23,8 @@ static const struct command {
     {"diff", cmd_diff, "A B", "what differs, across formats; values bit by bit, or --atol, --rtol"},
     {"verify", cmd_verify, "FILE...", "structure, checksums, CRCs, index against shards"},
     {"check", cmd_check, "--schema S FILE...", "names, dtypes, shapes, metadata keys"},
+    {"show", cmd_show, "FILE NAME", "values, abbreviated as numpy prints them"},
+    {"stats", cmd_stats, "FILE [NAME...]", "count, min, max, mean, stddev, zeros, NaN, Inf"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static void emit(struct tc_buffer *buffer, FILE *stream) {
@@ -203,6 +204,13 @@ bool report_flush(struct tc_error *error) {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return true;
     return tc_fail_errno(error, errno ? errno : EIO, "stdout", "cannot write to standard output");
+}
+
+size_t report_width(void) {
+    struct winsize size;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+        return size.ws_col;
+    return 80;
 }
 
 static double seconds_since(const struct timespec *start) {

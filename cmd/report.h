@@ -24,6 +24,8 @@ void report_size(struct tc_buffer *buffer, uint64_t bytes);
 void report_out(struct tc_buffer *buffer);
 /* Whether everything reached standard output; fills the error if not. */
 bool report_flush(struct tc_error *error);
+/* Characters a line of standard output has: the terminal's, or 80. */
+size_t report_width(void);
 
 /* A bar on a terminal, for work that takes over a second. */
 struct report_progress {

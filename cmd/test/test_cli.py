@@ -172,6 +172,10 @@ def make_files():
     make("coo_many.deathtensors", coo(ints(*range(10_000), shape=[1, 10_000]), [10_000]))
     make("coo_bomb.deathtensors", coo(ints(5, shape=[1, 1]), [1 << 40]))
     make("object.npy", files.npy("|O", (1,), b"\x80\x04N."))
+    make(
+        "markup.safetensors",
+        files.safetensors({"</script><script>alert(1)</script>": f32(1), "<img src=x onerror=alert(1)>&": f32(2)}),
+    )
     make("f4.safetensors", files.safetensors({"w": Tensor("F4", [2, 4], bytes((1, 2, 3, 4)))}))
     make("f6.safetensors", files.safetensors({"w": Tensor("F6_E2M3", [4], bytes((1, 2, 3)))}))
     make("f4_odd.safetensors", files.safetensors({"w": Tensor("F4", [2, 3], bytes((1, 2, 3)))}))

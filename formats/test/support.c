@@ -97,6 +97,41 @@ unsigned char *test_read(struct tc_reader *reader, const struct tc_tensor *tenso
     return bytes;
 }
 
+const struct tc_tensor *test_find(struct tc_reader *reader, const char *name) {
+    const struct tc_tensor *tensor = tc_table_find(&reader->table, tc_text_of(name));
+    cr_assert_not_null(tensor, "there is no %s", name);
+    return tensor;
+}
+
+void test_expect(struct tc_reader *reader, const char *name, enum tc_dtype dtype, const char *shape,
+                 const void *bytes, size_t nbytes) {
+    const struct tc_tensor *tensor = test_find(reader, name);
+    struct tc_buffer text = {0};
+    tc_shape_print(&text, tensor->shape, tensor->rank);
+    tc_buffer_add(&text, "", 1);
+    cr_assert_str_eq(text.bytes, shape, "%s", name);
+    tc_buffer_release(&text);
+    cr_assert_eq(tensor->dtype, dtype, "%s is %s", name, tc_dtype_name(tensor->dtype));
+    cr_assert_eq(tensor->nbytes, nbytes, "%s", name);
+    unsigned char *values = test_read(reader, tensor);
+    if (nbytes)
+        cr_assert_arr_eq(values, bytes, nbytes, "%s", name);
+    free(values);
+    for (size_t at = nbytes; at > 0; at--) {
+        struct tc_error error = {0};
+        unsigned char byte;
+        cr_assert(tc_reader_read(reader, tensor, at - 1, &byte, 1, &error), "%s", error.message);
+        cr_assert_eq(byte, ((const unsigned char *)bytes)[at - 1], "%s, byte %zu", name, at - 1);
+    }
+}
+
+void test_expect_metadata(const struct tc_metadata *metadata, const char *key, const char *value) {
+    const struct tc_text *found = metadata ? tc_metadata_find(metadata, tc_text_of(key)) : NULL;
+    cr_assert_not_null(found, "there is no %s", key);
+    cr_assert(tc_text_equal(*found, tc_text_of(value)), "%s is %.*s", key, (int)found->length,
+              found->bytes);
+}
+
 char *test_digest(const char *path) {
     struct tc_error error = {0};
     struct tc_digest digest = {0};

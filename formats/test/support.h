@@ -28,6 +28,15 @@ enum tc_class test_file_class(const char *path);
 struct tc_reader *test_open(const char *path);
 /* All bytes of a tensor, from malloc. */
 unsigned char *test_read(struct tc_reader *reader, const struct tc_tensor *tensor);
+/* The tensor of this name, which must be there. */
+const struct tc_tensor *test_find(struct tc_reader *reader, const char *name);
+/* That a tensor has this dtype, shape ("[2,3]") and these bytes, read as a whole and one by one. */
+void test_expect(struct tc_reader *reader, const char *name, enum tc_dtype dtype, const char *shape,
+                 const void *bytes, size_t nbytes);
+#define TEST_EXPECT(reader, name, dtype, shape, type, ...)                                         \
+    test_expect(reader, name, dtype, shape, (const type[]){__VA_ARGS__},                           \
+                sizeof(type[]){__VA_ARGS__})
+void test_expect_metadata(const struct tc_metadata *metadata, const char *key, const char *value);
 /* The text of `tconv hash`, from malloc. */
 char *test_digest(const char *path);
 

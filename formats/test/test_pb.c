@@ -42,6 +42,17 @@ Test(pb, without_a_name_it_has_its_files) {
     tc_reader_close(reader);
 }
 
+/* dims are where a model has its IR version, and int64_data where it has its graph. */
+Test(pb, told_from_a_model) {
+    struct tc_reader *reader =
+        open_named("x.pb", JOIN(DIM(2), TYPE(7), PACKED(7, varint(1), varint(300)), NAME("x")));
+    TEST_EXPECT(reader, "x", TC_I64, "[2]", int64_t, 1, 300);
+    tc_reader_close(reader);
+    reader = open_named("x.bin", JOIN(DIM(2), TYPE(7), PACKED(7, varint(1), varint(2))));
+    TEST_EXPECT(reader, "x", TC_I64, "[2]", int64_t, 1, 2);
+    tc_reader_close(reader);
+}
+
 /* elem_type 2, tensor_values 3, name 1: a list. */
 #define ITEM(...) INSIDE(3, __VA_ARGS__)
 

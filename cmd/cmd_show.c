@@ -1,0 +1,257 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/array.h"
+#include "cmd/common.h"
+#include "core/cast.h"
+#include "core/select.h"
+#include "core/unpack.h"
+
+#define BLOCK 4096 /* elements at a time */
+
+struct show {
+    struct common common;
+    struct tc_rows rows;
+    bool has_rows;
+    bool full;
+};
+
+/* What is shown of one tensor: some rows of it. */
+struct showing {
+    struct tc_reader *reader;
+    const struct tc_tensor *tensor;
+    uint64_t first; /* element */
+    struct array array;
+    enum tc_dtype wide; /* what the elements are converted to */
+};
+
+static bool set_rows(void *context, const char *value, struct tc_error *error) {
+    struct show *show = context;
+    if (tc_rows_parse(value, &show->rows.first, &show->rows.end))
+        return true;
+    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
+}
+
+static void choose_kind(struct showing *showing) {
+    enum tc_dtype dtype = tc_unpacked(showing->tensor->dtype);
+    struct array *array = &showing->array;
+    array->precision = dtype == TC_F64 || dtype == TC_C128  ? NUMBER_F64
+                       : dtype == TC_F16 || dtype == TC_C32 ? NUMBER_F16
+                                                            : NUMBER_F32;
+    array->is_signed = dtype != TC_U64;
+    if (dtype == TC_BOOL)
+        array->kind = ARRAY_TRUTH;
+    else if (dtype <= TC_I64)
+        array->kind = ARRAY_INTEGER;
+    else if (dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128)
+        array->kind = ARRAY_COMPLEX;
+    else
+        array->kind = ARRAY_REAL;
+    showing->wide = array->kind == ARRAY_COMPLEX ? TC_C128
+                    : array->kind == ARRAY_REAL  ? TC_F64
+                    : array->is_signed           ? TC_I64
+                                                 : TC_U64;
+}
+
+static bool take_rows(struct showing *showing, const struct tc_rows *rows, struct tc_error *error) {
+    struct array *array = &showing->array;
+    if (array->rank == 0)
+        return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
+    uint64_t count = array->shape[0];
+    if (rows->first >= count && rows->first < rows->end && rows->first > 0)
+        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
+                       (unsigned long long)rows->first, (unsigned long long)count);
+    uint64_t end = rows->end < count ? rows->end : count;
+    array->shape[0] = end > rows->first ? end - rows->first : 0;
+    showing->first = rows->first;
+    /* The whole shape was measured: no product of its axes overflows. */
+    for (unsigned i = 1; i < array->rank; i++)
+        showing->first *= array->shape[i];
+    return true;
+}
+
+/* The elements kept, in memory that the user allows. */
+static bool make_room(const struct show *show, struct array *array, struct tc_error *error) {
+    uint64_t limit = show->common.format.limits.memory;
+    size_t parts = array->kind == ARRAY_COMPLEX ? 2 : 1;
+    if (array->count > limit / sizeof(double) / parts) {
+        tc_fail(error, TC_UNSAFE, "memory-limit", "%zu values need more memory than %llu bytes",
+                array->count, (unsigned long long)limit);
+        return tc_error_hint(error, "choose some with --rows, or raise --max-memory");
+    }
+    size_t count = array->count + 1;
+    if (array->kind <= ARRAY_INTEGER)
+        array->integers = calloc(count, sizeof *array->integers);
+    else
+        array->reals = calloc(count, sizeof *array->reals);
+    if (array->kind == ARRAY_COMPLEX)
+        array->imaginaries = calloc(count, sizeof *array->imaginaries);
+    bool ok = (array->integers || array->reals) && (parts == 1 || array->imaginaries);
+    return ok || tc_fail_memory(error);
+}
+
+static void store(struct array *array, const void *wide, size_t at, size_t count) {
+    const double *pairs = wide;
+    if (array->kind <= ARRAY_INTEGER)
+        memcpy(array->integers + at, wide, count * sizeof *array->integers);
+    else if (array->kind == ARRAY_REAL)
+        memcpy(array->reals + at, wide, count * sizeof *array->reals);
+    else
+        for (size_t i = 0; i < count; i++) {
+            array->reals[at + i] = pairs[2 * i];
+            array->imaginaries[at + i] = pairs[2 * i + 1];
+        }
+}
+
+/* Elements [first, first + count) of the tensor, to place `at` of the array;
+ * packed ones from the byte on that starts an element. */
+static bool load(struct showing *showing, uint64_t first, uint64_t count, size_t at,
+                 struct tc_error *error) {
+    const struct tc_tensor *tensor = showing->tensor;
+    enum tc_dtype dtype = tensor->dtype;
+    unsigned bits = tc_dtype_bits(dtype);
+    unsigned group = bits == 4 ? 2 : bits == 6 ? 4 : 1;
+    unsigned char bytes[16 * BLOCK];
+    float unpacked[BLOCK + 4];
+    double wide[2 * BLOCK];
+    while (count) {
+        size_t before = (size_t)(first % group);
+        size_t step = count < BLOCK ? (size_t)count : BLOCK;
+        size_t length = ((before + step) * bits + 7) / 8;
+        const unsigned char *elements = bytes;
+        if (length > sizeof bytes ||
+            !tc_reader_read(showing->reader, tensor, (first - before) * bits / 8, bytes, length,
+                            error))
+            return false;
+        if (tc_dtype_packed(dtype)) {
+            enum tc_dtype small = tc_unpacked(dtype);
+            tc_unpack(dtype, bytes, unpacked, before + step);
+            elements = (const unsigned char *)unpacked + before * (tc_dtype_bits(small) / 8);
+            tc_cast(small, showing->wide, elements, wide, step, NULL);
+        } else {
+            tc_cast(dtype, showing->wide, elements, wide, step, NULL);
+        }
+        store(&showing->array, wide, at, step);
+        first += step;
+        count -= step;
+        at += step;
+    }
+    return true;
+}
+
+/* Runs of elements that lie together: behind the last axis that is cut, all. */
+static bool load_kept(struct showing *showing, struct tc_error *error) {
+    const struct array *array = &showing->array;
+    uint64_t item[TC_MAX_RANK] = {0};
+    uint64_t run = 1;
+    unsigned axes = array->rank; /* those that the runs are counted along */
+    while (axes && array->kept[axes - 1] == array->shape[axes - 1])
+        run *= array->shape[--axes];
+    for (size_t at = 0; at < array->count; at += run) {
+        uint64_t first = 0;
+        for (unsigned i = 0; i < axes; i++) {
+            bool cut = array->kept[i] < array->shape[i] && item[i] >= ARRAY_EDGE;
+            uint64_t index = cut ? array->shape[i] - array->kept[i] + item[i] : item[i];
+            first = first * array->shape[i] + index;
+        }
+        if (!load(showing, showing->first + first * run, run, at, error))
+            return false;
+        for (unsigned i = axes; i > 0 && ++item[i - 1] == array->kept[i - 1]; i--)
+            item[i - 1] = 0;
+    }
+    return true;
+}
+
+static void keep(struct tc_buffer *text) {
+    (void)text;
+}
+
+static bool print(const struct show *show, const struct showing *showing, const char *path,
+                  struct tc_error *error) {
+    const struct array *array = &showing->array;
+    struct tc_buffer text = {0}, out = {0};
+    array_print(array, show->common.json ? keep : report_out, &text);
+    bool ok = tc_buffer_ok(&text, error);
+    if (ok && show->common.json) {
+        tc_buffer_add_string(&out, "{\"file\":");
+        tc_buffer_add_json(&out, tc_text_of(path), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(&out, ",\"name\":");
+        tc_buffer_add_json(&out, showing->tensor->name, TC_ESCAPE_DISPLAY);
+        tc_buffer_addf(&out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(showing->tensor->dtype));
+        tc_shape_print(&out, array->shape, array->rank);
+        tc_buffer_add_string(&out, ",\"text\":");
+        tc_buffer_add_json(&out, (struct tc_text){text.bytes, text.length - 1}, TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(&out, "}\n");
+        ok = tc_buffer_ok(&out, error);
+    }
+    if (ok)
+        report_out(show->common.json ? &out : &text);
+    tc_buffer_release(&text);
+    tc_buffer_release(&out);
+    return ok;
+}
+
+static bool show_tensor(const struct show *show, const char *path, const char *name,
+                        struct tc_error *error) {
+    struct showing showing = {.reader = common_open(&show->common, path, error)};
+    struct array *array = &showing.array;
+    if (!showing.reader)
+        return false;
+    showing.tensor = common_find(showing.reader, name, error);
+    bool ok = showing.tensor != NULL;
+    if (ok) {
+        choose_kind(&showing);
+        array->rank = showing.tensor->rank;
+        if (array->rank)
+            memcpy(array->shape, showing.tensor->shape, array->rank * sizeof *array->shape);
+        ok = !show->has_rows || take_rows(&showing, &show->rows, error);
+    }
+    if (ok && !array_plan(array, show->full))
+        ok = tc_fail(error, TC_INTERNAL, "shape", "a shape that was not measured");
+    ok = ok && make_room(show, array, error) && load_kept(&showing, error) &&
+         print(show, &showing, path, error);
+    free(array->integers);
+    free(array->reals);
+    free(array->imaginaries);
+    if (!ok && showing.tensor)
+        tc_error_in_tensor(error, name, strlen(name));
+    tc_reader_close(showing.reader);
+    return ok ? true : tc_error_in_file(error, path);
+}
+
+int cmd_show(int argc, char **argv) {
+    struct show show = {.common = COMMON_DEFAULTS};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Showing:"},
+        {.name = "rows",
+         .type = OPTION_CALL,
+         .value = &show,
+         .argument = "A:B",
+         .help = "rows A to B-1 of the first axis",
+         .given = &show.has_rows,
+         .call = set_rows},
+        {.name = "full",
+         .type = OPTION_FLAG,
+         .value = &show.full,
+         .help = "every value, however many there are"},
+        COMMON_OPTIONS(&show.common),
+        {.type = OPTION_END},
+    };
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && show.common.help)
+        options_print_help(
+            "tconv show [options] FILE NAME",
+            "Prints a tensor's values as numpy's str() does: of more than 1000 the first and\n"
+            "last three of each axis. Only what is shown is read, so no checksum is checked.",
+            options);
+    else if (ok && arguments.count != 2)
+        ok = tc_fail(&error, TC_USAGE, "usage", "a file and a tensor's name are needed");
+    else if (ok)
+        ok = show_tensor(&show, arguments.names[0], arguments.names[1], &error);
+    int code = ok ? 0 : report_error(&error, show.common.json);
+    free(arguments.names);
+    return code;
+}

@@ -1,0 +1,291 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "cmd/number.h"
+#include "cmd/plot.h"
+#include "cmd/stats_html.h"
+#include "cmd/table.h"
+#include "core/select.h"
+
+struct stats {
+    struct common common;
+    struct tc_select select;
+    bool plot;
+    const char *html; /* NULL: no page */
+};
+
+/* All by table position. */
+struct results {
+    bool *wanted;
+    struct tc_stats *stats;
+    struct tc_histogram *histograms; /* NULL: not asked for */
+};
+
+static void results_release(struct results *results) {
+    free(results->wanted);
+    free(results->stats);
+    free(results->histograms);
+}
+
+static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tensor,
+                            const struct tc_stats *stats, const struct tc_histogram *histogram) {
+    tc_buffer_add_string(out, "{\"name\":");
+    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
+    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
+    tc_shape_print(out, tensor->shape, tensor->rank);
+    tc_buffer_addf(out, ",\"count\":%" PRIu64 ",\"nbytes\":%" PRIu64 ",\"min\":", stats->count,
+                   tensor->nbytes);
+    number_add_value_json(out, &stats->min);
+    tc_buffer_add_string(out, ",\"max\":");
+    number_add_value_json(out, &stats->max);
+    tc_buffer_add_string(out, ",\"mean\":");
+    number_add_json(out, stats->mean);
+    tc_buffer_add_string(out, ",\"stddev\":");
+    number_add_json(out, stats->stddev);
+    tc_buffer_addf(
+        out, ",\"zeros\":%" PRIu64 ",\"nnz\":%" PRIu64 ",\"nan\":%" PRIu64 ",\"inf\":%" PRIu64,
+        stats->zeros, stats->nonzeros, stats->nan, stats->inf);
+    for (int i = 0; i < TC_HISTOGRAM_BINS && histogram; i++)
+        tc_buffer_addf(out, "%s%" PRIu64, i ? "," : ",\"histogram\":[", histogram->bins[i]);
+    tc_buffer_add_string(out, histogram ? "]}" : "}");
+}
+
+static void add_json(struct tc_buffer *out, const struct tc_table *table,
+                     const struct results *results, const char *path) {
+    const char *before = "";
+    tc_buffer_add_string(out, "{\"file\":");
+    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(out, ",\"tensors\":[");
+    for (size_t i = 0; i < table->count; i++)
+        if (results->wanted[i]) {
+            tc_buffer_add_string(out, before);
+            add_tensor_json(out, &table->tensors[i], &results->stats[i],
+                            results->histograms ? &results->histograms[i] : NULL);
+            before = ",";
+        }
+    tc_buffer_add_string(out, "]}\n");
+}
+
+struct rows {
+    const struct tc_table *table;
+    const struct tc_stats *stats;
+    const size_t *positions;
+};
+
+static void add_cell(struct tc_buffer *cell, const void *context, size_t row, int column) {
+    const struct rows *rows = context;
+    const struct tc_tensor *tensor = &rows->table->tensors[rows->positions[row]];
+    const struct tc_stats *stats = &rows->stats[rows->positions[row]];
+    switch (column) {
+    case 0:
+        tc_buffer_add_visible(cell, tensor->name);
+        break;
+    case 1:
+        tc_buffer_add_string(cell, tc_dtype_name(tensor->dtype));
+        break;
+    case 2:
+        tc_shape_print(cell, tensor->shape, tensor->rank);
+        break;
+    case 3:
+    case 4:
+        number_add_value_brief(cell, column == 3 ? &stats->min : &stats->max);
+        break;
+    case 5:
+    case 6:
+        number_add_brief(cell, column == 5 ? stats->mean : stats->stddev);
+        break;
+    default:
+        tc_buffer_add_number(cell, column == 7   ? stats->count
+                                   : column == 8 ? stats->zeros
+                                   : column == 9 ? stats->nan
+                                                 : stats->inf);
+    }
+}
+
+static const struct table_column columns[] = {
+    {"name", false}, {"dtype", false}, {"shape", false}, {"min", true},
+    {"max", true},   {"mean", true},   {"stddev", true}, {"count", true},
+    {"zeros", true}, {"NaN", true},    {"Inf", true},
+};
+
+static bool add_text(struct tc_buffer *out, const struct tc_table *table,
+                     const struct results *results, struct tc_error *error) {
+    size_t count = 0;
+    size_t *positions = malloc((table->count + 1) * sizeof *positions);
+    if (!positions)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < table->count; i++)
+        if (results->wanted[i])
+            positions[count++] = i;
+    struct rows rows = {table, results->stats, positions};
+    table_print(out, columns, sizeof columns / sizeof *columns, count, add_cell, &rows);
+    free(positions);
+    return true;
+}
+
+static void add_plots(struct tc_buffer *out, const struct tc_table *table,
+                      const struct results *results) {
+    const char *before = "";
+    for (size_t i = 0; i < table->count; i++)
+        if (results->wanted[i]) {
+            tc_buffer_add_string(out, before);
+            plot_add(out, &table->tensors[i], &results->stats[i], &results->histograms[i],
+                     report_width());
+            before = "\n";
+        }
+}
+
+/* By table position: the tensors named, or all, less what the patterns leave out. */
+static bool *choose(const struct stats *options, const struct tc_reader *reader,
+                    const char *const *names, size_t count, struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    bool *wanted = calloc(table->count + 1, sizeof *wanted);
+    bool any = false;
+    bool ok = wanted || tc_fail_memory(error);
+    for (size_t i = 0; i < count && ok; i++) {
+        const struct tc_tensor *tensor = common_find(reader, names[i], error);
+        ok = tensor != NULL;
+        if (ok)
+            wanted[tensor - table->tensors] = true;
+    }
+    for (size_t i = 0; i < table->count && ok; i++) {
+        struct tc_text name = table->tensors[i].name;
+        bool taken = false;
+        ok = tc_select_apply(&options->select, name, NULL, &taken, &name, error);
+        wanted[i] = taken && (wanted[i] || count == 0);
+        any |= wanted[i];
+    }
+    if (ok && !any && table->count)
+        ok = tc_fail(error, TC_USAGE, "nothing-selected",
+                     "no tensor is left after --include and --exclude");
+    if (ok)
+        return wanted;
+    free(wanted);
+    return NULL;
+}
+
+static bool gather(const struct stats *options, struct tc_reader *reader, struct results *results,
+                   struct tc_error *error) {
+    size_t count = reader->table.count + 1;
+    struct report_progress progress;
+    results->stats = calloc(count, sizeof *results->stats);
+    if (!results->stats)
+        return tc_fail_memory(error);
+    if ((options->plot || options->html) &&
+        !(results->histograms = calloc(count, sizeof *results->histograms)))
+        return tc_fail_memory(error);
+    report_progress_start(&progress, options->common.quiet);
+    bool ok = tc_stats_make(reader, results->wanted, results->stats, report_progress_step,
+                            &progress, error);
+    if (ok && results->histograms)
+        ok = tc_histogram_make(reader, results->wanted, results->stats, results->histograms,
+                               report_progress_step, &progress, error);
+    report_progress_end(&progress);
+    return ok;
+}
+
+static bool print(const struct stats *options, const struct tc_reader *reader, const char *path,
+                  const struct results *results, struct tc_error *error) {
+    struct tc_buffer out = {0};
+    bool ok = true;
+    if (options->common.json)
+        add_json(&out, &reader->table, results, path);
+    else if (options->plot)
+        add_plots(&out, &reader->table, results);
+    else if (!options->html)
+        ok = add_text(&out, &reader->table, results, error);
+    ok = ok && tc_buffer_ok(&out, error);
+    if (ok)
+        report_out(&out);
+    tc_buffer_release(&out);
+    return ok;
+}
+
+static bool write_page(struct stats_html *html, const struct tc_reader *reader, const char *path,
+                       const struct results *results, struct tc_error *error) {
+    return stats_html_write(html, reader, path, results->wanted, results->stats,
+                            results->histograms, error);
+}
+
+static bool stats_file(const struct stats *options, const char *const *arguments, size_t count,
+                       struct tc_error *error) {
+    const char *path = arguments[0];
+    struct tc_reader *reader = common_open(&options->common, path, error);
+    if (!reader)
+        return tc_error_in_file(error, path);
+    struct results results = {.wanted = choose(options, reader, arguments + 1, count - 1, error)};
+    struct stats_html html;
+    bool ok = results.wanted != NULL;
+    bool page = ok && options->html;
+    ok = ok && (!page || stats_html_begin(&html, options->html, reader, error)) &&
+         gather(options, reader, &results, error) &&
+         (!page || write_page(&html, reader, path, &results, error)) &&
+         print(options, reader, path, &results, error);
+    if (page)
+        stats_html_end(&html);
+    results_release(&results);
+    tc_reader_close(reader);
+    return ok ? true : tc_error_in_file(error, path);
+}
+
+static bool add_include(void *select, const char *value, struct tc_error *error) {
+    return tc_select_include(select, value, error);
+}
+
+static bool add_exclude(void *select, const char *value, struct tc_error *error) {
+    return tc_select_exclude(select, value, error);
+}
+
+int cmd_stats(int argc, char **argv) {
+    struct stats stats = {.common = COMMON_DEFAULTS};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Showing:"},
+        {.name = "plot",
+         .type = OPTION_FLAG,
+         .value = &stats.plot,
+         .help = "draw a histogram of every tensor (the data is read twice)"},
+        {.name = "html",
+         .type = OPTION_TEXT,
+         .value = &stats.html,
+         .argument = "OUT",
+         .help = "write a page instead: a table to sort, histograms, a map of sizes"},
+        {.type = OPTION_HEADING, .help = "Choosing tensors:"},
+        {.name = "include",
+         .type = OPTION_CALL,
+         .value = &stats.select,
+         .argument = "REGEX",
+         .help = "only tensors whose name matches; may be given again",
+         .call = add_include},
+        {.name = "exclude",
+         .type = OPTION_CALL,
+         .value = &stats.select,
+         .argument = "REGEX",
+         .help = "without those that match",
+         .call = add_exclude},
+        COMMON_OPTIONS(&stats.common),
+        {.type = OPTION_END},
+    };
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    tc_select_init(&stats.select);
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && stats.common.help)
+        options_print_help(
+            "tconv stats [options] FILE [NAME...]",
+            "Prints count, extremes, mean and standard deviation (of the population) of every\n"
+            "tensor, or of those named. NaN and Inf are counted and left out of the rest;\n"
+            "complex numbers count by their magnitude. Sums are exact, and rounded once.",
+            options);
+    else if (ok && arguments.count == 0)
+        ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    else if (ok && stats.html && strcmp(stats.html, "-") == 0 && (stats.plot || stats.common.json))
+        ok = tc_fail(&error, TC_USAGE, "usage", "standard output takes the page or the rest");
+    else if (ok)
+        ok = stats_file(&stats, arguments.names, arguments.count, &error);
+    int code = ok ? 0 : report_error(&error, stats.common.json);
+    free(arguments.names);
+    tc_select_release(&stats.select);
+    return code;
+}
