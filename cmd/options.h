@@ -32,6 +32,7 @@ struct option {
     const char *const *choices; /* NULL at the end */
     bool *given;                /* set when the option occurs; may be NULL */
     bool (*call)(void *context, const char *value, struct tc_error *error);
+    bool aside; /* says nothing of what comes out: how to tell it, what to allow */
 };
 
 struct arguments {
