@@ -16,7 +16,9 @@ struct convert {
     struct tc_policy policy;
     const char *prefix;
     const char *strip_prefix;
-    bool implicit; /* the word was left out */
+    bool implicit;     /* the word was left out */
+    const char **maps; /* files that --map names */
+    size_t map_count;
     int order;
     int keep;
     int tied;
@@ -105,6 +107,8 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
     convert->plan.policy = &convert->policy;
+    convert->perform.beside.also = convert->maps;
+    convert->perform.beside.also_count = convert->map_count;
     if (convert->prefix)
         convert->select.prefix = tc_text_of(convert->prefix);
     if (convert->strip_prefix)
@@ -125,8 +129,14 @@ static bool add_rename(void *select, const char *value, struct tc_error *error) 
     return tc_select_rename(select, value, error);
 }
 
-static bool add_map(void *select, const char *value, struct tc_error *error) {
-    return tc_select_map(select, value, error);
+static bool add_map(void *context, const char *value, struct tc_error *error) {
+    struct convert *convert = context;
+    const char **maps = reallocarray(convert->maps, convert->map_count + 1, sizeof(char *));
+    if (!maps)
+        return tc_fail_memory(error);
+    convert->maps = maps;
+    maps[convert->map_count++] = value;
+    return tc_select_map(&convert->select, value, error);
 }
 
 static bool add_dtype(void *policy, const char *value, struct tc_error *error) {
@@ -265,7 +275,7 @@ static int run(int argc, char **argv, bool implicit) {
          .call = add_rename},
         {.name = "map",
          .type = OPTION_CALL,
-         .value = &convert.select,
+         .value = &convert,
          .argument = "FILE",
          .help = "new names from a JSON object {old: new}",
          .call = add_map},
@@ -292,10 +302,13 @@ static int run(int argc, char **argv, bool implicit) {
                            ".npy files.",
                            options);
     else if (ok)
-        ok = take_arguments(&convert, &arguments, &error) &&
+        ok = perform_note_options(&convert.perform, options, &arguments, &error) &&
+             take_arguments(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    perform_release(&convert.perform);
+    free(convert.maps);
     tc_select_release(&convert.select);
     tc_policy_release(&convert.policy);
     tc_arena_release(&arena);

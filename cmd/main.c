@@ -19,6 +19,8 @@ static const struct command {
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
     {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
+    {"verify", cmd_verify, "--receipt R FILE...", "files against their receipt"},
+    {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

@@ -45,6 +45,17 @@ static void flip(const struct tc_publish *publish) {
 #define DISTURB NULL
 #endif
 
+bool perform_note_options(struct perform *perform, const struct option *options,
+                          const struct arguments *arguments, struct tc_error *error) {
+    options_print_given(&perform->given, options, arguments);
+    perform->beside.options = (struct tc_text){perform->given.bytes, perform->given.length};
+    return tc_buffer_ok(&perform->given, error);
+}
+
+void perform_release(struct perform *perform) {
+    tc_buffer_release(&perform->given);
+}
+
 static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_error *error) {
     struct report_progress progress;
     struct tc_conversion conversion;
@@ -52,11 +63,19 @@ static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_e
     perform->run.disturb = DISTURB;
     perform->run.progress = report_progress_step;
     perform->run.context = &progress;
-    report_progress_start(&progress, &perform->progress, perform->common->quiet);
-    bool ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
-              tc_conversion_commit(&conversion, error);
-    tc_conversion_end(&conversion);
-    report_progress_end(&progress, ok);
+    /* A receipt says what the output gave when it was read. */
+    perform->run.keep = perform->beside.receipt != NULL;
+    perform->run.verify |= perform->run.keep;
+    bool ok = beside_begin(&perform->beside, plan, perform->run.publish, error);
+    if (ok) {
+        report_progress_start(&progress, &perform->progress, perform->common->quiet);
+        ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
+             beside_write(&perform->beside, &conversion, perform->output, error) &&
+             tc_conversion_commit(&conversion, error) && beside_commit(&perform->beside, error);
+        tc_conversion_end(&conversion);
+        report_progress_end(&progress, ok);
+    }
+    beside_end(&perform->beside);
     return ok;
 }
 

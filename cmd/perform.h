@@ -5,6 +5,7 @@
 #ifndef TCONV_CMD_PERFORM_H
 #define TCONV_CMD_PERFORM_H
 
+#include "cmd/beside.h"
 #include "cmd/common.h"
 #include "core/convert.h"
 
@@ -13,8 +14,10 @@ struct perform {
     const char *output;
     struct tc_convert_options run;
     struct report_progress_options progress;
+    struct beside beside;
     int strict; /* 1: no loss; 2: no change either */
     bool dry_run;
+    struct tc_buffer given; /* the options, as a receipt lists them */
 };
 
 /* Rows of an option table. */
@@ -24,6 +27,29 @@ struct perform {
      .value = &(perform)->run.verify,                                                              \
      .help = "read the output again and compare every tensor before it is published",              \
      .aside = true},                                                                               \
+        {.name = "receipt",                                                                        \
+         .type = OPTION_TEXT,                                                                      \
+         .value = &(perform)->beside.receipt,                                                      \
+         .argument = "FILE",                                                                       \
+         .help = "write what went in and came out, with hashes, as JSON; verifies",                \
+         .aside = true},                                                                           \
+        {.name = "receipt-tensors",                                                                \
+         .type = OPTION_FLAG,                                                                      \
+         .value = &(perform)->beside.tensors,                                                      \
+         .help = "with the hash of every tensor",                                                  \
+         .aside = true},                                                                           \
+        {.name = "sign",                                                                           \
+         .type = OPTION_TEXT,                                                                      \
+         .value = &(perform)->beside.key,                                                          \
+         .argument = "KEY",                                                                        \
+         .help = "sign the receipt with this key (tconv keygen)",                                  \
+         .aside = true},                                                                           \
+        {.name = "depfile",                                                                        \
+         .type = OPTION_TEXT,                                                                      \
+         .value = &(perform)->beside.depfile,                                                      \
+         .argument = "FILE",                                                                       \
+         .help = "write a rule for make: the output's files, and all that were read",              \
+         .aside = true},                                                                           \
         {.name = "strict",                                                                         \
          .type = OPTION_STRICT,                                                                    \
          .value = &(perform)->strict,                                                              \
@@ -52,6 +78,11 @@ struct perform {
         .argument = "N", .help = "descriptor for --progress=json (default: standard error)",       \
         .call = report_progress_fd, .aside = true                                                  \
     }
+
+/* Keeps the options for a receipt; release frees what this made. */
+bool perform_note_options(struct perform *perform, const struct option *options,
+                          const struct arguments *arguments, struct tc_error *error);
+void perform_release(struct perform *perform);
 
 /* Plans and does it. On failure the readers are still the caller's. */
 bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,

@@ -122,7 +122,7 @@ void report_progress_end(struct report_progress *progress, bool ok) {
     if (progress->mode == PROGRESS_JSON)
         print_event(progress, ok ? "done\",\"ok\":true" : "done\",\"ok\":false",
                     seconds_since(&progress->started));
-    else if (progress->shown)
+    else if (progress->mode == PROGRESS_BAR && progress->shown)
         tc_buffer_add_string(&line, "\r\033[K");
     report_show(&line);
     progress->shown = false;
