@@ -47,7 +47,8 @@ bool common_source_date(bool *given, int64_t *seconds, struct tc_error *error) {
     if (!*given)
         return true;
     /* The last second of the year 9999, beyond which dates have another form. */
-    if (text[strspn(text, "0123456789")] || !options_size(text, &value) || value > UINT64_C(253402300799))
+    if (text[strspn(text, "0123456789")] || !options_size(text, &value) ||
+        value > UINT64_C(253402300799))
         return tc_fail(error, TC_USAGE, "source-date",
                        "SOURCE_DATE_EPOCH is not a number of seconds: %s", text);
     *seconds = (int64_t)value;

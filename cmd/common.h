@@ -115,6 +115,7 @@ bool is_command(const char *name);
 
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
+int cmd_append(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_get(int argc, char **argv);

@@ -51,7 +51,9 @@ bool tc_depfile_print(struct tc_buffer *text, const struct tc_conversion *conver
             return false;
     }
     tc_buffer_add_string(text, ":");
-    for (size_t i = 0; i < conversion->input_count; i++)
+    /* What is changed in place depends on itself no more than on its past. */
+    for (size_t i = conversion->options->in_place ? conversion->own_count : 0;
+         i < conversion->input_count; i++)
         if (strcmp(conversion->inputs[i]->path, "-") != 0 &&
             !add_input(text, conversion->inputs[i]->path, error))
             return false;

@@ -69,8 +69,11 @@ struct tc_reader {
     /* Other files that hold tensors' data; not shards. */
     struct tc_input **companions;
     size_t companion_count;
-    struct tc_input *sidecar;  /* that metadata came from; NULL: none */
-    uint64_t size;             /* bytes of all files */
+    struct tc_input *sidecar; /* that metadata came from; NULL: none */
+    uint64_t size;            /* bytes of all files */
+    /* What it holds that a file of its tensors and metadata would not, such as
+     * code; NULL: nothing. Such a file is not written anew in its place. */
+    const char *beyond;
     struct tc_buffer warnings; /* one a line, for people */
     struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
     struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */

@@ -36,17 +36,35 @@ static bool differ(const struct tc_item *item, struct tc_error *error, const cha
     return tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
+/* Whether the ledger says that the output has another name for it. */
+static bool is_renamed(const struct tc_plan *plan, const struct tc_item *item) {
+    for (size_t i = 0; i < plan->entry_count; i++)
+        if (strcmp(plan->entries[i].kind, "name") == 0 &&
+            tc_text_equal(plan->entries[i].tensor, item->name))
+            return true;
+    return false;
+}
+
+/* Under its name, or, where the format has none or another one for it, by its
+ * place in the file. */
+static const struct tc_tensor *find_item(const struct reread *reread, size_t position) {
+    const struct tc_plan *plan = reread->plan;
+    const struct tc_table *table = &reread->reader->table;
+    const struct tc_item *item = &plan->items[position];
+    size_t turn = position - reread->first;
+    bool named = plan->target->caps & TC_CAN_NAME;
+    const struct tc_tensor *tensor = named ? tc_table_find(table, item->name) : NULL;
+    if (tensor || turn >= table->count || (named && !is_renamed(plan, item)))
+        return tensor;
+    return &table->tensors[turn];
+}
+
 static bool compare_item(struct reread *reread, size_t position, struct tc_error *error) {
     const struct tc_plan *plan = reread->plan;
     const struct tc_table *table = &reread->reader->table;
     const struct tc_item *item = &plan->items[position];
     const struct tc_item *kept = tc_ties_kept(plan, item);
-    /* A format without names gives its tensors other ones, in their order. */
-    size_t turn = position - reread->first;
-    const struct tc_tensor *tensor = plan->target->caps & TC_CAN_NAME
-                                         ? tc_table_find(table, item->name)
-                                     : turn < table->count ? &table->tensors[turn]
-                                                           : NULL;
+    const struct tc_tensor *tensor = find_item(reread, position);
     if (!tensor)
         return differ(item, error, "the tensor is not there");
     size_t at = (size_t)(tensor - table->tensors);
