@@ -122,6 +122,7 @@ int cmd_get(int argc, char **argv);
 int cmd_hash(int argc, char **argv);
 int cmd_formats(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_manifest(int argc, char **argv);
 int cmd_keygen(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 

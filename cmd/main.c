@@ -22,6 +22,7 @@ static const struct command {
     {"hash", cmd_hash, "FILE...", "SHA-256 of every tensor; the same in every format"},
     {"verify", cmd_verify, "--receipt R FILE...", "files against their receipt"},
     {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
+    {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

@@ -67,13 +67,13 @@ bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
     return tc_input_unchanged(input, error);
 }
 
-void tc_date_print(struct tc_buffer *text, int64_t seconds) {
+void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone) {
     struct tm date;
     time_t time = (time_t)seconds;
     if (!gmtime_r(&time, &date))
         date = (struct tm){.tm_mday = 1, .tm_year = 70};
-    tc_buffer_addf(text, "%04d-%02d-%02dT%02d:%02d:%02dZ", date.tm_year + 1900, date.tm_mon + 1,
-                   date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec);
+    tc_buffer_addf(text, "%04d-%02d-%02dT%02d:%02d:%02d%s", date.tm_year + 1900, date.tm_mon + 1,
+                   date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec, zone);
 }
 
 void tc_ledger_print(struct tc_buffer *text, const struct tc_plan *plan,
@@ -163,7 +163,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     tc_buffer_add_string(text, "{\"tconv_receipt\":1,\"tconv\":\"" TC_VERSION "\"");
     if (facts->dated) {
         tc_buffer_add_string(text, ",\"date\":\"");
-        tc_date_print(text, facts->date);
+        tc_date_print(text, facts->date, "Z");
         tc_buffer_add_string(text, "\"");
     }
     tc_buffer_add_string(text, ",\"inputs\":[");

@@ -69,7 +69,7 @@ struct tc_receipt {
 bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
                      struct tc_arena *arena, struct tc_error *error);
 
-/* "2026-11-16T07:30:00Z" */
-void tc_date_print(struct tc_buffer *text, int64_t seconds);
+/* "2026-11-16T07:30:00" and the zone, which is UTC's however it is written. */
+void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone);
 
 #endif

@@ -157,10 +157,10 @@ Test(receipt, others_are_refused) {
 
 Test(receipt, dates) {
     struct tc_buffer text = {0};
-    tc_date_print(&text, 0);
+    tc_date_print(&text, 0, "Z");
     tc_buffer_add_string(&text, " ");
-    tc_date_print(&text, 1794813000);
-    cr_assert_str_eq(text.bytes, "1970-01-01T00:00:00Z 2026-11-16T07:10:00Z");
+    tc_date_print(&text, 1794813000, "+00:00");
+    cr_assert_str_eq(text.bytes, "1970-01-01T00:00:00Z 2026-11-16T07:10:00+00:00");
     tc_buffer_release(&text);
 }
 

@@ -13,6 +13,8 @@ SECTIONS = {  # and the peers that each can't do without
     "npy": ["numpy"],
     "conversions": ["numpy"],
     "metadata": ["numpy", "safetensors", "deathtensors"],
+    "append": ["numpy", "deathtensors"],
+    "manifest": ["numpy", "deathtensors"],
     "promotion": ["numpy", "ml_dtypes", "safetensors"],
 }
 SHOWN = 20  # failures a section
