@@ -29,6 +29,7 @@ struct reread {
     bool *seen; /* by table position: an item has it */
     size_t first;
     size_t count;
+    const struct tc_outfile *last; /* the file before this one */
 };
 
 static bool differ(const struct tc_item *item, struct tc_error *error, const char *what) {
@@ -146,11 +147,22 @@ static struct tc_format_options own_options(const struct tc_plan *plan,
     return options;
 }
 
+/* Files come in the order in which they were written: a folder may have
+ * millions, and none is looked for from the start. */
+static const struct tc_outfile *next_file(struct reread *reread, const struct tc_publish *publish,
+                                          const char *name) {
+    const struct tc_outfile *out = reread->last ? reread->last->next : publish->files;
+    while (out && strcmp(out->name, name) != 0)
+        out = out->next;
+    reread->last = out;
+    return out;
+}
+
 static bool check_file(struct reread *reread, const struct tc_publish *publish, const char *name,
                        const struct tc_backend *backend, tc_opener *open,
                        const struct tc_watch *watch, struct tc_error *error) {
     struct tc_format_options options = own_options(reread->plan, publish);
-    const struct tc_outfile *out = tc_publish_find(publish, name);
+    const struct tc_outfile *out = next_file(reread, publish, name);
     struct tc_input *input = out ? tc_outfile_reopen(out, NULL, error) : NULL;
     if (!out)
         tc_fail(error, TC_INTERNAL, "verification", "a file of the output is not there");
