@@ -86,7 +86,7 @@ int cmd_append(int argc, char **argv) {
     struct append append = {.common = COMMON_DEFAULTS};
     struct tc_error error = {0};
     struct tc_arena arena;
-    struct arguments arguments = {.arena = &arena};
+    struct arguments arguments = {.arena = &arena, .record = true};
     append.perform.common = &append.common;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Adding:"},

@@ -151,7 +151,7 @@ static int run(int argc, char **argv, bool implicit) {
     struct convert convert = {.common = COMMON_DEFAULTS, .checksum = true, .implicit = implicit};
     struct tc_error error = {0};
     struct tc_arena arena;
-    struct arguments arguments = {.arena = &arena};
+    struct arguments arguments = {.arena = &arena, .record = true};
     convert.perform.common = &convert.common;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Converting:"},

@@ -126,6 +126,6 @@ int cmd_formats(int argc, char **argv) {
     ok = ok && tc_buffer_ok(&out, &error);
     report_out(&out);
     int code = ok ? 0 : report_error(&error, common.json);
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

@@ -93,6 +93,6 @@ int cmd_get(int argc, char **argv) {
         ok = get_tensor(&get, arguments.names[0], &error);
     }
     int code = ok ? 0 : report_error(&error, get.common.json);
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

@@ -88,6 +88,6 @@ int cmd_hash(int argc, char **argv) {
             options);
     else
         code = common_each_file(&hash.common, &arguments, hash_file, &hash);
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

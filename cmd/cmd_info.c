@@ -197,6 +197,6 @@ int cmd_info(int argc, char **argv) {
                            options);
     else
         code = common_each_file(&common, &arguments, info_file, &common);
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

@@ -57,6 +57,6 @@ int cmd_list(int argc, char **argv) {
         list.several = arguments.count > 1;
         code = common_each_file(&list.common, &arguments, list_names, &list);
     }
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

@@ -148,6 +148,6 @@ int cmd_scan(int argc, char **argv) {
             options);
     else
         code = scan_all(&common, &arguments);
-    arguments_release(&arguments);
+    free(arguments.names);
     return code;
 }

@@ -77,7 +77,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
                       struct tc_error *error) {
     if (option->given)
         *option->given = true;
-    arguments->given[arguments->given_count++] = (struct given){option, value};
+    if (arguments->given)
+        arguments->given[arguments->given_count++] = (struct given){option, value};
     switch (option->type) {
     case OPTION_FLAG:
     case OPTION_CLEAR:
@@ -164,8 +165,9 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
 bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error) {
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
-    arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
-    if (!arguments->names || !arguments->given)
+    if (arguments->record)
+        arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
+    if (!arguments->names || (arguments->record && !arguments->given))
         return tc_fail_memory(error);
     /* An error in what follows is told as JSON too, wherever --json stands. */
     const struct option *json = find_long(options, "json", 4);

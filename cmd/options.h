@@ -44,7 +44,8 @@ struct given {
 struct arguments {
     const char **names; /* positional ones, from malloc */
     size_t count;
-    struct given *given; /* from malloc, in their order */
+    bool record;         /* wanted: the options too */
+    struct given *given; /* then, from malloc, in their order */
     size_t given_count;
     struct tc_arena *arena; /* for OPTION_PAIR */
 };
