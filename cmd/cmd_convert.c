@@ -4,27 +4,25 @@
 #include <strings.h>
 
 #include "cmd/common.h"
-#include "cmd/ledger.h"
-#include "core/convert.h"
+#include "cmd/perform.h"
 
 struct convert {
     struct common common;
     const char *to;
-    const char *output;
+    struct perform perform;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     struct tc_select select;
     struct tc_policy policy;
     const char *prefix;
     const char *strip_prefix;
-    bool dry_run;
-    bool implicit; /* the word was left out */
-    struct tc_convert_options run;
+    bool implicit;     /* the word was left out */
+    const char **maps; /* files that --map names */
+    size_t map_count;
     int order;
     int keep;
     int tied;
     int ot_dialect;
-    int strict;
     bool checksum;
     bool checksum_given;
 };
@@ -36,7 +34,7 @@ static const char *const tieds[] = {"auto", "keep", "copy", "error", NULL};
 /* The target's format: named, by the output's extension, or npy for a folder. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
-    const char *output = convert->output;
+    const char *output = convert->perform.output;
     char shard[4096];
     const struct tc_backend *by_path = tc_registry_for_path(output);
     if (!convert->to && by_path && tc_registry_is_index(by_path)) {
@@ -53,52 +51,16 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
                : target;
 }
 
-static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
-    for (size_t i = 0; i < plan->entry_count && strict; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity == TC_CHANGE && strict < 2)
-            continue;
-        tc_fail(error, TC_UNSUPPORTED, "strict", "--strict%s: %s: %s", strict > 1 ? "=all" : "",
-                entry->kind, entry->detail);
-        if (entry->tensor.bytes)
-            tc_error_in_tensor(error, entry->tensor.bytes, entry->tensor.length);
-        return tc_error_in_file(error, plan->readers[0]->input->path);
-    }
-    return true;
-}
-
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
-    size_t length = strlen(convert->output);
-    convert->plan.folder = length && convert->output[length - 1] == '/';
+    size_t length = strlen(convert->perform.output);
+    convert->plan.folder = length && convert->perform.output[length - 1] == '/';
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (!target)
         return false;
     if (convert->checksum_given && convert->checksum && !(target->caps & TC_CAN_CHECKSUM))
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
-    struct tc_plan plan;
-    bool ok = tc_plan_make(&plan, readers, count, target, convert->output, &convert->plan, error);
-    if (!ok)
-        report_problems(&plan);
-    if (!ok && error->class != TC_USAGE)
-        tc_error_in_file(error, readers[0]->input->path);
-    ok = ok && check_strict(&plan, convert->strict, error);
-    if (ok && convert->dry_run) {
-        ok = ledger_print(&plan, convert->output, convert->common.json, false, error);
-    } else if (ok) {
-        struct report_progress progress;
-        report_progress_start(&progress, convert->common.quiet);
-        convert->run.progress = report_progress_step;
-        convert->run.context = &progress;
-        ok = tc_convert(&plan, convert->output, &convert->run, error);
-        report_progress_end(&progress);
-    }
-    if (ok && convert->common.json && !convert->dry_run && strcmp(convert->output, "-") != 0)
-        ok = ledger_print(&plan, convert->output, true, true, error);
-    if (ok && !convert->common.quiet)
-        report_ledger(&plan, convert->common.verbose);
-    tc_plan_release(&plan);
-    return ok;
+    return perform(&convert->perform, readers, count, target, &convert->plan, error);
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
@@ -120,23 +82,23 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
 
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
                            struct tc_error *error) {
-    if (!convert->output) {
+    if (!convert->perform.output) {
         if (arguments->count > 2)
             return tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
         if (arguments->count < 2)
             return tc_fail(error, TC_USAGE, "usage", "an input and an output are needed");
-        convert->output = arguments->names[--arguments->count];
+        convert->perform.output = arguments->names[--arguments->count];
     }
     if (arguments->count == 0)
         return tc_fail(error, TC_USAGE, "usage", "no input given");
-    if (convert->output[0] == '\0')
+    if (convert->perform.output[0] == '\0')
         return tc_fail(error, TC_USAGE, "usage", "the output's name is empty");
     if (convert->implicit && is_command(arguments->names[0])) {
         tc_fail(error, TC_USAGE, "usage", "a command's name goes first: tconv %s ...",
                 arguments->names[0]);
         return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
     }
-    if (!convert->dry_run && !common_check_terminal(convert->output, error))
+    if (!convert->perform.dry_run && !common_check_terminal(convert->perform.output, error))
         return false;
     convert->plan.order = (enum tc_order)convert->order;
     convert->plan.keep_metadata = (enum tc_keep)convert->keep;
@@ -145,6 +107,8 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
     convert->plan.policy = &convert->policy;
+    convert->perform.beside.also = convert->maps;
+    convert->perform.beside.also_count = convert->map_count;
     if (convert->prefix)
         convert->select.prefix = tc_text_of(convert->prefix);
     if (convert->strip_prefix)
@@ -165,8 +129,14 @@ static bool add_rename(void *select, const char *value, struct tc_error *error) 
     return tc_select_rename(select, value, error);
 }
 
-static bool add_map(void *select, const char *value, struct tc_error *error) {
-    return tc_select_map(select, value, error);
+static bool add_map(void *context, const char *value, struct tc_error *error) {
+    struct convert *convert = context;
+    const char **maps = reallocarray(convert->maps, convert->map_count + 1, sizeof(char *));
+    if (!maps)
+        return tc_fail_memory(error);
+    convert->maps = maps;
+    maps[convert->map_count++] = value;
+    return tc_select_map(&convert->select, value, error);
 }
 
 static bool add_dtype(void *policy, const char *value, struct tc_error *error) {
@@ -181,15 +151,17 @@ static int run(int argc, char **argv, bool implicit) {
     struct convert convert = {.common = COMMON_DEFAULTS, .checksum = true, .implicit = implicit};
     struct tc_error error = {0};
     struct tc_arena arena;
-    struct arguments arguments = {.arena = &arena};
+    struct arguments arguments = {.arena = &arena, .record = true};
+    convert.perform.common = &convert.common;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Converting:"},
         {.name = "output",
          .letter = 'o',
          .type = OPTION_TEXT,
-         .value = &convert.output,
+         .value = &convert.perform.output,
          .argument = "OUT",
-         .help = "the output; needed for several inputs"},
+         .help = "the output; needed for several inputs",
+         .aside = true},
         {.name = "to",
          .letter = 't',
          .type = OPTION_TEXT,
@@ -252,23 +224,12 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_FLAG,
          .value = &convert.plan.densify,
          .help = "a sparse tensor becomes one dense tensor of its parent's name"},
-        {.name = "strict",
-         .type = OPTION_STRICT,
-         .value = &convert.strict,
-         .argument = "[=all]",
-         .help = "any loss is an error; =all: any change too"},
-        {.name = "dry-run",
-         .type = OPTION_FLAG,
-         .value = &convert.dry_run,
-         .help = "say what would be done, changed and lost; write nothing"},
+        PERFORM_OPTIONS(&convert.perform),
         {.name = "no-clobber",
          .type = OPTION_FLAG,
-         .value = &convert.run.publish.no_clobber,
-         .help = "an output that exists is an error"},
-        {.name = "no-sync",
-         .type = OPTION_FLAG,
-         .value = &convert.run.publish.no_sync,
-         .help = "do not wait for the disk"},
+         .value = &convert.perform.run.publish.no_clobber,
+         .help = "an output that exists is an error",
+         .aside = true},
         {.type = OPTION_HEADING, .help = "Changing dtypes:"},
         {.name = "dtype",
          .type = OPTION_CALL,
@@ -315,7 +276,7 @@ static int run(int argc, char **argv, bool implicit) {
          .call = add_rename},
         {.name = "map",
          .type = OPTION_CALL,
-         .value = &convert.select,
+         .value = &convert,
          .argument = "FILE",
          .help = "new names from a JSON object {old: new}",
          .call = add_map},
@@ -342,10 +303,13 @@ static int run(int argc, char **argv, bool implicit) {
                            ".npy files.",
                            options);
     else if (ok)
-        ok = take_arguments(&convert, &arguments, &error) &&
+        ok = perform_note_options(&convert.perform, options, &arguments, &error) &&
+             take_arguments(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    perform_release(&convert.perform);
+    free(convert.maps);
     tc_select_release(&convert.select);
     tc_policy_release(&convert.policy);
     tc_arena_release(&arena);

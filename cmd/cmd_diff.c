@@ -238,12 +238,12 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
         return tc_fail(error, TC_USAGE, "usage", "only one of the two can be standard input");
     struct tc_reader *a = common_open(&diff->common, paths[0], error);
     struct tc_reader *b = a ? common_open(&diff->common, paths[1], error) : NULL;
-    report_progress_start(&progress, diff->common.quiet);
+    report_progress_start(&progress, NULL, diff->common.quiet);
     diff->options.select = &diff->select;
     diff->options.progress = report_progress_step;
     diff->options.context = &progress;
     bool ok = b && tc_compare_run(&compare, a, b, &diff->options, error);
-    report_progress_end(&progress);
+    report_progress_end(&progress, ok);
     if (ok && diff->common.json)
         diff_json(&out, &compare);
     else if (ok)

@@ -176,13 +176,13 @@ static bool gather(const struct stats *options, struct tc_reader *reader, struct
     if ((options->plot || options->html) &&
         !(results->histograms = calloc(count, sizeof *results->histograms)))
         return tc_fail_memory(error);
-    report_progress_start(&progress, options->common.quiet);
+    report_progress_start(&progress, NULL, options->common.quiet);
     bool ok = tc_stats_make(reader, results->wanted, results->stats, report_progress_step,
                             &progress, error);
     if (ok && results->histograms)
         ok = tc_histogram_make(reader, results->wanted, results->stats, results->histograms,
                                report_progress_step, &progress, error);
-    report_progress_end(&progress);
+    report_progress_end(&progress, ok);
     return ok;
 }
 

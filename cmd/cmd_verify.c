@@ -26,7 +26,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
         return false;
     options.findings = &file->findings;
     struct report_progress progress;
-    report_progress_start(&progress, verify->common.quiet);
+    report_progress_start(&progress, NULL, verify->common.quiet);
     const struct tc_audit_options audit = {
         .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
     struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
@@ -36,7 +36,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
         *error = (struct tc_error){0};
         ok = tc_findings_ok(&file->findings, error);
     }
-    report_progress_end(&progress);
+    report_progress_end(&progress, ok);
     tc_reader_close(reader);
     return ok;
 }
@@ -44,24 +44,46 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
 int cmd_verify(int argc, char **argv) {
     struct verify verify = {.common = COMMON_DEFAULTS,
                             .run = {.command = "verify", .damaged = "damaged"}};
+    const char *receipt = NULL;
+    const char *public_key = NULL;
     const struct option options[] = {
-        FINDINGS_OPTIONS(&verify.run), COMMON_OPTIONS(&verify.common), {.type = OPTION_END}};
+        {.type = OPTION_HEADING, .help = "Receipts:"},
+        {.name = "receipt",
+         .type = OPTION_TEXT,
+         .value = &receipt,
+         .argument = "R",
+         .help = "compare the outputs that this receipt names with it instead"},
+        {.name = "pubkey",
+         .type = OPTION_TEXT,
+         .value = &public_key,
+         .argument = "P",
+         .help = "and that it is signed with this key"},
+        FINDINGS_OPTIONS(&verify.run),
+        COMMON_OPTIONS(&verify.common),
+        {.type = OPTION_END}};
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
-    if (ok && !verify.common.help && arguments.count == 0)
+    if (ok && !verify.common.help && !receipt && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    if (ok && public_key && !receipt)
+        ok = tc_fail(&error, TC_USAGE, "usage", "--pubkey is for --receipt");
     if (!ok)
         code = report_error(&error, verify.common.json);
     else if (verify.common.help)
         options_print_help(
-            "tconv verify [options] FILE...",
+            "tconv verify [options] FILE... | --receipt R [--pubkey P] [FILE...]",
             "Reads all of a file and tells all that is wrong with it: structure, checksums,\n"
             "CRCs, an index that its shards do not bear out, truth values beyond 0 and 1.\n"
             "Exits with 1 where something is, with 3 where the file is of no known format.\n"
-            "Notes, as on data that is not aligned, do not count; -v has more of them.",
+            "Notes, as on data that is not aligned, do not count; -v has more of them.\n"
+            "With --receipt: compares files with the receipt of the conversion that wrote\n"
+            "them; they lie beside it, or where the FILEs say.",
             options);
+    else if (receipt)
+        code = cmd_verify_receipt(&verify.common, receipt, public_key, arguments.names,
+                                  arguments.count);
     else
         code = findings_each_file(&verify.run, &verify.common, &arguments, verify_file, &verify);
     free(arguments.names);

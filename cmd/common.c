@@ -1,6 +1,7 @@
 #include "cmd/common.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +49,21 @@ const struct tc_tensor *common_find(const struct tc_reader *reader, const char *
         tc_error_hint(error, "tconv list prints the names");
     }
     return tensor;
+}
+
+bool common_source_date(bool *given, int64_t *seconds, struct tc_error *error) {
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    uint64_t value;
+    *given = text && text[0];
+    if (!*given)
+        return true;
+    /* The last second of the year 9999, beyond which dates have another form. */
+    if (text[strspn(text, "0123456789")] || !options_size(text, &value) ||
+        value > UINT64_C(253402300799))
+        return tc_fail(error, TC_USAGE, "source-date",
+                       "SOURCE_DATE_EPOCH is not a number of seconds: %s", text);
+    *seconds = (int64_t)value;
+    return true;
 }
 
 bool common_check_terminal(const char *output, struct tc_error *error) {

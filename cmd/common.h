@@ -36,27 +36,32 @@ struct common {
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.header,                                                 \
          .argument = "SIZE",                                                                       \
-         .help = "largest header to read (default: the format's own)"},                            \
+         .help = "largest header to read (default: the format's own)",                             \
+         .aside = true},                                                                           \
         {.name = "max-tensors",                                                                    \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.tensors,                                                \
          .argument = "N",                                                                          \
-         .help = "most tensors in a file (default 4000000)"},                                      \
+         .help = "most tensors in a file (default 4000000)",                                       \
+         .aside = true},                                                                           \
         {.name = "max-memory",                                                                     \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.memory,                                                 \
          .argument = "SIZE",                                                                       \
-         .help = "most memory for tables (default 2G)"},                                           \
+         .help = "most memory for tables (default 2G)",                                            \
+         .aside = true},                                                                           \
         {.name = "max-size",                                                                       \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.made,                                                   \
          .argument = "SIZE",                                                                       \
-         .help = "most bytes a file may make out of nothing (default 16G)"},                       \
+         .help = "most bytes a file may make out of nothing (default 16G)",                        \
+         .aside = true},                                                                           \
         {.name = "max-pickle",                                                                     \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.pickle,                                                 \
          .argument = "SIZE",                                                                       \
-         .help = "longest pickle to read, arrays in it not counted (default 256M)"},               \
+         .help = "longest pickle to read, arrays in it not counted (default 256M)",                \
+         .aside = true},                                                                           \
         {.name = "pickle",                                                                         \
          .type = OPTION_CHOICE,                                                                    \
          .value = &(common)->format.pickle_inert,                                                  \
@@ -67,20 +72,23 @@ struct common {
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \
          .value = &(common)->json,                                                                 \
-         .help = "one JSON object a file, on stdout"},                                             \
+         .help = "one JSON object a file, on stdout",                                              \
+         .aside = true},                                                                           \
         {.name = "quiet",                                                                          \
          .letter = 'q',                                                                            \
          .type = OPTION_FLAG,                                                                      \
          .value = &(common)->quiet,                                                                \
-         .help = "no notes, no warnings, no progress"},                                            \
+         .help = "no notes, no warnings, no progress",                                             \
+         .aside = true},                                                                           \
         {.name = "verbose",                                                                        \
          .letter = 'v',                                                                            \
          .type = OPTION_FLAG,                                                                      \
          .value = &(common)->verbose,                                                              \
-         .help = "say more"},                                                                      \
+         .help = "say more",                                                                       \
+         .aside = true},                                                                           \
     {                                                                                              \
         .name = "help", .letter = 'h', .type = OPTION_HELP, .value = &(common)->help,              \
-        .help = "this text"                                                                        \
+        .help = "this text", .aside = true                                                         \
     }
 
 /* Opens as the options say; warnings go to standard error. */
@@ -111,6 +119,7 @@ bool is_command(const char *name);
 
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
+int cmd_append(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
@@ -122,5 +131,16 @@ int cmd_scan(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
+int cmd_manifest(int argc, char **argv);
+int cmd_keygen(int argc, char **argv);
+
+/* Whether the files a receipt names are what it says, and it is signed with
+ * the key of `public_key` (NULL: not asked). FILEs say where outputs are;
+ * without any they lie beside the receipt. Returns the exit code. */
+int cmd_verify_receipt(const struct common *common, const char *receipt, const char *public_key,
+                       const char *const *files, size_t count);
+
+/* The time that SOURCE_DATE_EPOCH gives, where it is set. */
+bool common_source_date(bool *given, int64_t *seconds, struct tc_error *error);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/report.h"
+#include "core/receipt.h"
 #include "core/ties.h"
 
 /* What converting takes beside the tables: chunks on their way, a write buffer. */
@@ -22,25 +23,6 @@ static size_t count_files(const struct tc_plan *plan) {
     for (size_t p = 0; p < plan->part_count; p++)
         count += plan->parts[p].companion != NULL;
     return count;
-}
-
-static void add_entries_json(struct tc_buffer *out, const struct tc_plan *plan,
-                             enum tc_severity severity) {
-    const char *comma = "";
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity != severity)
-            continue;
-        tc_buffer_addf(out, "%s{\"kind\":\"%s\"", comma, entry->kind);
-        comma = ",";
-        if (entry->tensor.bytes) {
-            tc_buffer_add_string(out, ",\"tensor\":");
-            tc_buffer_add_json(out, entry->tensor, TC_ESCAPE_DISPLAY);
-        }
-        tc_buffer_add_string(out, ",\"detail\":");
-        tc_buffer_add_json(out, tc_text_of(entry->detail), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, "}");
-    }
 }
 
 static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
@@ -94,9 +76,9 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
         add_item_json(out, plan, &plan->items[i], done);
     }
     tc_buffer_add_string(out, "],\"changes\":[");
-    add_entries_json(out, plan, TC_CHANGE);
+    tc_ledger_print(out, plan, TC_CHANGE);
     tc_buffer_add_string(out, "],\"losses\":[");
-    add_entries_json(out, plan, TC_LOSS);
+    tc_ledger_print(out, plan, TC_LOSS);
     tc_buffer_addf(out,
                    "],\"files\":%zu,\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
                    ",\"memory\":%" PRIu64 "}\n",

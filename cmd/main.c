@@ -16,6 +16,7 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"convert", cmd_convert, "IN OUT", "convert; the word may be left out"},
+    {"append", cmd_append, "FILE IN...", "add tensors to a file, in its own format"},
     {"info", cmd_info, "FILE...", "format, size, metadata, table of tensors"},
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},
@@ -25,6 +26,8 @@ static const struct command {
     {"check", cmd_check, "--schema S FILE...", "names, dtypes, shapes, metadata keys"},
     {"show", cmd_show, "FILE NAME", "values, abbreviated as numpy prints them"},
     {"stats", cmd_stats, "FILE [NAME...]", "count, min, max, mean, stddev, zeros, NaN, Inf"},
+    {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
+    {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
 };

@@ -97,6 +97,8 @@ static bool set_value(const struct option *option, const char *value, struct arg
                       struct tc_error *error) {
     if (option->given)
         *option->given = true;
+    if (arguments->given)
+        arguments->given[arguments->given_count++] = (struct given){option, value};
     switch (option->type) {
     case OPTION_FLAG:
     case OPTION_CLEAR:
@@ -187,7 +189,9 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
 bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error) {
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
-    if (!arguments->names)
+    if (arguments->record)
+        arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
+    if (!arguments->names || (arguments->record && !arguments->given))
         return tc_fail_memory(error);
     /* An error in what follows is told as JSON too, wherever --json stands. */
     const struct option *json = find_long(options, "json", 4);
@@ -204,6 +208,49 @@ bool options_parse(const struct option *options, int argc, char **argv, struct a
             return false;
     }
     return true;
+}
+
+void arguments_release(struct arguments *arguments) {
+    free(arguments->names);
+    free(arguments->given);
+    *arguments = (struct arguments){.arena = arguments->arena};
+}
+
+static void add_given(struct tc_buffer *json, const struct given *given) {
+    struct tc_buffer text = {0};
+    uint64_t size;
+    tc_buffer_addf(&text, "--%s", given->option->name);
+    if (given->value && given->option->type == OPTION_SIZE && options_size(given->value, &size))
+        tc_buffer_addf(&text, "=%llu", (unsigned long long)size);
+    else if (given->value)
+        tc_buffer_addf(&text, "=%s", given->value);
+    tc_buffer_add_string(json, json->length > 1 ? "," : "");
+    if (text.bytes)
+        tc_buffer_add_json(json, (struct tc_text){text.bytes, text.length}, TC_ESCAPE_DISPLAY);
+    json->failed |= text.failed;
+    tc_buffer_release(&text);
+}
+
+/* Whether a later option takes its place: the same one, or its opposite. */
+static bool is_overruled(const struct arguments *arguments, size_t position) {
+    const struct option *option = arguments->given[position].option;
+    if (option->type == OPTION_PAIR || option->type == OPTION_CALL)
+        return false;
+    for (size_t i = position + 1; i < arguments->given_count; i++)
+        if (arguments->given[i].option->value == option->value)
+            return true;
+    return false;
+}
+
+void options_print_given(struct tc_buffer *json, const struct option *options,
+                         const struct arguments *arguments) {
+    tc_buffer_add_string(json, "[");
+    for (; options->type != OPTION_END; options++)
+        for (size_t i = 0; i < arguments->given_count; i++)
+            if (arguments->given[i].option == options && !options->aside &&
+                !is_overruled(arguments, i))
+                add_given(json, &arguments->given[i]);
+    tc_buffer_add_string(json, "]");
 }
 
 static void print_option(const struct option *option) {

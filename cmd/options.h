@@ -38,17 +38,32 @@ struct option {
     const char *const *choices; /* NULL at the end */
     bool *given;                /* set when the option occurs; may be NULL */
     bool (*call)(void *context, const char *value, struct tc_error *error);
+    bool aside; /* says nothing of what comes out: how to tell it, what to allow */
+};
+
+/* An option as it was given. */
+struct given {
+    const struct option *option;
+    const char *value; /* NULL: none */
 };
 
 struct arguments {
     const char **names; /* positional ones, from malloc */
     size_t count;
+    bool record;         /* wanted: the options too */
+    struct given *given; /* then, from malloc, in their order */
+    size_t given_count;
     struct tc_arena *arena; /* for OPTION_PAIR */
 };
 
 /* Takes options and positional arguments in any order; "--" ends options. */
 bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error);
+void arguments_release(struct arguments *arguments);
+/* The options that say what comes out, as a JSON array: long names, in the
+ * table's order, of those that may be given once the last. */
+void options_print_given(struct tc_buffer *json, const struct option *options,
+                         const struct arguments *arguments);
 /* In the form that the table's own --help was given in. */
 void options_print_help(const char *usage, const char *what, const struct option *options);
 /* "man", "words"; false for any other. */

@@ -199,6 +199,11 @@ void report_out(struct tc_buffer *buffer) {
     emit(buffer, stdout);
 }
 
+void report_show(struct tc_buffer *buffer) {
+    emit(buffer, stderr);
+    fflush(stderr);
+}
+
 bool report_flush(struct tc_error *error) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -211,50 +216,4 @@ size_t report_width(void) {
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         return size.ws_col;
     return 80;
-}
-
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
-}
-
-void report_progress_start(struct report_progress *progress, bool quiet) {
-    *progress = (struct report_progress){.enabled = !quiet && isatty(STDERR_FILENO)};
-    clock_gettime(CLOCK_MONOTONIC, &progress->started);
-    progress->last = progress->started;
-}
-
-void report_progress_step(void *context, uint64_t done, uint64_t total) {
-    struct report_progress *progress = context;
-    double elapsed;
-    if (!progress->enabled || (elapsed = seconds_since(&progress->started)) < 1 ||
-        (progress->shown && seconds_since(&progress->last) < 0.1))
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &progress->last);
-    progress->shown = true;
-    double share = total ? (double)done / (double)total : 1;
-    double rate = (double)done / elapsed;
-    double left = rate > 0 ? (double)(total - done) / rate : 0;
-    char bar[31];
-    int filled = (int)(share * 30);
-    for (int i = 0; i < 30; i++)
-        bar[i] = i < filled ? '#' : '.';
-    bar[30] = '\0';
-    struct tc_buffer line = {0};
-    tc_buffer_addf(&line, "\r[%s] %3.0f%%  ", bar, share * 100);
-    report_size(&line, done);
-    tc_buffer_add_string(&line, " of ");
-    report_size(&line, total);
-    tc_buffer_add_string(&line, ", ");
-    report_size(&line, (uint64_t)rate);
-    tc_buffer_addf(&line, "/s, %.0f s left  \033[K", left);
-    emit(&line, stderr);
-    fflush(stderr);
-}
-
-void report_progress_end(struct report_progress *progress) {
-    if (progress->shown)
-        fputs("\r\033[K", stderr);
-    progress->shown = false;
 }

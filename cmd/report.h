@@ -20,22 +20,44 @@ void report_ledger(const struct tc_plan *plan, bool verbose);
 /* "1.5 GiB" */
 void report_size(struct tc_buffer *buffer, uint64_t bytes);
 
-/* Writes the buffer to standard output and empties it. */
+/* Writes the buffer to standard output, to standard error, and empties it. */
 void report_out(struct tc_buffer *buffer);
+void report_show(struct tc_buffer *buffer);
 /* Whether everything reached standard output; fills the error if not. */
 bool report_flush(struct tc_error *error);
 /* Characters a line of standard output has: the terminal's, or 80. */
 size_t report_width(void);
 
-/* A bar on a terminal, for work that takes over a second. */
+/*
+ * Progress. Auto: a bar on a terminal, for work that takes over a second, and
+ * never under -q; bar: the same wherever standard error goes; json: lines
+ *     {"event":"progress","done":N,"total":N,"rate":BYTES_PER_SECOND,"seconds":S}
+ * a few times a second, and {"event":"done","ok":BOOL,…} at the end.
+ */
+enum report_progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS_NONE };
+extern const char *const report_progress_modes[];
+
+struct report_progress_options {
+    int mode;
+    int fd; /* for json; 0: standard error */
+};
+/* For an option table: a descriptor that is open for writing. */
+bool report_progress_fd(void *options, const char *value, struct tc_error *error);
+bool report_progress_check(const struct report_progress_options *options, struct tc_error *error);
+
 struct report_progress {
-    bool enabled;
+    enum report_progress_mode mode; /* bar, json or none */
+    int fd;
     bool shown;
+    uint64_t done;
+    uint64_t total;
     struct timespec started;
     struct timespec last;
 };
-void report_progress_start(struct report_progress *progress, bool quiet);
+/* Options NULL: auto. */
+void report_progress_start(struct report_progress *progress,
+                           const struct report_progress_options *options, bool quiet);
 void report_progress_step(void *progress, uint64_t done, uint64_t total);
-void report_progress_end(struct report_progress *progress);
+void report_progress_end(struct report_progress *progress, bool ok);
 
 #endif

@@ -20,6 +20,7 @@ struct job {
     struct tc_flow flow;
     bool flowing;
     uint64_t done;
+    struct tc_proof *proof; /* NULL: nobody wants the sums */
 };
 
 struct tc_source {
@@ -30,10 +31,13 @@ struct tc_source {
     struct tc_extent extent;
 };
 
-static void advance(struct job *job, uint64_t bytes) {
+static void advance(void *context, uint64_t bytes) {
+    struct job *job = context;
     job->done += bytes;
+    /* What is verified is gone through twice. */
+    uint64_t total = job->plan->bytes_out * (job->proof ? 2 : 1);
     if (job->options->progress)
-        job->options->progress(job->options->context, job->done, job->plan->bytes_out);
+        job->options->progress(job->options->context, job->done < total ? job->done : total, total);
 }
 
 static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
@@ -68,8 +72,9 @@ static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct
     return true;
 }
 
+/* `hash` sees what is sent; NULL: it is not wanted. */
 static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
-                         struct tc_error *error) {
+                         struct tc_sha256 *hash, struct tc_error *error) {
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
     for (uint64_t at = 0; at < item->nbytes;) {
         struct tc_chunk *chunk = tc_flow_take(&job->flow, error);
@@ -87,9 +92,40 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
             return false;
         }
         at += chunk->length;
+        if (hash)
+            tc_sha256_update(hash, chunk->bytes, chunk->length);
         tc_flow_send(&job->flow, chunk);
     }
     return read_rest(item, scratch, error);
+}
+
+/* What is copied from file to file goes through nobody's hands: it is read
+ * once more, beside the copy. */
+static bool hash_direct(const struct tc_item *item, unsigned char *scratch, struct tc_sha256 *hash,
+                        struct tc_error *error) {
+    for (uint64_t at = 0; at < item->nbytes;) {
+        uint64_t left = item->nbytes - at;
+        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        if (!read_item(item, item->skip + at, scratch, step, error))
+            return false;
+        tc_sha256_update(hash, scratch, step);
+        at += step;
+    }
+    return true;
+}
+
+static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
+                          struct tc_error *error) {
+    const struct tc_item *item = &job->plan->items[job->visits[visit]];
+    struct tc_sha256 hash;
+    if (!job->proof)
+        return job->direct[visit] || produce_item(job, visit, scratch, NULL, error);
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    bool ok = job->direct[visit] ? hash_direct(item, scratch, &hash, error)
+                                 : produce_item(job, visit, scratch, &hash, error);
+    tc_sha256_finish(&hash, job->proof->sums[job->visits[visit]]);
+    return ok;
 }
 
 static bool produce(struct tc_flow *flow, void *context, struct tc_error *error) {
@@ -102,8 +138,7 @@ static bool produce(struct tc_flow *flow, void *context, struct tc_error *error)
     bool ok = true;
     for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
         struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
-        if (!job->direct[visit])
-            ok = produce_item(job, visit, scratch, error);
+        ok = produce_visit(job, visit, scratch, error);
         if (densify)
             tc_densify_unload(densify);
     }
@@ -188,7 +223,7 @@ static bool needs_flow(struct job *job, const struct tc_writer *writer) {
         job->direct[visit] = !writer->sees_bytes && !item->densify &&
                              item->dtype == item->tensor->dtype &&
                              tc_reader_extent(item->reader, item->tensor, &extent);
-        flow |= !job->direct[visit] && item->nbytes;
+        flow |= job->proof || (!job->direct[visit] && item->nbytes);
     }
     return flow;
 }
@@ -260,22 +295,21 @@ static bool write_text(struct tc_publish *publish, const char *name, const struc
            tc_outfile_seal(out, error);
 }
 
-static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
-                        const struct tc_convert_options *options, struct tc_error *error) {
-    struct job job = {.plan = plan, .options = options};
+static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
+    struct tc_plan *plan = job->plan;
     for (size_t p = 0; p < plan->part_count; p++) {
-        job.part = &plan->parts[p];
-        struct tc_outfile *out = tc_outfile_open(publish, job.part->name, error);
-        struct tc_outfile *companion = out && job.part->companion
-                                           ? tc_outfile_open(publish, job.part->companion, error)
+        job->part = &plan->parts[p];
+        struct tc_outfile *out = tc_outfile_open(publish, job->part->name, error);
+        struct tc_outfile *companion = out && job->part->companion
+                                           ? tc_outfile_open(publish, job->part->companion, error)
                                            : NULL;
-        if (!out || (job.part->companion && !companion))
+        if (!out || (job->part->companion && !companion))
             return false;
         /* A compressed output may need less than its tensors' bytes. */
         if (p == 0 && !plan->options->write.compress &&
             !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
             return false;
-        if (!write_part(&job, out, companion, error) ||
+        if (!write_part(job, out, companion, error) ||
             (companion && !tc_outfile_seal(companion, error)) || !tc_outfile_seal(out, error))
             return false;
     }
@@ -297,70 +331,117 @@ static bool write_files(struct tc_plan *plan, struct tc_publish *publish,
 }
 
 /* All of the readers' files. */
-static struct tc_input **all_inputs(const struct tc_plan *plan, size_t *count) {
-    *count = 0;
+static bool list_inputs(struct tc_conversion *conversion, struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
     size_t capacity = 0;
     for (size_t r = 0; r < plan->reader_count; r++)
-        capacity += 1 + plan->readers[r]->shard_count + plan->readers[r]->companion_count;
+        capacity += 2 + plan->readers[r]->shard_count + plan->readers[r]->companion_count;
     struct tc_input **inputs = calloc(capacity, sizeof(struct tc_input *));
-    for (size_t r = 0; inputs && r < plan->reader_count; r++) {
+    if (!inputs)
+        return tc_fail_memory(error);
+    size_t count = 0;
+    for (size_t r = 0; r < plan->reader_count; r++) {
         const struct tc_reader *reader = plan->readers[r];
-        inputs[(*count)++] = reader->input;
+        inputs[count++] = reader->input;
         for (size_t i = 0; i < reader->shard_count; i++)
-            inputs[(*count)++] = reader->shard_inputs[i];
+            inputs[count++] = reader->shard_inputs[i];
         for (size_t i = 0; i < reader->companion_count; i++)
-            inputs[(*count)++] = reader->companions[i];
+            inputs[count++] = reader->companions[i];
+        if (reader->sidecar)
+            inputs[count++] = reader->sidecar;
+        if (r == 0)
+            conversion->own_count = count;
     }
-    return inputs;
+    conversion->inputs = inputs;
+    conversion->input_count = count;
+    return true;
 }
 
-static bool check_targets(struct tc_plan *plan, struct tc_publish *publish,
-                          struct tc_input *const *inputs, size_t input_count,
-                          struct tc_error *error) {
+static bool check_name(struct tc_conversion *conversion, const char *name, struct tc_error *error) {
+    size_t own = conversion->options->in_place ? conversion->own_count : 0;
+    return !name || tc_publish_check(&conversion->publish, name, conversion->inputs + own,
+                                     conversion->input_count - own, error);
+}
+
+/* Whether a pipe or device is asked for more than it can do. */
+static bool check_stream(struct tc_conversion *conversion, const char *name,
+                         struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
     bool needs_seek = plan->target->caps & TC_NEEDS_SEEK;
-    bool one = plan->part_count == 1 && !plan->index_name && !plan->sidecar_name;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        const char *name = plan->parts[p].name;
-        const char *companion = plan->parts[p].companion;
-        if (!tc_publish_check(publish, name, inputs, input_count, error) ||
-            (companion && !tc_publish_check(publish, companion, inputs, input_count, error)))
+    bool several =
+        plan->part_count > 1 || plan->index_name || plan->sidecar_name || plan->parts[0].companion;
+    bool verify = conversion->options->verify;
+    if ((!needs_seek && !several && !verify) || !tc_publish_is_stream(&conversion->publish, name))
+        return true;
+    tc_fail(error, TC_USAGE, "seek",
+            needs_seek ? "%s cannot be written to a pipe"
+            : several  ? "%s in several files cannot be written to a pipe"
+                       : "%s that went into a pipe cannot be verified",
+            plan->target->name);
+    return tc_error_in_file(error, conversion->publish.path);
+}
+
+static bool check_targets(struct tc_conversion *conversion, struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!check_name(conversion, plan->parts[p].name, error) ||
+            !check_name(conversion, plan->parts[p].companion, error) ||
+            !check_stream(conversion, plan->parts[p].name, error))
             return false;
-        one = one && !companion;
-        if ((needs_seek || !one) && tc_publish_is_stream(publish, name)) {
-            tc_fail(error, TC_USAGE, "seek",
-                    needs_seek ? "%s cannot be written to a pipe"
-                               : "%s in several files cannot be written to a pipe",
-                    plan->target->name);
-            return tc_error_in_file(error, publish->path);
-        }
-    }
-    if (plan->index_name &&
-        !tc_publish_check(publish, plan->index_name, inputs, input_count, error))
+    return check_name(conversion, plan->index_name, error) &&
+           check_name(conversion, plan->sidecar_name, error);
+}
+
+/* Reads the sealed files again and compares. */
+static bool prove(struct tc_conversion *conversion, struct job *job, struct tc_error *error) {
+    const struct tc_convert_options *options = conversion->options;
+    struct tc_watch watch = {.step = advance, .context = job};
+    if (!options->verify)
+        return true;
+    if (options->disturb)
+        options->disturb(&conversion->publish);
+    return tc_proof_check(&conversion->proof, conversion->plan, &conversion->publish, options->open,
+                          &watch, error);
+}
+
+bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
+                         const struct tc_convert_options *options, struct tc_error *error) {
+    *conversion = (struct tc_conversion){.plan = plan, .options = options};
+    struct job job = {
+        .plan = plan, .options = options, .proof = options->verify ? &conversion->proof : NULL};
+    struct tc_verify *verify = NULL;
+    bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
+                               options->publish, error) &&
+              list_inputs(conversion, error) && check_targets(conversion, error) &&
+              (!job.proof || tc_proof_init(&conversion->proof, plan, options->keep, error));
+    if (ok)
+        verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
+    ok = ok && verify && write_files(&job, &conversion->publish, error);
+    ok = tc_verify_join(verify, error) && ok;
+    for (size_t i = 0; i < conversion->input_count && ok; i++)
+        ok = tc_input_unchanged(conversion->inputs[i], error);
+    return ok && prove(conversion, &job, error);
+}
+
+bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error) {
+    if (!tc_publish_commit(&conversion->publish, error))
         return false;
-    return !plan->sidecar_name ||
-           tc_publish_check(publish, plan->sidecar_name, inputs, input_count, error);
+    if (conversion->plan->stale_name)
+        tc_publish_remove(&conversion->publish, conversion->plan->stale_name);
+    return true;
+}
+
+void tc_conversion_end(struct tc_conversion *conversion) {
+    tc_publish_end(&conversion->publish);
+    tc_proof_release(&conversion->proof);
+    free(conversion->inputs);
 }
 
 bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
                 struct tc_error *error) {
-    struct tc_publish publish;
-    struct tc_verify *verify = NULL;
-    size_t input_count;
-    struct tc_input **inputs = all_inputs(plan, &input_count);
-    bool ok = tc_publish_begin(&publish, output, plan->options->folder, options->publish, error);
-    if (!inputs)
-        ok = tc_fail_memory(error);
-    ok = ok && check_targets(plan, &publish, inputs, input_count, error);
-    if (ok)
-        verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
-    ok = ok && verify && write_files(plan, &publish, options, error);
-    ok = tc_verify_join(verify, error) && ok;
-    for (size_t i = 0; i < input_count && ok; i++)
-        ok = tc_input_unchanged(inputs[i], error);
-    ok = ok && tc_publish_commit(&publish, error);
-    if (ok && plan->stale_name)
-        tc_publish_remove(&publish, plan->stale_name);
-    tc_publish_end(&publish);
-    free(inputs);
+    struct tc_conversion conversion;
+    bool ok = tc_conversion_write(&conversion, plan, output, options, error) &&
+              tc_conversion_commit(&conversion, error);
+    tc_conversion_end(&conversion);
     return ok;
 }

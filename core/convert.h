@@ -5,7 +5,7 @@
 #ifndef TCONV_CORE_CONVERT_H
 #define TCONV_CORE_CONVERT_H
 
-#include "core/plan.h"
+#include "core/proof.h"
 
 /* Called from the converting thread with bytes done so far, every few MiB. */
 typedef void tc_progress(void *context, uint64_t done, uint64_t total);
@@ -14,10 +14,36 @@ struct tc_convert_options {
     struct tc_publish_options publish;
     tc_progress *progress; /* NULL: none */
     void *context;
+    bool in_place; /* the output may be the first reader's own file */
+    /* Reads the output again before it is published and compares every
+     * tensor; `keep` then keeps what it gave. */
+    bool verify;
+    bool keep;
+    tc_opener *open; /* needed to verify */
+    /* Called with the sealed files before they are read again: for tests. */
+    void (*disturb)(const struct tc_publish *publish);
 };
 
 bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
                 struct tc_error *error);
+
+/*
+ * The same in steps, for a caller that publishes something beside: after
+ * tc_conversion_write all is right and nothing has its name yet. End always.
+ */
+struct tc_conversion {
+    struct tc_plan *plan;
+    const struct tc_convert_options *options;
+    struct tc_publish publish;
+    struct tc_input **inputs; /* all files that were read */
+    size_t input_count;
+    size_t own_count; /* of them those of the first reader */
+    struct tc_proof proof;
+};
+bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
+                         const struct tc_convert_options *options, struct tc_error *error);
+bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error);
+void tc_conversion_end(struct tc_conversion *conversion);
 
 /*
  * The writer's side: a tensor's bytes as they are to be written. put either

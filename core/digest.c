@@ -14,28 +14,37 @@ struct digests {
     atomic_size_t next; /* the next tensor to hash */
     atomic_bool stop;
     size_t workers;
+    atomic_uint_fast64_t done;    /* bytes, of which the watch was not told yet */
+    const struct tc_watch *watch; /* NULL: nobody asks */
 };
 
 struct worker {
     struct digests *digests;
     pthread_t thread;
+    bool is_caller; /* in the thread that wants the digest */
     struct tc_error error;
 };
 
-static bool hash_tensor(struct tc_reader *reader, const struct tc_tensor *tensor,
+static bool hash_tensor(struct worker *worker, const struct tc_tensor *tensor,
                         unsigned char *buffer, unsigned char *sum, struct tc_error *error) {
+    struct digests *digests = worker->digests;
     struct tc_sha256 hash;
     if (!tc_sha256_init(&hash, error))
         return false;
     for (uint64_t at = 0; at < tensor->nbytes;) {
         uint64_t left = tensor->nbytes - at;
         size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(reader, tensor, at, buffer, step, error)) {
+        if (!tc_reader_read(digests->reader, tensor, at, buffer, step, error)) {
             tc_sha256_release(&hash);
             return false;
         }
         tc_sha256_update(&hash, buffer, step);
         at += step;
+        if (digests->watch) {
+            atomic_fetch_add(&digests->done, step);
+            if (worker->is_caller)
+                digests->watch->step(digests->watch->context, atomic_exchange(&digests->done, 0));
+        }
     }
     tc_sha256_finish(&hash, sum);
     return true;
@@ -59,8 +68,7 @@ static void *work(void *argument) {
             break;
         if (is_alias(table, i))
             continue;
-        ok = hash_tensor(digests->reader, &table->tensors[i], buffer, digests->sums[i],
-                         &worker->error);
+        ok = hash_tensor(worker, &table->tensors[i], buffer, digests->sums[i], &worker->error);
     }
     if (!ok)
         atomic_store(&digests->stop, true);
@@ -85,6 +93,7 @@ static bool hash_all(struct digests *digests, struct tc_error *error) {
     size_t started = 1; /* this thread is the first worker */
     for (size_t i = 0; i < digests->workers; i++)
         workers[i].digests = digests;
+    workers[0].is_caller = true;
     while (started < digests->workers &&
            tc_thread_start(&workers[started].thread, work, &workers[started], error))
         started++;
@@ -117,12 +126,19 @@ static bool sort_names(struct tc_digest *digest, const struct tc_table *table,
 }
 
 bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error) {
+    return tc_digest_make_watched(digest, reader, NULL, error);
+}
+
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader,
+                            const struct tc_watch *watch, struct tc_error *error) {
     size_t count = reader->table.count;
     *digest = (struct tc_digest){.sums = calloc(count ? count : 1, sizeof *digest->sums)};
     if (!digest->sums)
         return tc_fail_memory(error);
-    struct digests digests = {
-        .reader = reader, .sums = digest->sums, .workers = count_workers(&reader->table)};
+    struct digests digests = {.reader = reader,
+                              .sums = digest->sums,
+                              .workers = count_workers(&reader->table),
+                              .watch = watch};
     struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, error);
     bool ok = verify && hash_all(&digests, error);
     ok = tc_verify_join(verify, error) && ok;
@@ -140,18 +156,25 @@ void tc_digest_release(struct tc_digest *digest) {
     *digest = (struct tc_digest){0};
 }
 
+void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA256_BYTES],
+                        enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
+                        struct tc_text name) {
+    char hex[2 * TC_SHA256_BYTES + 1];
+    tc_hex(sum, TC_SHA256_BYTES, hex);
+    tc_buffer_addf(text, "%s  %s  ", hex, tc_dtype_name(dtype));
+    tc_shape_print(text, shape, rank);
+    tc_buffer_add(text, "  ", 2);
+    tc_buffer_add_json(text, name, TC_ESCAPE_DISPLAY);
+    tc_buffer_add(text, "\n", 1);
+}
+
 bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *reader,
                      struct tc_buffer *text, struct tc_error *error) {
     const struct tc_table *table = &reader->table;
     for (size_t i = 0; i < table->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[digest->order[i]];
-        char hex[2 * TC_SHA256_BYTES + 1];
-        tc_hex(digest->sums[digest->order[i]], TC_SHA256_BYTES, hex);
-        tc_buffer_addf(text, "%s  %s  ", hex, tc_dtype_name(tensor->dtype));
-        tc_shape_print(text, tensor->shape, tensor->rank);
-        tc_buffer_add(text, "  ", 2);
-        tc_buffer_add_json(text, tensor->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_add(text, "\n", 1);
+        tc_digest_add_line(text, digest->sums[digest->order[i]], tensor->dtype, tensor->shape,
+                           tensor->rank, tensor->name);
     }
     return tc_buffer_ok(text, error);
 }

@@ -12,10 +12,22 @@ struct tc_digest {
     size_t *order;                          /* table positions, by name's bytes */
 };
 
+/* Told of bytes that were read, now and then, by the thread that called. */
+struct tc_watch {
+    void (*step)(void *context, uint64_t bytes);
+    void *context;
+};
+
 /* Reads all data, on several cores where the format allows, and verifies all
  * checksums. */
 bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error);
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader,
+                            const struct tc_watch *watch, struct tc_error *error);
 void tc_digest_release(struct tc_digest *digest);
+/* One line of it. */
+void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA256_BYTES],
+                        enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
+                        struct tc_text name);
 /* The text of `tconv hash`: every line ends in a newline. */
 bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *reader,
                      struct tc_buffer *text, struct tc_error *error);

@@ -52,6 +52,8 @@ struct tc_format_options {
      * is an error. */
     struct tc_findings *findings;
     int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
+    /* What is read is this output, which has its names not yet; NULL: files. */
+    const struct tc_publish *unpublished;
 };
 
 struct tc_reader {
@@ -72,7 +74,11 @@ struct tc_reader {
     /* Other files that hold tensors' data; not shards. */
     struct tc_input **companions;
     size_t companion_count;
-    uint64_t size;             /* bytes of all files */
+    struct tc_input *sidecar; /* that metadata came from; NULL: none */
+    uint64_t size;            /* bytes of all files */
+    /* What it holds that a file of its tensors and metadata would not, such as
+     * code; NULL: nothing. Such a file is not written anew in its place. */
+    const char *beyond;
     struct tc_buffer warnings; /* one a line, for people */
     struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
     struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */
@@ -191,6 +197,10 @@ static inline bool tc_backend_numbers(const struct tc_backend *backend) {
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
                                  const struct tc_format_options *options, struct tc_error *error);
 void tc_reader_close(struct tc_reader *reader);
+/* A file that belongs to the reader's own, such as a shard. */
+struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
+                                       struct tc_input_pool *pool, struct tc_error *error);
+bool tc_reader_has_beside(const struct tc_reader *reader, const char *path);
 bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,

@@ -1,6 +1,7 @@
 #include "core/hash.h"
 
 #include <openssl/evp.h>
+#include <string.h>
 
 bool tc_sha256_init(struct tc_sha256 *hash, struct tc_error *error) {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
@@ -36,11 +37,25 @@ bool tc_sha256_of(const void *bytes, size_t length, unsigned char digest[TC_SHA2
     return true;
 }
 
+static const char digits[] = "0123456789abcdef";
+
 void tc_hex(const unsigned char *bytes, size_t length, char *text) {
-    static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < length; i++) {
         text[2 * i] = digits[bytes[i] >> 4];
         text[2 * i + 1] = digits[bytes[i] & 15];
     }
     text[2 * length] = '\0';
+}
+
+bool tc_unhex(const char *text, size_t text_length, unsigned char *bytes, size_t length) {
+    if (text_length != 2 * length)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        const char *high = memchr(digits, text[2 * i], 16);
+        const char *low = memchr(digits, text[2 * i + 1], 16);
+        if (!high || !low)
+            return false;
+        bytes[i] = (unsigned char)((high - digits) << 4 | (low - digits));
+    }
+    return true;
 }

@@ -23,5 +23,7 @@ bool tc_sha256_of(const void *bytes, size_t length, unsigned char digest[TC_SHA2
 
 /* Lower-case hexadecimal with a NUL. */
 void tc_hex(const unsigned char *bytes, size_t length, char *text);
+/* Exactly 2 × length lower-case digits back to bytes. */
+bool tc_unhex(const char *text, size_t text_length, unsigned char *bytes, size_t length);
 
 #endif

@@ -171,7 +171,7 @@ static void pool_make_room(struct tc_input_pool *pool) {
 
 static bool reopen(struct tc_input *input, struct tc_error *error) {
     pool_make_room(input->pool);
-    int fd = open_path(input->path, error);
+    int fd = open_path(input->place, error);
     if (fd < 0)
         return false;
     struct stat status;
@@ -184,25 +184,40 @@ static bool reopen(struct tc_input *input, struct tc_error *error) {
     return true;
 }
 
+static void free_input(struct tc_input *input) {
+    if (input->fd >= 0)
+        close(input->fd);
+    free(input->path);
+    free(input->place);
+    free(input);
+}
+
 struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
                                struct tc_error *error) {
+    return tc_input_open_at(path, path, pool, error);
+}
+
+struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc_input_pool *pool,
+                                  struct tc_error *error) {
     struct tc_input *input = calloc(1, sizeof *input);
-    char *copy = strdup(path);
-    if (!input || !copy) {
-        free(input);
-        free(copy);
+    if (!input) {
         tc_fail_memory(error);
         return NULL;
     }
-    input->path = copy;
+    *input = (struct tc_input){.path = strdup(path), .place = strdup(place), .fd = -1};
+    if (!input->path || !input->place) {
+        tc_fail_memory(error);
+        free_input(input);
+        return NULL;
+    }
     input->pool = pool;
     if (pool) {
         pthread_mutex_lock(&pool->lock);
         pool_make_room(pool);
         pthread_mutex_unlock(&pool->lock);
     }
-    bool standard = strcmp(path, "-") == 0;
-    input->fd = standard ? open_stdin(error) : open_path(path, error);
+    bool standard = strcmp(place, "-") == 0;
+    input->fd = standard ? open_stdin(error) : open_path(place, error);
     struct stat status;
     if (input->fd < 0)
         goto fail;
@@ -224,10 +239,7 @@ struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
     return input;
 fail:
     tc_error_in_file(error, path);
-    if (input->fd >= 0)
-        close(input->fd);
-    free(input->path);
-    free(input);
+    free_input(input);
     return NULL;
 }
 
@@ -239,10 +251,7 @@ void tc_input_close(struct tc_input *input) {
         pool_unlink(input);
         pthread_mutex_unlock(&input->pool->lock);
     }
-    if (input->fd >= 0)
-        close(input->fd);
-    free(input->path);
-    free(input);
+    free_input(input);
 }
 
 int tc_input_acquire(struct tc_input *input, struct tc_error *error) {
@@ -318,7 +327,7 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
 
 bool tc_input_unchanged(struct tc_input *input, struct tc_error *error) {
     struct stat status;
-    int failed = input->fd >= 0 ? fstat(input->fd, &status) : stat(input->path, &status);
+    int failed = input->fd >= 0 ? fstat(input->fd, &status) : stat(input->place, &status);
     if (failed || !same_file(input, &status)) {
         changed(error);
         return tc_error_in_file(error, input->path);

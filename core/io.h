@@ -25,7 +25,8 @@ struct tc_input_pool {
 };
 
 struct tc_input {
-    char *path;
+    char *path;  /* what it is called, in messages too */
+    char *place; /* where it is opened: the same, but for an output that is not published yet */
     uint64_t size;
     int fd;
     unsigned users;
@@ -44,6 +45,9 @@ void tc_input_pool_release(struct tc_input_pool *pool);
  * unlinked temporary file. Any other path must be a regular file. */
 struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
                                struct tc_error *error);
+/* A file that lies at `place` and will be called `path`. */
+struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc_input_pool *pool,
+                                  struct tc_error *error);
 void tc_input_close(struct tc_input *input);
 
 /* Exactly `length` bytes. A range beyond the end is TC_INVALID; a file that

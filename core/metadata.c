@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SIDECAR_LIMIT (UINT64_C(100) * 1000 * 1000)
 
@@ -190,11 +189,12 @@ bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     if (strcmp(reader->input->path, "-") == 0)
         return true;
     int length = snprintf(path, sizeof path, "%s.tconv.json", reader->input->path);
-    if (length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0)
+    if (length < 0 || (size_t)length >= sizeof path || !tc_reader_has_beside(reader, path))
         return true;
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_open_beside(reader, path, NULL, error);
     if (!input)
         return false;
+    reader->sidecar = input;
     bool ok = input->size <= SIDECAR_LIMIT ||
               tc_fail(error, TC_UNSAFE, "sidecar-limit", "the sidecar is over %llu bytes",
                       (unsigned long long)SIDECAR_LIMIT);
@@ -204,6 +204,5 @@ bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
          tc_sidecar_read(reader, text, input->size, error);
     if (!ok)
         tc_error_in_file(error, path);
-    tc_input_close(input);
     return ok;
 }

@@ -37,8 +37,7 @@ static void remove_temporaries(struct tc_publish *publish) {
 }
 
 static void on_signal(int number) {
-    struct tc_publish *publish = active_publish;
-    if (publish)
+    for (struct tc_publish *publish = active_publish; publish; publish = publish->active)
         remove_temporaries(publish);
     signal(number, SIG_DFL);
     raise(number);
@@ -91,6 +90,7 @@ static bool open_folder(struct tc_publish *publish, bool make, struct tc_error *
         publish->made_folder = true;
         publish->folder_fd = open(publish->folder, flags);
     }
+    publish->active = active_publish;
     active_publish = publish;
     unblock_signals(&old);
     if (publish->folder_fd < 0) {
@@ -168,14 +168,9 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
     }
     if (error->class == TC_OK)
         return true;
-    if (error->file[0] == '\0') {
-        char full[PATH_MAX];
-        const char *folder = publish->folder;
-        snprintf(full, sizeof full, "%s%s%s", strcmp(folder, ".") == 0 ? "" : folder,
-                 strcmp(folder, ".") == 0 || strcmp(folder, "/") == 0 ? "" : "/", name);
-        tc_error_in_file(error,
-                         strcmp(tc_path_name(publish->path), name) == 0 ? publish->path : full);
-    }
+    char *path = tc_publish_path(publish, name);
+    tc_error_in_file(error, path ? path : publish->path);
+    free(path);
     return false;
 }
 
@@ -433,6 +428,40 @@ bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
     return ok;
 }
 
+const struct tc_outfile *tc_publish_find(const struct tc_publish *publish, const char *name) {
+    for (const struct tc_outfile *out = publish->files; out; out = out->next)
+        if (strcmp(out->name, name) == 0)
+            return out;
+    return NULL;
+}
+
+/* As the user gave it, where that is the path of this very file. */
+char *tc_publish_path(const struct tc_publish *publish, const char *name) {
+    const char *folder = publish->folder;
+    bool here = strcmp(folder, ".") == 0;
+    size_t length = strlen(folder);
+    char *path = NULL;
+    if (strcmp(tc_path_name(publish->path), name) == 0 && strcmp(folder, publish->path) != 0)
+        return strdup(publish->path);
+    int made = asprintf(&path, "%s%s%s", here ? "" : folder,
+                        here || (length && folder[length - 1] == '/') ? "" : "/", name);
+    return made < 0 ? NULL : path;
+}
+
+struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input_pool *pool,
+                                   struct tc_error *error) {
+    char *path = tc_publish_path(out->publish, out->name);
+    char *place = tc_publish_path(out->publish, out->temp ? out->temp : out->name);
+    struct tc_input *input = NULL;
+    if (path && place)
+        input = tc_input_open_at(path, place, pool, error);
+    else
+        tc_fail_memory(error);
+    free(path);
+    free(place);
+    return input;
+}
+
 static bool rename_into_place(struct tc_outfile *out, struct tc_error *error) {
     int folder = out->publish->folder_fd;
     unsigned flags = out->publish->options.no_clobber ? RENAME_NOREPLACE : 0;
@@ -479,7 +508,11 @@ void tc_publish_end(struct tc_publish *publish) {
     sigset_t old;
     block_signals(&old);
     remove_temporaries(publish);
-    active_publish = NULL;
+    if (active_publish == publish)
+        active_publish = publish->active;
+    for (struct tc_publish *other = active_publish; other; other = other->active)
+        if (other->active == publish)
+            other->active = publish->active;
     unblock_signals(&old);
     struct tc_outfile *out = publish->files;
     while (out) {

@@ -6,6 +6,7 @@
  *     tc_outfile_write / _write_at / _copy …
  *     tc_outfile_seal(out)                     mode, fsync, close
  *     …more files of the same folder (shards, then their index)…
+ *     …what must be right before they appear: re-reads, by tc_outfile_reopen…
  *     tc_publish_commit(&publish)              renames them all, in order
  *     tc_publish_end(&publish)                 always; removes what was not renamed
  *
@@ -49,6 +50,7 @@ struct tc_publish {
     bool standard_output;
     struct tc_outfile *files; /* oldest first */
     struct tc_outfile *newest;
+    struct tc_publish *active; /* the next of those under way, for signals */
 };
 
 /* `path` is the target file, "-" for standard output, or a folder, with or
@@ -84,6 +86,14 @@ bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *by
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error);
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error);
+
+/* The file that will have this name in the folder; NULL where there is none. */
+const struct tc_outfile *tc_publish_find(const struct tc_publish *publish, const char *name);
+/* The path it will have, from malloc; NULL without memory. */
+char *tc_publish_path(const struct tc_publish *publish, const char *name);
+/* A sealed file as an input of its name to be, wherever it lies until then. */
+struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input_pool *pool,
+                                   struct tc_error *error);
 
 /* The last component of a path. */
 const char *tc_path_name(const char *path);

@@ -215,6 +215,14 @@ static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
+/* Whether a later input has a tensor of this name, which takes its place. */
+static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_text name) {
+    for (size_t r = source + 1; plan->options->replace && r < plan->reader_count; r++)
+        if (tc_table_find(&plan->readers[r]->table, name))
+            return true;
+    return false;
+}
+
 static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     size_t place = 0;
@@ -225,9 +233,9 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
             const struct tc_tensor *first;
             struct tc_text name = tensor->name;
             struct tc_sparse sparse;
-            bool taken = true;
+            bool taken = !is_replaced(plan, r, name);
             bool dense = false;
-            if ((select &&
+            if ((select && taken &&
                  !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name, error)) ||
                 (taken && !tc_sparse_find_group(plan, &reader->table, tensor, &sparse, &dense,
                                                 &first, error)))

@@ -67,6 +67,7 @@ struct tc_plan_options {
     uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
     bool folder;         /* one file a tensor, in a folder */
     bool densify;        /* sparse tensors become dense */
+    bool replace;        /* of tensors of one name in several inputs the last is taken */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
     const struct tc_policy *policy; /* NULL: promotion only */

@@ -1,7 +1,9 @@
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/format.h"
 
@@ -51,9 +53,29 @@ void tc_reader_close(struct tc_reader *reader) {
     tc_buffer_release(&reader->warnings);
     tc_buffer_release(&reader->losses);
     tc_buffer_release(&reader->skipped);
+    tc_input_close(reader->sidecar);
     tc_input_close(reader->input);
     free(reader->state);
     free(reader);
+}
+
+bool tc_reader_has_beside(const struct tc_reader *reader, const char *path) {
+    const struct tc_publish *unpublished = reader->options->unpublished;
+    return unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
+                       : access(path, F_OK) == 0;
+}
+
+struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
+                                       struct tc_input_pool *pool, struct tc_error *error) {
+    const struct tc_publish *unpublished = reader->options->unpublished;
+    if (!unpublished)
+        return tc_input_open(path, pool, error);
+    const struct tc_outfile *out = tc_publish_find(unpublished, tc_path_name(path));
+    if (out)
+        return tc_outfile_reopen(out, pool, error);
+    tc_fail_errno(error, ENOENT, "open", "cannot open");
+    tc_error_in_file(error, path);
+    return NULL;
 }
 
 bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,

@@ -377,9 +377,11 @@ bool onnx_read_model(struct onnx *onnx, struct tc_error *error) {
     bool ok = run(&walk);
     free(walk.levels);
     tc_buffer_release(&walk.path);
-    if (ok && onnx->nodes)
+    if (ok && onnx->nodes) {
         tc_reader_warn(reader, "its graph of %zu node%s is left out; only tensors are read",
                        onnx->nodes, onnx->nodes == 1 ? "" : "s");
+        reader->beyond = "a graph";
+    }
     return ok && tc_metadata_sort(&reader->table.metadata, error) &&
            tc_tensor_metadata_restore(reader, error);
 }

@@ -154,7 +154,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
         ok = tc_fail_memory(error);
     if (files)
         onnx->files = files;
-    *input = ok ? tc_input_open(path.bytes, &onnx->pool, error) : NULL;
+    *input = ok ? tc_reader_open_beside(onnx->reader, path.bytes, &onnx->pool, error) : NULL;
     tc_buffer_release(&path);
     if (!*input)
         return false;

@@ -44,6 +44,7 @@ static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
     ot->is_onnx = memcmp(head, "PK", 2) != 0;
     if (!ot->is_onnx)
         return open_archive(&ot->torch, reader, error);
+    reader->beyond = "the form of an ONNX model";
     onnx_init(&ot->onnx, reader);
     return onnx_read_model(&ot->onnx, error);
 }

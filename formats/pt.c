@@ -63,6 +63,8 @@ static bool open_pt(struct tc_reader *reader, struct tc_error *error) {
     torch_init(torch, reader);
     if (!tc_input_read(reader->input, 0, probe.head, probe.length, error))
         return false;
+    if (probe.head[0] != 'P' && !torch_legacy_seen(&probe) && !is_tar(&probe))
+        reader->beyond = "a pickle that is not torch's";
     bool zip = probe.length >= 4 && memcmp(probe.head, "PK", 2) == 0;
     bool ok = zip                         ? torch_open_zip(torch, error)
               : torch_legacy_seen(&probe) ? torch_open_legacy(torch, error)

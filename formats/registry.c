@@ -163,12 +163,16 @@ struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *ba
                                    const struct tc_format_options *options,
                                    struct tc_error *error) {
     struct tc_input *input = tc_input_open(path, NULL, error);
-    if (!input)
-        return NULL;
+    return input ? tc_registry_open_input(input, backend, options, error) : NULL;
+}
+
+struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc_backend *backend,
+                                         const struct tc_format_options *options,
+                                         struct tc_error *error) {
     if (!backend)
         backend = tc_registry_probe(input, error);
     if (!backend) {
-        tc_error_in_file(error, path);
+        tc_error_in_file(error, input->path);
         tc_input_close(input);
         return NULL;
     }

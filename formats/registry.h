@@ -21,5 +21,9 @@ bool tc_registry_is_index(const struct tc_backend *backend);
 /* Opens a path: probes (or takes `backend`) and restores a sidecar's metadata. */
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,
                                    const struct tc_format_options *options, struct tc_error *error);
+/* The same of an input, which it takes over, also on failure. */
+struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc_backend *backend,
+                                         const struct tc_format_options *options,
+                                         struct tc_error *error);
 
 #endif

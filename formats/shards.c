@@ -75,7 +75,8 @@ static char *shard_path(const struct tc_reader *reader, const char *name, struct
 static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *reader,
                                     const char *name, struct tc_error *error) {
     char *path = shard_path(reader, name, error);
-    struct tc_input *input = path ? tc_input_open(path, &shards->pool, error) : NULL;
+    struct tc_input *input =
+        path ? tc_reader_open_beside(reader, path, &shards->pool, error) : NULL;
     free(path);
     if (!input)
         return NULL;

@@ -98,6 +98,7 @@ static bool add_leaf(struct walk *walk, const struct pickle_node *node) {
     } else {
         torch_leaf_json(&value, node);
     }
+    walk->torch->reader->beyond = "values that are no tensors";
     return add_metadata(walk, &walk->torch->reader->table.metadata, make_name(walk, ""), &value);
 }
 
@@ -340,6 +341,7 @@ static bool add_quantized(struct walk *walk, const struct pickle_node *node) {
     word.bytes += strlen("torch.");
     word.length -= strlen("torch.");
     bool ok = set_metadata(walk, metadata, "quant.scheme", word);
+    walk->torch->reader->beyond = "quantised tensors";
     if (!scheme->value)
         ok = ok && add_quantity(walk, metadata, "quant.scale", how->items[1]) &&
              add_quantity(walk, metadata, "quant.zero_point", how->items[2]);
@@ -409,6 +411,9 @@ static bool enter(struct walk *walk, struct pickle_node *node, bool members) {
     if (walk->depth == MAX_DEPTH)
         return tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
                        "the pickle's values are nested more than %u deep", MAX_DEPTH);
+    /* Tensors are written in one dict; a module's nest by themselves. */
+    if (!walk->torch->script && (walk->depth || node->kind != PICKLE_DICT))
+        walk->torch->reader->beyond = "lists or dicts in one another";
     node->open = true;
     walk->frames[walk->depth++] =
         (struct frame){.node = node, .path = walk->path.length, .members = members};
@@ -592,8 +597,11 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
         tc_buffer_add_string(&walk.path, "tensor");
     if (ok && is_container(root))
         ok = (root->kind != PICKLE_DICT || settle_dict(&walk, root)) && enter(&walk, root, false);
-    else
-        ok = ok && visit(&walk, root, false);
+    else if (ok) {
+        if (!torch->script)
+            torch->reader->beyond = "a tensor without a name";
+        ok = visit(&walk, root, false);
+    }
     while (ok && walk.depth) {
         struct frame *frame = &walk.frames[walk.depth - 1];
         struct pickle_node *child = next_child(&walk, frame);

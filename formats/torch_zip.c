@@ -285,9 +285,10 @@ static bool has_code(struct torch *torch, struct tc_error *error) {
 static bool note_code(struct torch *torch, struct tc_error *error) {
     if (!torch->script)
         return true;
-    if (has_code(torch, error))
+    if (has_code(torch, error)) {
         tc_reader_warn(torch->reader, "its code is left out; only tensors are read");
-    else if (find_member(torch, "code/__torch__.py"))
+        torch->reader->beyond = "code";
+    } else if (find_member(torch, "code/__torch__.py"))
         torch->bars = true;
     return error->class == TC_OK;
 }

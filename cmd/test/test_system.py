@@ -5,7 +5,9 @@ import functools
 import itertools
 import json
 import os
+import pty
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -339,6 +341,138 @@ def changed_pt(folder):
         expect(folder, INVALID, *command, mention="in.pt")
 
 
+def slowly(folder, stderr, *args):
+    """A conversion that takes over a second, whatever the machine: it is stopped for a while."""
+    process = subprocess.Popen(
+        [TCONV, *args], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+    )
+    while process.poll() is None and not list(folder.glob(".out.deathtensors.tconv-*")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.1)
+    process.send_signal(signal.SIGCONT)
+    return process
+
+
+def on_terminal(folder, *args):
+    """The exit code of such a run, and what it says on a terminal."""
+    ours, theirs = pty.openpty()
+    process = slowly(folder, theirs, *args)
+    os.close(theirs)
+    said = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    process.communicate()
+    return process.returncode, said
+
+
+def progress_bar(folder):
+    """A bar on a terminal for long work, wiped at the end; elsewhere only when asked for."""
+    write_big(folder / "in.safetensors", BIG // 4)
+    command = ("in.safetensors", "out.deathtensors", "--no-sync")
+    code, said = on_terminal(folder, *command)
+    check_equal(code, OK, f"exit code ({text(said)[-500:]})")
+    if not said:
+        raise Skip("it was done before it could be stopped")
+    check_equal((said.startswith(b"\r["), b"/s, " in said), (True, True), f"a bar ({said[:80]!r})")
+    check_equal(said.endswith(b"\r\033[K"), True, f"the bar is wiped ({said[-80:]!r})")
+    for options in (["-q"], ["--progress=none"]):
+        check_equal(on_terminal(folder, *command, *options), (OK, b""), f"with {options}")
+    process = slowly(folder, subprocess.PIPE, *command)
+    check_equal((process.communicate()[1], process.returncode), (b"", OK), "no terminal, no bar")
+    process = slowly(folder, subprocess.PIPE, *command, "--progress=bar")
+    said = process.communicate()[1]
+    check_equal((process.returncode, b"\r[" in said), (OK, True), f"but for who asks ({said!r})")
+
+
+def progress_json(folder):
+    """Lines for programs, on standard error or any descriptor, and a last one."""
+    write_big(folder / "in.safetensors", BIG // 4)
+    for options, passes in (([], 1), (["--verify"], 2)):
+        result = run(
+            TCONV, "in.safetensors", "out.npz", "--progress=json", "-q", *options, cwd=folder
+        )
+        events = [json.loads(line) for line in result.err.decode().splitlines()]
+        check_equal(result.code, OK, "exit code", result)
+        check_equal({event["event"] for event in events[:-1]}, {"progress"}, "events", result)
+        last = events[-1]
+        total = passes * BIG // 4
+        check_equal(
+            (last["event"], last["ok"], last["done"], last["total"]),
+            ("done", True, total, total),
+            "the last one",
+            result,
+        )
+        check_equal(
+            [sorted(event) for event in events[:-1]],
+            [["done", "event", "rate", "seconds", "total"]] * (len(events) - 1),
+            "members",
+            result,
+        )
+        done = [event["done"] for event in events]
+        check_equal(done, sorted(done), "never backwards", result)
+    ours, theirs = os.pipe()
+    process = subprocess.Popen(
+        [TCONV, "in.safetensors", "o.npz", "--progress=json", f"--progress-fd={theirs}"],
+        cwd=folder,
+        pass_fds=[theirs],
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        lines = pipe.read().splitlines()
+    check_equal((process.communicate()[1], process.returncode), (b"", OK), "stderr, exit code")
+    check_equal(json.loads(lines[-1])["event"], "done", "the last line of the descriptor")
+
+
+def progress_failed(folder):
+    """Failures end with a line too; a reader that goes away does not end the work."""
+    damaged = bytearray(files.deathtensors({"a": f32(1, 2, 3)}, {}, files.CHECKSUM))
+    damaged[-40] ^= 1
+    (folder / "bad.deathtensors").write_bytes(damaged)
+    result = run(TCONV, "bad.deathtensors", "out.npz", "--progress=json", "-q", cwd=folder)
+    lines = result.err.decode().splitlines()
+    check_equal((result.code, json.loads(lines[-2])["ok"]), (INVALID, False), "failed", result)
+    write_big(folder / "in.safetensors", BIG // 4)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [TCONV, "in.safetensors", "out.npz", "--progress=json", f"--progress-fd={theirs}"]
+    process = subprocess.run(command, cwd=folder, pass_fds=[theirs], stderr=subprocess.PIPE)
+    os.close(theirs)
+    check_equal((process.returncode, process.stderr), (OK, b""), "nobody reads")
+    expect(folder, USAGE, "in.safetensors", "x.npz", "--progress=json", "--progress-fd=77")
+    expect(folder, USAGE, "in.safetensors", "x.npz", "--progress=json", "--progress-fd=x")
+    expect(folder, USAGE, "in.safetensors", "x.npz", "--progress-fd=2")
+    expect(folder, USAGE, "in.safetensors", "x.npz", "--progress=often")
+
+
+def receipt_signalled(number, folder):
+    """Nothing of an output, its receipt or depfile stays, whichever folder they go to."""
+    write_big(folder / "in.safetensors")
+    (folder / "other").mkdir()
+    (folder / "other/r.json").write_bytes(b"old")
+    before = snapshot(folder)
+    process = subprocess.Popen(
+        [TCONV, "in.safetensors", "out.npz", "--receipt", "other/r.json", "--depfile", "d"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(0.3)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    if process.returncode == OK:
+        raise Skip("it was done before the signal came")
+    check_equal(process.returncode, -number, "how it ended")
+    check_equal(changes(before, snapshot(folder)), [], "what changed")
+
+
 def locale(folder):
     """Numbers and case don't follow the locale."""
     write_model(folder / "in.safetensors")
@@ -409,6 +543,10 @@ def cases():
     yield "odd file name", odd_file_name
     yield "unwritable folder", unwritable_folder
     yield "unreadable input", unreadable_input
+    yield "progress bar", progress_bar
+    yield "progress json", progress_json
+    yield "progress failed", progress_failed
+    yield "signal and receipt", functools.partial(receipt_signalled, signal.SIGTERM)
     yield "locale", locale
     yield "planted symlink", planted_symlink
 

@@ -1,10 +1,12 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/outfile.h"
@@ -202,4 +204,68 @@ Test(io, a_pool_keeps_few_files_open) {
     cr_assert_eq(pool.open, 0);
     tc_input_pool_release(&pool);
     teardown();
+}
+
+/* What is sealed is read under the name it will have. */
+Test(outfile, reopened_before_it_is_there) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    char got[4] = {0};
+    write_old("old");
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    struct tc_outfile *out = tc_outfile_open(&publish, "target", &error);
+    cr_assert(tc_outfile_write(out, "new", 3, &error) && tc_outfile_seal(out, &error));
+    cr_assert_eq(tc_publish_find(&publish, "target"), out);
+    cr_assert_null(tc_publish_find(&publish, "other"));
+    struct tc_input *input = tc_outfile_reopen(out, NULL, &error);
+    cr_assert_not_null(input);
+    cr_assert_str_eq(input->path, path);
+    cr_assert(input->size == 3 && tc_input_read(input, 0, got, 3, &error));
+    cr_assert_str_eq(got, "new");
+    tc_input_close(input);
+    tc_publish_end(&publish);
+    expect("old");
+    cr_assert_eq(entries(), 1);
+}
+
+/* Two outputs under way: each ends by itself, in any order. */
+Test(outfile, several_at_once) {
+    struct tc_publish first;
+    struct tc_publish second;
+    struct tc_error error = {0};
+    char other[112];
+    snprintf(other, sizeof other, "%s/other", folder);
+    cr_assert(tc_publish_begin(&first, path, false, (struct tc_publish_options){0}, &error));
+    cr_assert(tc_publish_begin(&second, other, false, (struct tc_publish_options){0}, &error));
+    struct tc_outfile *out = tc_outfile_open(&first, "target", &error);
+    cr_assert_not_null(tc_outfile_open(&second, "other", &error));
+    cr_assert_eq(entries(), 2);
+    cr_assert(tc_outfile_write(out, "new", 3, &error) && tc_outfile_seal(out, &error));
+    cr_assert(tc_publish_commit(&first, &error));
+    tc_publish_end(&first);
+    expect("new");
+    cr_assert_eq(entries(), 2);
+    tc_publish_end(&second);
+    cr_assert_eq(entries(), 1);
+}
+
+/* A signal takes what is temporary of all of them. */
+Test(outfile, a_signal_cleans_up_after_all) {
+    struct tc_publish publishes[2];
+    struct tc_error error = {0};
+    tc_signals_install();
+    for (int i = 0; i < 2; i++) {
+        cr_assert(
+            tc_publish_begin(&publishes[i], path, false, (struct tc_publish_options){0}, &error));
+        cr_assert_not_null(tc_outfile_open(&publishes[i], "target", &error));
+    }
+    pid_t child = fork();
+    if (child == 0)
+        raise(SIGTERM);
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    cr_assert_eq(entries(), 0);
+    tc_publish_end(&publishes[0]);
+    tc_publish_end(&publishes[1]);
 }

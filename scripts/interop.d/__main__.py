@@ -29,6 +29,8 @@ SECTIONS = {
     "pt_differential": Section(("numpy", "torch")),
     "scan": Section(("numpy", "picklescan", "fickling"), ("torch",)),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
+    "append": Section(("numpy", "deathtensors")),
+    "manifest": Section(("numpy", "deathtensors")),
     "stats": Section(("numpy", "ml_dtypes"), ("deathtensors",)),
     "show": Section(("numpy", "ml_dtypes")),
     "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),

@@ -1,0 +1,136 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "cmd/perform.h"
+
+struct append {
+    struct common common;
+    struct perform perform;
+    struct tc_plan_options plan;
+    struct tc_metadata metadata;
+    int order;
+    int keep;
+    bool keep_given;
+};
+
+/* Whether there is a format to write the file in again, as it is. */
+static bool check_file(const struct tc_reader *file, struct tc_error *error) {
+    const struct tc_backend *format = file->backend;
+    if (file->shard_count || file->shard_backend)
+        tc_fail(error, TC_UNSUPPORTED, "shards", "tensors are added to one file, not to shards");
+    else if (!(format->caps & TC_CAN_WRITE))
+        tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", format->name);
+    else if (!(format->caps & TC_CAN_HOLD_MANY))
+        tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor", format->name);
+    else if (file->beyond || file->losses.length || file->skipped.length) {
+        tc_fail(error, TC_UNSUPPORTED, "beyond",
+                "the file would lose what it has beside tensors: %s",
+                file->beyond           ? file->beyond
+                : file->skipped.length ? "members that are none"
+                                       : "what was warned of");
+        tc_error_hint(error, "write another file: tconv FILE IN... -o OUT");
+    }
+    return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);
+}
+
+static bool run_append(struct append *append, struct tc_reader **readers, size_t count,
+                       struct tc_error *error) {
+    const struct tc_reader *file = readers[0];
+    if (!check_file(file, error))
+        return false;
+    append->plan.order = (enum tc_order)append->order;
+    append->plan.keep_metadata =
+        !append->keep_given && file->sidecar ? TC_KEEP_SIDECAR : (enum tc_keep)append->keep;
+    append->plan.extra_metadata = &append->metadata;
+    append->plan.write.compress = file->compressed ? TC_COMPRESS_DEFAULT : 0;
+    append->plan.write.checksum = file->checksum;
+    append->plan.write.onnx_external = file->companion_count > 0;
+    append->perform.run.in_place = true;
+    if (perform(&append->perform, readers, count, file->backend, &append->plan, error))
+        return true;
+    if (error->code && strcmp(error->code, "duplicate-name") == 0)
+        tc_error_hint(error, "--replace takes the one that is added");
+    return false;
+}
+
+static bool append_files(struct append *append, const char *const *paths, size_t count,
+                         struct tc_error *error) {
+    struct tc_reader **readers = calloc(count, sizeof(struct tc_reader *));
+    struct common plain = append->common;
+    if (!readers)
+        return tc_fail_memory(error);
+    append->perform.output = paths[0];
+    plain.from = NULL; /* -f speaks of what is added */
+    bool ok = true;
+    for (size_t i = 0; i < count && ok; i++) {
+        readers[i] = common_open(i ? &append->common : &plain, paths[i], error);
+        ok = readers[i] != NULL;
+    }
+    ok = ok && run_append(append, readers, count, error);
+    for (size_t i = 0; i < count; i++)
+        tc_reader_close(readers[i]);
+    free(readers);
+    return ok;
+}
+
+static bool check_arguments(const struct arguments *arguments, struct tc_error *error) {
+    if (arguments->count < 2)
+        return tc_fail(error, TC_USAGE, "usage", "a file and what to add to it are needed");
+    if (strcmp(arguments->names[0], "-") == 0)
+        return tc_fail(error, TC_USAGE, "usage", "nothing is added to standard input");
+    return true;
+}
+
+int cmd_append(int argc, char **argv) {
+    struct append append = {.common = COMMON_DEFAULTS};
+    struct tc_error error = {0};
+    struct tc_arena arena;
+    struct arguments arguments = {.arena = &arena, .record = true};
+    append.perform.common = &append.common;
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Adding:"},
+        {.name = "replace",
+         .type = OPTION_FLAG,
+         .value = &append.plan.replace,
+         .help = "a tensor takes the place of one that has its name"},
+        {.name = "metadata",
+         .type = OPTION_PAIR,
+         .value = &append.metadata,
+         .argument = "KEY=VALUE",
+         .help = "add or replace a metadata entry of the file"},
+        {.name = "keep-metadata",
+         .type = OPTION_CHOICE,
+         .value = &append.keep,
+         .argument = "HOW",
+         .help = "auto, sidecar, drop, as in converting",
+         .choices = (const char *const[]){"auto", "sidecar", "drop", NULL},
+         .given = &append.keep_given},
+        {.name = "order",
+         .type = OPTION_CHOICE,
+         .value = &append.order,
+         .argument = "HOW",
+         .help = "target (default): the format's own, else new ones last; source, name",
+         .choices = (const char *const[]){"target", "source", "name", NULL}},
+        PERFORM_OPTIONS(&append.perform),
+        COMMON_OPTIONS(&append.common),
+        {.type = OPTION_END},
+    };
+    tc_arena_init(&arena, 0);
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && append.common.help)
+        options_print_help("tconv append [options] FILE IN...",
+                           "Adds the tensors of IN to FILE, in FILE's format, checksum and "
+                           "compression kept.\nFILE is written anew beside itself and then "
+                           "replaced, whole or not at all.",
+                           options);
+    else if (ok)
+        ok = perform_note_options(&append.perform, options, &arguments, &error) &&
+             check_arguments(&arguments, &error) &&
+             append_files(&append, arguments.names, arguments.count, &error);
+    int code = ok ? 0 : report_error(&error, append.common.json);
+    arguments_release(&arguments);
+    perform_release(&append.perform);
+    tc_arena_release(&arena);
+    return code;
+}

@@ -1,0 +1,199 @@
+/* The JSON sidecar of deathtensors, of a file of any format. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "core/receipt.h"
+
+/* Whose manifests these are as, key by key and byte by byte. */
+#define PACKAGE_VERSION "0.3.0"
+
+struct manifest {
+    struct common common;
+    struct tc_publish_options publish;
+};
+
+/* What the package calls each dtype; those it does not know as torch does. */
+static const struct {
+    const char *torch;
+    const char *numpy; /* NULL: numpy has none */
+} words[TC_DTYPES] = {
+    [TC_BOOL] = {"torch.bool", "|b1"},
+    [TC_U8] = {"torch.uint8", "|u1"},
+    [TC_I8] = {"torch.int8", "|i1"},
+    [TC_U16] = {"torch.uint16", "<u2"},
+    [TC_I16] = {"torch.int16", "<i2"},
+    [TC_U32] = {"torch.uint32", "<u4"},
+    [TC_I32] = {"torch.int32", "<i4"},
+    [TC_U64] = {"torch.uint64", "<u8"},
+    [TC_I64] = {"torch.int64", "<i8"},
+    [TC_F16] = {"torch.float16", "<f2"},
+    [TC_BF16] = {"torch.bfloat16", "<f2"}, /* so it says: the bytes, not the numbers */
+    [TC_F32] = {"torch.float32", "<f4"},
+    [TC_F64] = {"torch.float64", "<f8"},
+    [TC_C64] = {"torch.complex64", "<c8"},
+    [TC_C128] = {"torch.complex128", "<c16"},
+    [TC_C32] = {"torch.complex32", NULL},
+    [TC_F8_E4M3] = {"torch.float8_e4m3fn", NULL},
+    [TC_F8_E5M2] = {"torch.float8_e5m2", NULL},
+    [TC_F8_E4M3FNUZ] = {"torch.float8_e4m3fnuz", NULL},
+    [TC_F8_E5M2FNUZ] = {"torch.float8_e5m2fnuz", NULL},
+    [TC_F8_E8M0] = {"torch.float8_e8m0fnu", NULL},
+    [TC_F4] = {"torch.float4_e2m1fn_x2", NULL},
+};
+
+/* As json.dump(…, indent=2) prints: a pair a line, "{}" without any. */
+static void add_map(struct tc_buffer *out, const struct tc_metadata *metadata, int indent) {
+    if (!metadata || metadata->count == 0) {
+        tc_buffer_add_string(out, "{}");
+        return;
+    }
+    for (size_t i = 0; i < metadata->count; i++) {
+        tc_buffer_addf(out, "%s\n%*s", i ? "," : "{", indent + 2, "");
+        tc_buffer_add_json(out, metadata->pairs[i].key, TC_ESCAPE_ASCII);
+        tc_buffer_add_string(out, ": ");
+        tc_buffer_add_json(out, metadata->pairs[i].value, TC_ESCAPE_ASCII);
+    }
+    tc_buffer_addf(out, "\n%*s}", indent, "");
+}
+
+static void add_numbers(struct tc_buffer *out, const uint64_t *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        tc_buffer_addf(out, "%s\n        %" PRIu64, i ? "," : "[", numbers[i]);
+    tc_buffer_add_string(out, count ? "\n      ]" : "[]");
+}
+
+static void add_word(struct tc_buffer *out, const char *key, const char *word) {
+    tc_buffer_addf(out, "      \"%s\": %s%s%s,\n", key, word ? "\"" : "", word ? word : "null",
+                   word ? "\"" : "");
+}
+
+static void add_tensor(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t offset) {
+    const uint64_t offsets[2] = {offset, offset + tensor->nbytes};
+    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_ASCII);
+    tc_buffer_add_string(out, ": {\n      \"name\": ");
+    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_ASCII);
+    tc_buffer_add_string(out, ",\n");
+    add_word(out, "dtype", tc_dtype_name((enum tc_dtype)tensor->dtype));
+    add_word(out, "torch_dtype", words[tensor->dtype].torch);
+    add_word(out, "numpy_dtype", words[tensor->dtype].numpy);
+    tc_buffer_add_string(out, "      \"shape\": ");
+    add_numbers(out, tensor->shape, tensor->rank);
+    tc_buffer_add_string(out, ",\n      \"data_offsets\": ");
+    add_numbers(out, offsets, 2);
+    tc_buffer_addf(out, ",\n      \"nbytes\": %" PRIu64 ",\n      \"metadata\": ", tensor->nbytes);
+    add_map(out, tensor->metadata, 6);
+    tc_buffer_add_string(out, "\n    }");
+}
+
+/*
+ * Offsets are a deathtensors file's own, and else those in the data of such a
+ * file of these tensors, in their order without gaps; for safetensors that is
+ * the same. Who shares another's data has its offsets.
+ */
+static bool add_tensors(struct tc_buffer *out, const struct tc_reader *reader,
+                        struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    bool own = strcmp(reader->backend->name, "deathtensors") == 0 && !reader->shard_count;
+    uint64_t *offsets = calloc(table->count + 1, sizeof *offsets);
+    if (!offsets)
+        return tc_fail_memory(error);
+    uint64_t end = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        bool alias = tensor->tie && tensor->tie - 1 != i;
+        offsets[i] = alias ? offsets[tensor->tie - 1] : own ? tensor->offset : end;
+        end += alias ? 0 : tensor->nbytes;
+        tc_buffer_add_string(out, i ? ",\n    " : "{\n    ");
+        add_tensor(out, tensor, offsets[i]);
+    }
+    tc_buffer_add_string(out, table->count ? "\n  }" : "{}");
+    free(offsets);
+    return true;
+}
+
+static bool print(struct tc_buffer *out, const struct tc_reader *reader, struct tc_error *error) {
+    bool given;
+    int64_t date = (int64_t)reader->input->modified.tv_sec;
+    if (!common_source_date(&given, &date, error))
+        return false;
+    tc_buffer_add_string(out, "{\n  \"deathtensors_version\": \"" PACKAGE_VERSION "\",\n"
+                              "  \"format_version\": 1,\n  \"magic\": \"DTLEGION\",\n"
+                              "  \"global_metadata\": ");
+    add_map(out, &reader->table.metadata, 2);
+    tc_buffer_add_string(out, ",\n  \"tensors\": ");
+    if (!add_tensors(out, reader, error))
+        return false;
+    tc_buffer_add_string(out, ",\n  \"written_at\": \"");
+    tc_date_print(out, date, "+00:00");
+    tc_buffer_add_string(out, "\"\n}");
+    return tc_buffer_ok(out, error);
+}
+
+static bool write_manifest(const struct manifest *manifest, const struct tc_reader *reader,
+                           const char *path, struct tc_error *error) {
+    struct tc_buffer text = {0};
+    struct tc_publish publish;
+    const char *name = tc_path_name(path);
+    bool ok = tc_publish_begin(&publish, path, false, manifest->publish, error) &&
+              tc_publish_check(&publish, name, &reader->input, 1, error) &&
+              tc_publish_check(&publish, name, reader->shard_inputs, reader->shard_count, error) &&
+              print(&text, reader, error);
+    struct tc_outfile *out = ok ? tc_outfile_open(&publish, name, error) : NULL;
+    ok = out && tc_outfile_write(out, text.bytes, text.length, error) &&
+         tc_outfile_seal(out, error) && tc_publish_commit(&publish, error);
+    tc_publish_end(&publish);
+    tc_buffer_release(&text);
+    return ok;
+}
+
+static bool run(const struct manifest *manifest, const struct arguments *arguments,
+                struct tc_error *error) {
+    if (arguments->count < 1 || arguments->count > 2)
+        return tc_fail(error, TC_USAGE, "usage", "a file is needed, and at most one output");
+    const char *path = arguments->names[0];
+    struct tc_buffer beside = {0};
+    if (arguments->count == 1 && strcmp(path, "-") == 0)
+        return tc_fail(error, TC_USAGE, "usage", "what comes from a pipe needs an output");
+    tc_buffer_addf(&beside, "%s.json", path);
+    struct tc_reader *reader =
+        tc_buffer_ok(&beside, error) ? common_open(&manifest->common, path, error) : NULL;
+    bool ok =
+        reader && write_manifest(manifest, reader,
+                                 arguments->count == 2 ? arguments->names[1] : beside.bytes, error);
+    tc_reader_close(reader);
+    tc_buffer_release(&beside);
+    return ok;
+}
+
+int cmd_manifest(int argc, char **argv) {
+    struct manifest manifest = {.common = COMMON_DEFAULTS};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "Writing:"},
+        {.name = "no-clobber",
+         .type = OPTION_FLAG,
+         .value = &manifest.publish.no_clobber,
+         .help = "an output that exists is an error"},
+        {.name = "no-sync",
+         .type = OPTION_FLAG,
+         .value = &manifest.publish.no_sync,
+         .help = "do not wait for the disk"},
+        COMMON_OPTIONS(&manifest.common),
+        {.type = OPTION_END},
+    };
+    struct tc_error error = {0};
+    struct arguments arguments = {0};
+    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    if (ok && manifest.common.help)
+        options_print_help("tconv manifest [options] FILE [OUT]",
+                           "Writes the table of tensors and the metadata as deathtensors' JSON "
+                           "sidecar, to\nFILE.json or OUT (- is standard output). Its time is the "
+                           "file's own, or that of\nSOURCE_DATE_EPOCH: the same file gives the "
+                           "same manifest.",
+                           options);
+    else if (ok)
+        ok = run(&manifest, &arguments, &error);
+    arguments_release(&arguments);
+    return ok ? 0 : report_error(&error, manifest.common.json);
+}

@@ -1,0 +1,168 @@
+/* Files against the receipt of the conversion that made them. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/common.h"
+#include "core/receipt.h"
+
+/* Of the receipt's own text: hashes of a million files. */
+#define RECEIPT_LIMIT (UINT64_C(256) << 20)
+
+struct findings {
+    struct tc_buffer json;
+    struct tc_buffer text;
+    size_t count;
+};
+
+static void find(struct findings *findings, const char *code, const char *file,
+                 const char *message) {
+    tc_buffer_addf(&findings->json, "%s{\"code\":\"%s\",\"file\":", findings->count++ ? "," : "",
+                   code);
+    tc_buffer_add_json(&findings->json, tc_text_of(file), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(&findings->json, ",\"message\":");
+    tc_buffer_add_json(&findings->json, tc_text_of(message), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(&findings->json, "}");
+    tc_buffer_add_string(&findings->text, "  ");
+    tc_buffer_add_visible(&findings->text, tc_text_of(file));
+    tc_buffer_add_string(&findings->text, ": ");
+    tc_buffer_add_visible(&findings->text, tc_text_of(message));
+    tc_buffer_add_string(&findings->text, "\n");
+}
+
+/* Where an output lies: at the FILE of its name, else in the folder of the
+ * first one, and without any beside the receipt. From malloc. */
+static char *locate(struct tc_text name, const char *receipt, const char *const *files,
+                    size_t count) {
+    const char *beside = count ? files[0] : receipt;
+    struct tc_buffer path = {0};
+    for (size_t i = 0; i < count; i++)
+        if (tc_text_equal(tc_text_of(tc_path_name(files[i])), name))
+            return strdup(files[i]);
+    tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
+    tc_buffer_add_text(&path, name);
+    tc_buffer_add(&path, "", 1);
+    if (path.failed)
+        tc_buffer_release(&path);
+    return path.bytes;
+}
+
+static bool check_output(const struct tc_receipt_output *output, const char *path,
+                         struct findings *findings, struct tc_error *error) {
+    struct tc_error *missing = calloc(1, sizeof *missing);
+    char hex[2 * TC_SHA256_BYTES + 1];
+    if (!path || !missing) {
+        free(missing);
+        return tc_fail_memory(error);
+    }
+    struct tc_input *input = tc_input_open(path, NULL, missing);
+    bool ok = true;
+    if (!input) {
+        find(findings, "missing", path, missing->message);
+    } else if (input->size != output->size) {
+        char message[128];
+        snprintf(message, sizeof message,
+                 "its size is another (got %" PRIu64 ", expected %" PRIu64 ")", input->size,
+                 output->size);
+        find(findings, "size", path, message);
+    } else if ((ok = tc_input_sum(input, hex, error)) && strcmp(hex, output->sum) != 0) {
+        find(findings, "sha256", path, "its bytes are others (SHA-256 mismatch)");
+    }
+    tc_input_close(input);
+    free(missing);
+    return ok;
+}
+
+/* What the signature is worth: one word for it. */
+static const char *check_signature(const struct tc_receipt *receipt, const char *path,
+                                   const unsigned char *public, struct findings *findings) {
+    if (!public)
+        return receipt->is_signed ? "unchecked" : "none";
+    if (!receipt->is_signed) {
+        find(findings, "unsigned", path, "the receipt is not signed");
+        return "none";
+    }
+    if (tc_signature_valid(public, receipt->text.bytes, receipt->text.length, receipt->signature))
+        return "valid";
+    find(findings, "signature", path,
+         memcmp(public, receipt->public, TC_KEY_BYTES) == 0
+             ? "the signature is wrong: the receipt was changed"
+             : "the receipt is not signed with this key");
+    return "invalid";
+}
+
+static bool check_files(const struct tc_receipt *receipt, const char *path,
+                        const char *const *files, size_t count, struct findings *findings,
+                        struct tc_error *error) {
+    for (size_t f = 0; f < count; f++) {
+        bool named = false;
+        for (size_t i = 0; i < receipt->count && !named; i++)
+            named = tc_text_equal(receipt->outputs[i].name, tc_text_of(tc_path_name(files[f])));
+        if (!named)
+            find(findings, "unknown", files[f], "the receipt does not name this file");
+    }
+    for (size_t i = 0; i < receipt->count; i++) {
+        char *place = locate(receipt->outputs[i].name, path, files, count);
+        bool ok = check_output(&receipt->outputs[i], place, findings, error);
+        free(place);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static void print(const struct common *common, const char *path, const struct tc_receipt *receipt,
+                  const char *signature, struct findings *findings) {
+    struct tc_buffer out = {0};
+    bool ok = findings->count == 0;
+    if (common->json) {
+        tc_buffer_add_string(&out, "{\"file\":");
+        tc_buffer_add_json(&out, tc_text_of(path), TC_ESCAPE_DISPLAY);
+        tc_buffer_addf(&out, ",\"ok\":%s,\"signature\":\"%s\",\"findings\":[",
+                       ok ? "true" : "false", signature);
+        tc_buffer_add(&out, findings->json.bytes, findings->json.length);
+        tc_buffer_add_string(&out, "]}\n");
+    } else {
+        tc_buffer_add_visible(&out, tc_text_of(path));
+        tc_buffer_addf(&out, ": %s, %zu file%s, signature %s\n", ok ? "ok" : "failed",
+                       receipt->count, receipt->count == 1 ? "" : "s", signature);
+        tc_buffer_add(&out, findings->text.bytes, findings->text.length);
+    }
+    report_out(&out);
+}
+
+int cmd_verify_receipt(const struct common *common, const char *receipt, const char *public_key,
+                       const char *const *files, size_t count) {
+    struct tc_error error = {0};
+    struct findings findings = {0};
+    struct tc_receipt read = {0};
+    struct tc_arena arena;
+    unsigned char public[TC_KEY_BYTES];
+    char *text = NULL;
+    tc_arena_init(&arena, common->format.limits.memory);
+    bool ok = !public_key || tc_key_read(public_key, TC_KEY_PUBLIC, public, &error);
+    struct tc_input *input = ok ? tc_input_open(receipt, NULL, &error) : NULL;
+    if (input && input->size > RECEIPT_LIMIT)
+        tc_fail(&error, TC_UNSAFE, "receipt", "the receipt is over %llu bytes",
+                (unsigned long long)RECEIPT_LIMIT);
+    else if (input)
+        text = tc_input_load(input, 0, input->size, &error);
+    ok = text && tc_receipt_read(&read, text, input->size, &arena, &error);
+    if (ok) {
+        const char *signature =
+            check_signature(&read, receipt, public_key ? public : NULL, &findings);
+        ok = check_files(&read, receipt, files, count, &findings, &error) &&
+             tc_buffer_ok(&findings.json, &error) && tc_buffer_ok(&findings.text, &error);
+        if (ok)
+            print(common, receipt, &read, signature, &findings);
+    }
+    if (!ok)
+        tc_error_in_file(&error, receipt);
+    int code = !ok ? report_error(&error, common->json) : findings.count ? TC_DIFFERENT : TC_OK;
+    tc_buffer_release(&findings.json);
+    tc_buffer_release(&findings.text);
+    free(text);
+    tc_input_close(input);
+    tc_arena_release(&arena);
+    return code;
+}

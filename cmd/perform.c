@@ -1,0 +1,105 @@
+#include "cmd/perform.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/ledger.h"
+
+static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
+    for (size_t i = 0; i < plan->entry_count && strict; i++) {
+        const struct tc_entry *entry = &plan->entries[i];
+        if (entry->severity == TC_CHANGE && strict < 2)
+            continue;
+        tc_fail(error, TC_UNSUPPORTED, "strict", "--strict%s: %s: %s", strict > 1 ? "=all" : "",
+                entry->kind, entry->detail);
+        if (entry->tensor.bytes)
+            tc_error_in_tensor(error, entry->tensor.bytes, entry->tensor.length);
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    return true;
+}
+
+#ifdef TCONV_TEST_HOOKS
+/* TCONV_TEST_FLIP=N: flips a bit of byte N of the first file, or, where it is
+ * negative, counted from its end. Not in what is installed. */
+static void flip(const struct tc_publish *publish) {
+    const char *text = getenv("TCONV_TEST_FLIP");
+    const struct tc_outfile *out = publish->files;
+    if (!text || !out || !out->temp)
+        return;
+    long long offset = strtoll(text, NULL, 10);
+    int fd = openat(publish->folder_fd, out->temp, O_RDWR | O_CLOEXEC);
+    off_t at = lseek(fd, (off_t)offset, offset < 0 ? SEEK_END : SEEK_SET);
+    unsigned char byte;
+    if (pread(fd, &byte, 1, at) == 1) {
+        byte ^= 1;
+        if (pwrite(fd, &byte, 1, at) != 1)
+            abort();
+    }
+    close(fd);
+}
+#define DISTURB flip
+#else
+#define DISTURB NULL
+#endif
+
+bool perform_note_options(struct perform *perform, const struct option *options,
+                          const struct arguments *arguments, struct tc_error *error) {
+    options_print_given(&perform->given, options, arguments);
+    perform->beside.options = (struct tc_text){perform->given.bytes, perform->given.length};
+    return tc_buffer_ok(&perform->given, error);
+}
+
+void perform_release(struct perform *perform) {
+    tc_buffer_release(&perform->given);
+}
+
+static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_error *error) {
+    struct report_progress progress;
+    struct tc_conversion conversion;
+    perform->run.open = tc_registry_open_input;
+    perform->run.disturb = DISTURB;
+    perform->run.progress = report_progress_step;
+    perform->run.context = &progress;
+    /* A receipt says what the output gave when it was read. */
+    perform->run.keep = perform->beside.receipt != NULL;
+    perform->run.verify |= perform->run.keep;
+    bool ok = beside_begin(&perform->beside, plan, perform->run.publish, error);
+    if (ok) {
+        report_progress_start(&progress, &perform->progress, perform->common->quiet);
+        ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
+             beside_write(&perform->beside, &conversion, perform->output, error) &&
+             tc_conversion_commit(&conversion, error) && beside_commit(&perform->beside, error);
+        tc_conversion_end(&conversion);
+        report_progress_end(&progress, ok);
+    }
+    beside_end(&perform->beside);
+    return ok;
+}
+
+bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
+             const struct tc_backend *target, const struct tc_plan_options *options,
+             struct tc_error *error) {
+    const struct common *common = perform->common;
+    struct tc_plan plan;
+    if (!report_progress_check(&perform->progress, error))
+        return false;
+    bool ok = tc_plan_make(&plan, readers, count, target, perform->output, options, error);
+    if (!ok)
+        report_problems(&plan);
+    if (!ok && error->class != TC_USAGE)
+        tc_error_in_file(error, readers[0]->input->path);
+    ok = ok && check_strict(&plan, perform->strict, error);
+    if (ok && perform->dry_run)
+        ok = ledger_print(&plan, perform->output, common->json, false, error);
+    else if (ok)
+        ok = carry_out(perform, &plan, error);
+    if (ok && common->json && !perform->dry_run && strcmp(perform->output, "-") != 0)
+        ok = ledger_print(&plan, perform->output, true, true, error);
+    if (ok && !common->quiet)
+        report_ledger(&plan, common->verbose);
+    tc_plan_release(&plan);
+    return ok;
+}

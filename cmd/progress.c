@@ -1,0 +1,130 @@
+/* Progress of long work, for people and for programs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cmd/report.h"
+
+const char *const report_progress_modes[] = {"auto", "bar", "json", "none", NULL};
+
+/* Checked before any file is opened: a number that is free now could become
+ * that of an output. */
+bool report_progress_fd(void *context, const char *value, struct tc_error *error) {
+    struct report_progress_options *options = context;
+    char *end;
+    errno = 0;
+    long fd = strtol(value, &end, 10);
+    int flags =
+        errno || end == value || *end || fd < 1 || fd > INT32_MAX ? -1 : fcntl((int)fd, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return tc_fail(error, TC_USAGE, "option-value",
+                       "--progress-fd: not a descriptor open for writing: %s", value);
+    options->fd = (int)fd;
+    return true;
+}
+
+bool report_progress_check(const struct report_progress_options *options, struct tc_error *error) {
+    return !options->fd || options->mode == PROGRESS_JSON ||
+           tc_fail(error, TC_USAGE, "usage", "--progress-fd goes with --progress=json");
+}
+
+static double seconds_since(const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+}
+
+void report_progress_start(struct report_progress *progress,
+                           const struct report_progress_options *options, bool quiet) {
+    *progress = (struct report_progress){
+        .mode = options ? (enum report_progress_mode)options->mode : PROGRESS_AUTO,
+        .fd = options && options->fd ? options->fd : STDERR_FILENO};
+    if (progress->mode == PROGRESS_AUTO)
+        progress->mode = !quiet && isatty(STDERR_FILENO) ? PROGRESS_BAR : PROGRESS_NONE;
+    clock_gettime(CLOCK_MONOTONIC, &progress->started);
+    progress->last = progress->started;
+}
+
+/* A reader that went away ends the reports, not the work: SIGPIPE is kept
+ * from us while we write. */
+static void write_line(struct report_progress *progress, struct tc_buffer *line) {
+    sigset_t pipe_signal;
+    sigset_t old;
+    sigset_t pending;
+    struct timespec at_once = {0};
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &old);
+    struct tc_error ignored = {0};
+    if (line->bytes && !tc_write_all(progress->fd, line->bytes, line->length, &ignored)) {
+        progress->mode = PROGRESS_NONE;
+        if (ignored.errnum == EPIPE && !sigismember(&pending, SIGPIPE))
+            sigtimedwait(&pipe_signal, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    tc_buffer_release(line);
+}
+
+static void print_event(struct report_progress *progress, const char *event, double elapsed) {
+    struct tc_buffer line = {0};
+    double rate = elapsed > 0 ? (double)progress->done / elapsed : 0;
+    tc_buffer_addf(&line,
+                   "{\"event\":\"%s,\"done\":%" PRIu64 ",\"total\":%" PRIu64
+                   ",\"rate\":%.0f,\"seconds\":%.3f}\n",
+                   event, progress->done, progress->total, rate, elapsed);
+    write_line(progress, &line);
+}
+
+static void print_bar(const struct report_progress *progress, double elapsed) {
+    double share = progress->total ? (double)progress->done / (double)progress->total : 1;
+    double rate = (double)progress->done / elapsed;
+    double left = rate > 0 ? (double)(progress->total - progress->done) / rate : 0;
+    char bar[31];
+    int filled = (int)(share * 30);
+    for (int i = 0; i < 30; i++)
+        bar[i] = i < filled ? '#' : '.';
+    bar[30] = '\0';
+    struct tc_buffer line = {0};
+    tc_buffer_addf(&line, "\r[%s] %3.0f%%  ", bar, share * 100);
+    report_size(&line, progress->done);
+    tc_buffer_add_string(&line, " of ");
+    report_size(&line, progress->total);
+    tc_buffer_add_string(&line, ", ");
+    report_size(&line, (uint64_t)rate);
+    tc_buffer_addf(&line, "/s, %.0f s left  \033[K", left);
+    report_show(&line);
+}
+
+void report_progress_step(void *context, uint64_t done, uint64_t total) {
+    struct report_progress *progress = context;
+    progress->done = done;
+    progress->total = total;
+    if (progress->mode == PROGRESS_NONE)
+        return;
+    double elapsed = seconds_since(&progress->started);
+    bool due = progress->shown ? seconds_since(&progress->last) >= 0.1
+                               : progress->mode == PROGRESS_JSON || elapsed >= 1;
+    if (!due)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &progress->last);
+    progress->shown = true;
+    if (progress->mode == PROGRESS_JSON)
+        print_event(progress, "progress\"", elapsed);
+    else
+        print_bar(progress, elapsed);
+}
+
+void report_progress_end(struct report_progress *progress, bool ok) {
+    struct tc_buffer line = {0};
+    if (progress->mode == PROGRESS_JSON)
+        print_event(progress, ok ? "done\",\"ok\":true" : "done\",\"ok\":false",
+                    seconds_since(&progress->started));
+    else if (progress->mode == PROGRESS_BAR && progress->shown)
+        tc_buffer_add_string(&line, "\r\033[K");
+    report_show(&line);
+    progress->shown = false;
+}

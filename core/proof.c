@@ -1,0 +1,222 @@
+#include "core/proof.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ties.h"
+
+bool tc_proof_init(struct tc_proof *proof, const struct tc_plan *plan, bool keep,
+                   struct tc_error *error) {
+    *proof = (struct tc_proof){.keep = keep};
+    tc_arena_init(&proof->arena, 0);
+    proof->sums = calloc(plan->count ? plan->count : 1, sizeof *proof->sums);
+    return proof->sums || tc_fail_memory(error);
+}
+
+void tc_proof_release(struct tc_proof *proof) {
+    free(proof->sums);
+    free(proof->tensors);
+    tc_arena_release(&proof->arena);
+    *proof = (struct tc_proof){0};
+}
+
+/* One file of the output, or its index, read again. */
+struct reread {
+    struct tc_proof *proof;
+    const struct tc_plan *plan;
+    struct tc_reader *reader;
+    struct tc_digest digest;
+    bool *seen; /* by table position: an item has it */
+    size_t first;
+    size_t count;
+    const struct tc_outfile *last; /* the file before this one */
+};
+
+static bool differ(const struct tc_item *item, struct tc_error *error, const char *what) {
+    tc_fail(error, TC_IO, "verification", "%s", what);
+    return tc_error_in_tensor(error, item->name.bytes, item->name.length);
+}
+
+/* Whether the ledger says that the output has another name for it. */
+static bool is_renamed(const struct tc_plan *plan, const struct tc_item *item) {
+    for (size_t i = 0; i < plan->entry_count; i++)
+        if (strcmp(plan->entries[i].kind, "name") == 0 &&
+            tc_text_equal(plan->entries[i].tensor, item->name))
+            return true;
+    return false;
+}
+
+/* Under its name, or, where the format has none or another one for it, by its
+ * place in the file. */
+static const struct tc_tensor *find_item(const struct reread *reread, size_t position) {
+    const struct tc_plan *plan = reread->plan;
+    const struct tc_table *table = &reread->reader->table;
+    const struct tc_item *item = &plan->items[position];
+    size_t turn = position - reread->first;
+    bool named = plan->target->caps & TC_CAN_NAME;
+    const struct tc_tensor *tensor = named ? tc_table_find(table, item->name) : NULL;
+    if (tensor || turn >= table->count || (named && !is_renamed(plan, item)))
+        return tensor;
+    return &table->tensors[turn];
+}
+
+static bool compare_item(struct reread *reread, size_t position, struct tc_error *error) {
+    const struct tc_plan *plan = reread->plan;
+    const struct tc_table *table = &reread->reader->table;
+    const struct tc_item *item = &plan->items[position];
+    const struct tc_item *kept = tc_ties_kept(plan, item);
+    const struct tc_tensor *tensor = find_item(reread, position);
+    if (!tensor)
+        return differ(item, error, "the tensor is not there");
+    size_t at = (size_t)(tensor - table->tensors);
+    reread->seen[at] = true;
+    if (tensor->dtype != item->dtype)
+        return differ(item, error, "the dtype is another");
+    if (tensor->rank != item->rank ||
+        (item->rank && memcmp(tensor->shape, item->shape, item->rank * sizeof *item->shape) != 0))
+        return differ(item, error, "the shape is another");
+    const unsigned char *meant =
+        reread->proof->sums[kept ? (size_t)(kept - plan->items) : position];
+    return memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) == 0 ||
+           differ(item, error, "its bytes are others (SHA-256 mismatch)");
+}
+
+/* What was not meant may only be another name of what was. */
+static bool check_others(const struct reread *reread, struct tc_error *error) {
+    const struct tc_table *table = &reread->reader->table;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        if (reread->seen[i] || (tensor->tie && reread->seen[tensor->tie - 1]))
+            continue;
+        tc_fail(error, TC_IO, "verification", "a tensor that nobody wrote");
+        return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+    }
+    return true;
+}
+
+static bool keep_tensors(struct reread *reread, struct tc_error *error) {
+    struct tc_proof *proof = reread->proof;
+    const struct tc_table *table = &reread->reader->table;
+    struct tc_proved *tensors =
+        reallocarray(proof->tensors, proof->count + table->count + 1, sizeof *tensors);
+    if (!tensors)
+        return tc_fail_memory(error);
+    proof->tensors = tensors;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        struct tc_proved *proved = &tensors[proof->count++];
+        size_t bytes = tensor->rank * sizeof *tensor->shape;
+        *proved = (struct tc_proved){.dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(proved->sum, reread->digest.sums[i], TC_SHA256_BYTES);
+        char *name = tc_arena_copy(&proof->arena, tensor->name.bytes, tensor->name.length, error);
+        uint64_t *shape = tc_arena_array(&proof->arena, tensor->rank, sizeof *shape, error);
+        if (!name || !shape)
+            return false;
+        if (bytes)
+            memcpy(shape, tensor->shape, bytes);
+        proved->name = (struct tc_text){name, tensor->name.length};
+        proved->shape = shape;
+    }
+    return true;
+}
+
+static bool compare(struct reread *reread, const struct tc_watch *watch, struct tc_error *error) {
+    size_t count = reread->reader->table.count;
+    reread->seen = calloc(count ? count : 1, sizeof *reread->seen);
+    if (!reread->seen)
+        return tc_fail_memory(error);
+    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, watch, error);
+    for (size_t i = 0; i < reread->count && ok; i++)
+        ok = compare_item(reread, reread->first + i, error);
+    ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
+    tc_digest_release(&reread->digest);
+    free(reread->seen);
+    return ok;
+}
+
+/* Our own output is no stranger's: what it may take is what it takes. */
+static struct tc_format_options own_options(const struct tc_plan *plan,
+                                            const struct tc_publish *publish) {
+    const struct tc_limits *limits = &plan->readers[0]->options->limits;
+    struct tc_format_options options = {
+        .limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE, .unpublished = publish};
+    options.limits.made = UINT64_MAX;
+    options.limits.tensors = UINT32_MAX - 2;
+    if (limits->memory > options.limits.memory)
+        options.limits.memory = limits->memory;
+    return options;
+}
+
+/* Files come in the order in which they were written: a folder may have
+ * millions, and none is looked for from the start. */
+static const struct tc_outfile *next_file(struct reread *reread, const struct tc_publish *publish,
+                                          const char *name) {
+    const struct tc_outfile *out = reread->last ? reread->last->next : publish->files;
+    while (out && strcmp(out->name, name) != 0)
+        out = out->next;
+    reread->last = out;
+    return out;
+}
+
+static bool check_file(struct reread *reread, const struct tc_publish *publish, const char *name,
+                       const struct tc_backend *backend, tc_opener *open,
+                       const struct tc_watch *watch, struct tc_error *error) {
+    struct tc_format_options options = own_options(reread->plan, publish);
+    const struct tc_outfile *out = next_file(reread, publish, name);
+    struct tc_input *input = out ? tc_outfile_reopen(out, NULL, error) : NULL;
+    if (!out)
+        tc_fail(error, TC_INTERNAL, "verification", "a file of the output is not there");
+    reread->reader = input ? open(input, backend, &options, error) : NULL;
+    bool ok = reread->reader && compare(reread, watch, error);
+    tc_reader_close(reread->reader);
+    reread->reader = NULL;
+    return ok;
+}
+
+static int by_name(const void *a, const void *b) {
+    return tc_text_compare(((const struct tc_proved *)a)->name,
+                           ((const struct tc_proved *)b)->name);
+}
+
+bool tc_proof_check(struct tc_proof *proof, const struct tc_plan *plan,
+                    const struct tc_publish *publish, tc_opener *open, const struct tc_watch *watch,
+                    struct tc_error *error) {
+    /* An error is large, and this one only lends its text. */
+    struct tc_error *inner = calloc(1, sizeof *inner);
+    if (!inner)
+        return tc_fail_memory(error);
+    struct reread reread = {.proof = proof, .plan = plan, .count = plan->count};
+    bool ok = true;
+    if (plan->index_name)
+        ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
+    for (size_t p = 0; p < plan->part_count && !plan->index_name && ok; p++) {
+        reread.first = plan->parts[p].first;
+        reread.count = plan->parts[p].count;
+        ok = check_file(&reread, publish, plan->parts[p].name, plan->target, open, watch, inner);
+    }
+    if (ok && proof->count)
+        qsort(proof->tensors, proof->count, sizeof *proof->tensors, by_name);
+    if (!ok) {
+        tc_fail(error, TC_IO, "verification", "verification failed, nothing is published: %s",
+                inner->message);
+        error->errnum = inner->errnum;
+        tc_error_in_file(error, inner->file[0] ? inner->file : publish->path);
+        if (inner->has_tensor)
+            tc_error_in_tensor(error, inner->tensor, strlen(inner->tensor));
+    }
+    free(inner);
+    return ok;
+}
+
+bool tc_proof_digest(const struct tc_proof *proof, char hex[2 * TC_SHA256_BYTES + 1],
+                     struct tc_error *error) {
+    struct tc_buffer text = {0};
+    for (size_t i = 0; i < proof->count; i++) {
+        const struct tc_proved *tensor = &proof->tensors[i];
+        tc_digest_add_line(&text, tensor->sum, (enum tc_dtype)tensor->dtype, tensor->shape,
+                           tensor->rank, tensor->name);
+    }
+    bool ok = tc_buffer_ok(&text, error) && tc_digest_total(&text, hex, error);
+    tc_buffer_release(&text);
+    return ok;
+}
