@@ -117,6 +117,25 @@ static bool enter_node(struct walk *walk, const struct wire_field *field) {
     return extend_path(walk, by_output ? wanted[0].text : wanted[1].text, "");
 }
 
+/* Constant's value_floats and value_ints, where the list is empty: only the
+ * attribute's type (field 20) tells. */
+static bool add_empty_numbers(struct walk *walk) {
+    struct wire message = walk->levels[walk->depth - 1].wire;
+    struct wire_field field;
+    uint64_t type = 0;
+    bool values = false;
+    while (wire_next(&message, &field, walk->error)) {
+        type = field.number == 20 && field.type == WIRE_VARINT ? field.value : type;
+        values |= field.number == 7 || field.number == 8;
+    }
+    if (walk->error->class != TC_OK || values || (type != 6 && type != 7))
+        return walk->error->class == TC_OK;
+    struct onnx_tensor tensor = {.dtype = type == 6 ? TC_F32 : TC_I64, .rank = 1};
+    struct tc_text name = full_name(walk, TC_TEXT(""));
+    tensor.place.input = walk->onnx->reader->input;
+    return name.bytes && onnx_add_tensor(walk->onnx, name, &tensor, walk->error);
+}
+
 static bool enter_attribute(struct walk *walk, const struct wire_field *field) {
     struct wanted name = {.number = 1};
     if (!enter(walk, field, ATTRIBUTE))
@@ -125,7 +144,7 @@ static bool enter_attribute(struct walk *walk, const struct wire_field *field) {
     if (!find_texts(walk, level->wire, &name, 1))
         return false;
     if (level->constant)
-        return true;
+        return add_empty_numbers(walk);
     tc_buffer_add_string(&walk->path, ".");
     return extend_path(walk, name.text, "");
 }
@@ -308,6 +327,13 @@ static bool visit_attribute(struct walk *walk, const struct wire_field *field) {
     case 7:
     case 8:
         return !constant || add_numbers(walk, field);
+    case 4:
+    case 9:
+        if (constant)
+            tc_reader_lose(walk->onnx->reader, "\"%.*s\" is a constant of text, and left out",
+                           (int)(walk->path.length < 200 ? walk->path.length : 200),
+                           walk->path.length ? walk->path.bytes : "");
+        return true;
     case 5:
         return add_constant(walk, field, false);
     case 6:
@@ -415,7 +441,8 @@ int onnx_probe_model(const struct tc_probe *probe) {
     uint64_t bytes;
     if (!probe_fields(probe, &numbers, &bytes))
         return 0;
-    return numbers & BIT(1) && bytes & BIT(7) && !(numbers & BIT(7)) ? 80 : 0;
+    /* A lone tensor has its dtype in field 2. */
+    return numbers & BIT(1) && bytes & BIT(7) && !(numbers & (BIT(7) | BIT(2))) ? 80 : 0;
 }
 
 int onnx_probe_tensor(const struct tc_probe *probe) {

@@ -74,6 +74,14 @@ static void add_message(struct tc_buffer *text, const ProtobufCMessage *message)
     free(bytes);
 }
 
+/* protobuf-c does not write to what it packs. */
+static void set_entry(Onnx__StringStringEntryProto *entry, struct tc_text key,
+                      struct tc_text value) {
+    entry->has_key = entry->has_value = true;
+    entry->key = (ProtobufCBinaryData){key.length, (uint8_t *)(uintptr_t)key.bytes};
+    entry->value = (ProtobufCBinaryData){value.length, (uint8_t *)(uintptr_t)value.bytes};
+}
+
 /* A TensorProto but for its data; `offset` is that of external data. */
 static bool add_tensor(struct tc_buffer *text, const struct tc_item *item, uint64_t offset,
                        const char *location, struct tc_error *error) {
@@ -85,7 +93,7 @@ static bool add_tensor(struct tc_buffer *text, const struct tc_item *item, uint6
                                                ONNX__STRING_STRING_ENTRY_PROTO__INIT};
     Onnx__StringStringEntryProto *list[] = {&entries[0], &entries[1], &entries[2]};
     char digits[2][24];
-    char keys[3][10] = {"location", "offset", "length"};
+    static const char *const keys[] = {"location", "offset", "length"};
     int64_t dims[TC_MAX_RANK];
     for (unsigned i = 0; i < item->rank; i++)
         dims[i] = (int64_t)item->shape[i];
@@ -94,16 +102,13 @@ static bool add_tensor(struct tc_buffer *text, const struct tc_item *item, uint6
     tensor.has_data_type = true;
     tensor.data_type = onnx_data_type(item->dtype);
     tensor.name = terminated(&arena, item->name, error);
-    char *place = location ? terminated(&arena, tc_text_of(location), error) : NULL;
-    bool ok = tensor.name && (!location || place);
+    bool ok = tensor.name != NULL;
     if (ok && location) {
         snprintf(digits[0], sizeof digits[0], "%llu", (unsigned long long)offset);
         snprintf(digits[1], sizeof digits[1], "%llu", (unsigned long long)item->nbytes);
-        char *values[] = {place, digits[0], digits[1]};
-        for (int i = 0; i < 3; i++) {
-            entries[i].key = keys[i];
-            entries[i].value = values[i];
-        }
+        const char *values[] = {location, digits[0], digits[1]};
+        for (int i = 0; i < 3; i++)
+            set_entry(&entries[i], tc_text_of(keys[i]), tc_text_of(values[i]));
         tensor.external_data = list;
         tensor.n_external_data = 3;
         tensor.has_data_location = true;
@@ -180,10 +185,8 @@ static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
     bool ok = entries && model.metadata_props;
     for (size_t i = 0; i < metadata->count && ok; i++) {
         entries[i] = (Onnx__StringStringEntryProto)ONNX__STRING_STRING_ENTRY_PROTO__INIT;
-        entries[i].key = terminated(&arena, metadata->pairs[i].key, error);
-        entries[i].value = terminated(&arena, metadata->pairs[i].value, error);
+        set_entry(&entries[i], metadata->pairs[i].key, metadata->pairs[i].value);
         model.metadata_props[i] = &entries[i];
-        ok = entries[i].key && entries[i].value;
     }
     if (ok)
         add_message(text, &model.base);

@@ -13,7 +13,7 @@ static bool is_sequence(struct wire message, struct tc_error *error) {
     bool tensors = false;
     bool data = false;
     while (wire_next(&message, &field, error)) {
-        tensors |= field.number == 3 && field.type == WIRE_BYTES && field.length > 4;
+        tensors |= field.number == 3 && field.type == WIRE_BYTES;
         data |= field.number > 3;
     }
     return error->class == TC_OK && tensors && !data;
