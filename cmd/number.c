@@ -8,8 +8,17 @@
 
 #include "core/cast.h"
 
-/* Digits that always suffice: 1 + ceil(bits × log10 2). */
-static const int most_digits[] = {[NUMBER_F16] = 5, [NUMBER_F32] = 9, [NUMBER_F64] = 17};
+/* Digits that always suffice; digits of which every text has a normal value of
+ * its own, so that a value's text of so many is its shortest one but for zeros
+ * at the end, if it reads back at all; and the smallest normal value. */
+static const struct {
+    int most, safe;
+    double normal;
+} kinds[] = {
+    [NUMBER_F16] = {5, 3, 0x1p-14},
+    [NUMBER_F32] = {9, 6, 0x1p-126},
+    [NUMBER_F64] = {17, 15, 0x1p-1022},
+};
 
 static bool reads_back(const char *text, double value, enum number_kind kind) {
     double read = strtod(text, NULL);
@@ -68,7 +77,8 @@ void number_shortest(struct number_digits *digits, double value, enum number_kin
     *digits = (struct number_digits){.negative = signbit(value), .count = 1, .digit = "0"};
     if (size == 0)
         return;
-    for (int count = 1; count <= most_digits[kind]; count++) {
+    for (int count = size < kinds[kind].normal ? 1 : kinds[kind].safe; count <= kinds[kind].most;
+         count++) {
         snprintf(text, sizeof text, "%.*e", count - 1, size);
         if (reads_back(text, size, kind))
             break;
