@@ -19,6 +19,10 @@ static const struct tc_stats_table *fast_table(void) {
     return &tc_stats_plain;
 }
 
+static bool is_complex(enum tc_dtype dtype) {
+    return dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128;
+}
+
 static struct tc_value of_real(double real) {
     return (struct tc_value){.real = real};
 }
@@ -49,41 +53,31 @@ static void widen_range(struct tc_moments *moments, struct tc_value min, struct 
 
 /*
  * Sums of doubles by exponent: mantissas of one exponent add up as integers.
- * 2^10 of 53 bits fit 64 bits, and so do the halves of their squares.
+ * 2^10 of 53 bits fit 64 bits, and so do the halves of their squares; without
+ * the zeros at the end of 24-bit ones, so do 2^15 squares of 48 bits.
  */
+#define FEW (1u << 10)
+#define MANY (1u << 15)
+#define SPARE 29 /* 53 bits less 24 */
+
 struct bucket {
     int64_t sum;
     uint64_t low, high; /* squares: low + 2^53 high */
 };
 
 struct buckets {
-    bool ready;
     struct bucket of[2048];
+    size_t held;          /* values in them */
+    unsigned first, last; /* exponents that are in use */
+    bool ready;           /* `of` is zero but for those */
+    bool narrow;          /* values have 24 bits */
 };
 
-static void sum_by_exponent(struct tc_moments *moments, struct buckets *buckets,
-                            const double *values, size_t count) {
-    const uint64_t mask = (UINT64_C(1) << 53) - 1;
-    unsigned first = 2047, last = 0;
-    if (!buckets->ready)
-        memset(buckets->of, 0, sizeof buckets->of);
-    buckets->ready = true;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        unsigned exponent = (unsigned)(bits >> 52) & 0x7FF;
-        uint64_t mantissa = (bits & (mask >> 1)) | (uint64_t)(exponent != 0) << 52;
-        u128 square = (u128)mantissa * mantissa;
+static void empty_buckets(struct tc_moments *moments, struct buckets *buckets) {
+    for (unsigned exponent = buckets->first; buckets->held && exponent <= buckets->last;
+         exponent++) {
         struct bucket *bucket = &buckets->of[exponent];
-        bucket->sum += bits >> 63 ? -(int64_t)mantissa : (int64_t)mantissa;
-        bucket->low += (uint64_t)square & mask;
-        bucket->high += (uint64_t)(square >> 53);
-        first = exponent < first ? exponent : first;
-        last = exponent > last ? exponent : last;
-    }
-    for (unsigned exponent = first; exponent <= last; exponent++) {
-        struct bucket *bucket = &buckets->of[exponent];
-        int place = (int)(exponent ? exponent : 1) - 1075;
+        int place = (int)(exponent ? exponent : 1) - 1075 + (buckets->narrow ? SPARE : 0);
         if (!(bucket->low | bucket->high))
             continue;
         tc_exact_add(&moments->sum,
@@ -93,12 +87,42 @@ static void sum_by_exponent(struct tc_moments *moments, struct buckets *buckets,
         tc_exact_add(&moments->squares, bucket->high, false, 2 * place + 53);
         *bucket = (struct bucket){0};
     }
+    buckets->held = 0;
+    buckets->first = 2047;
+    buckets->last = 0;
 }
 
-/* A block's values and what the scan of them found. `narrow`: they have at
- * most 24 bits. */
+static void sum_by_exponent(struct tc_moments *moments, struct buckets *buckets,
+                            const double *values, size_t count) {
+    const uint64_t mask = (UINT64_C(1) << 53) - 1;
+    const unsigned spare = buckets->narrow ? SPARE : 0;
+    if (!buckets->ready)
+        memset(buckets->of, 0, sizeof buckets->of);
+    buckets->ready = true;
+    if (buckets->held + count > (buckets->narrow ? MANY : FEW))
+        empty_buckets(moments, buckets);
+    unsigned first = buckets->first, last = buckets->last;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        unsigned exponent = (unsigned)(bits >> 52) & 0x7FF;
+        uint64_t mantissa = ((bits & (mask >> 1)) | (uint64_t)(exponent != 0) << 52) >> spare;
+        u128 square = (u128)mantissa * mantissa;
+        struct bucket *bucket = &buckets->of[exponent];
+        bucket->sum += bits >> 63 ? -(int64_t)mantissa : (int64_t)mantissa;
+        bucket->low += (uint64_t)square & mask;
+        bucket->high += (uint64_t)(square >> 53);
+        first = exponent < first ? exponent : first;
+        last = exponent > last ? exponent : last;
+    }
+    buckets->held += count;
+    buckets->first = first;
+    buckets->last = last;
+}
+
+/* A block's values and what the scan of them found. */
 static void add_scanned(struct tc_moments *moments, struct buckets *buckets, double *values,
-                        size_t count, const struct tc_scan *scan, bool narrow) {
+                        size_t count, const struct tc_scan *scan) {
     double sums[3];
     moments->zeros += scan->zeros;
     moments->nan += scan->nan;
@@ -109,7 +133,7 @@ static void add_scanned(struct tc_moments *moments, struct buckets *buckets, dou
     if (scan->top == 0)
         return;
     memset(values + count, 0, (BLOCK - count) * sizeof *values);
-    if (!narrow || !fast_table()->sum_f32(values, count, scan->top, sums)) {
+    if (!buckets->narrow || !fast_table()->sum_f32(values, count, scan->top, sums)) {
         sum_by_exponent(moments, buckets, values, count);
         return;
     }
@@ -144,7 +168,7 @@ static void add_complex(struct tc_moments *moments, struct buckets *buckets, enu
     for (size_t i = 0; i < count; i++)
         sizes[i] = tc_magnitude(bytes + 2 * i * component, component);
     fast_table()->scan_f64(sizes, count, values, &scan);
-    add_scanned(moments, buckets, values, count, &scan, false);
+    add_scanned(moments, buckets, values, count, &scan);
 }
 
 /* Everything that F32 holds goes through it, from 8 bits by a table. */
@@ -155,7 +179,7 @@ static void add_float(struct tc_moments *moments, struct buckets *buckets, enum 
     struct tc_scan scan;
     if (dtype == TC_F64) {
         fast_table()->scan_f64(bytes, count, values, &scan);
-        add_scanned(moments, buckets, values, count, &scan, false);
+        add_scanned(moments, buckets, values, count, &scan);
         return;
     }
     const void *source = dtype == TC_F32 ? (const void *)bytes : widened;
@@ -165,7 +189,7 @@ static void add_float(struct tc_moments *moments, struct buckets *buckets, enum 
     else if (dtype != TC_F32)
         tc_cast(dtype, TC_F32, bytes, widened, count, NULL);
     fast_table()->scan_f32(source, count, values, &scan);
-    add_scanned(moments, buckets, values, count, &scan, true);
+    add_scanned(moments, buckets, values, count, &scan);
 }
 
 /* Integers of at most 32 bits. */
@@ -258,7 +282,7 @@ static void add_block(struct tc_moments *moments, struct buckets *buckets, enum 
         add_long_integers(moments, dtype == TC_I64, bytes, count);
     else if (dtype < TC_U64)
         add_integers(moments, dtype, bytes, count);
-    else if (dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128)
+    else if (is_complex(dtype))
         add_complex(moments, buckets, dtype, bytes, count);
     else
         add_float(moments, buckets, dtype, bytes, count, table);
@@ -273,6 +297,10 @@ void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void 
     const unsigned char *at = bytes;
     size_t left = length * 8 / bits;
     buckets.ready = false;
+    buckets.narrow = dtype != TC_F64 && !is_complex(dtype);
+    buckets.held = 0;
+    buckets.first = 2047;
+    buckets.last = 0;
     if (bits == 8 && dtype > TC_I64) {
         unsigned char codes[256];
         for (unsigned code = 0; code < 256; code++)
@@ -285,6 +313,7 @@ void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void 
         at += step * bits / 8;
         left -= step;
     }
+    empty_buckets(moments, &buckets);
 }
 
 void tc_moments_merge(struct tc_moments *into, const struct tc_moments *from) {
