@@ -240,9 +240,10 @@ def npz_rows(bench):
 
 
 def cast_rows(bench):
-    """Beside cp of the larger side."""
+    """Casts beside cp of the larger side, and statistics beside cat."""
     header = write_model(bench, "f32.safetensors", transformer(8, 40960, "F32"))
     mib = RAW_MIB + 3 * header / MIB
+    bench.run("stats, F32", "stats {f32.safetensors}", "cat {f32.safetensors}", 1.5, mib=mib)
     for narrow in ("BF16", "F16"):
         bench.run(f"F32 -> {narrow}, safetensors",
                   f"-q --lossy --dtype {narrow} {{f32.safetensors}} {{narrow.safetensors}}",
