@@ -19,6 +19,34 @@ static bool is_sequence(struct wire message, struct tc_error *error) {
     return error->class == TC_OK && tensors && !data;
 }
 
+/* Whether bytes start as a sequence does: with its name, or its elem_type. */
+static bool starts_sequence(const struct wire *message, const struct wire_field *field,
+                            struct tc_error *error) {
+    unsigned char tag;
+    return field->length >= 2 &&
+           tc_input_read(message->source->input, field->offset, &tag, 1, error) &&
+           (tag == 0x0A || tag == 0x10);
+}
+
+/* A sequence of sparse tensors, sequences, maps or optionals (elem_type 2 to 5)
+ * has nothing but those, two fields on: no dims, no name, no raw data. Only a
+ * scalar of I8 could look like the second. */
+static bool is_other_sequence(struct wire message, struct tc_error *error) {
+    struct wire_field field;
+    uint64_t type = 0;
+    uint64_t values = 0;
+    while (wire_next(&message, &field, error)) {
+        if (field.number == 2 && field.type == WIRE_VARINT)
+            type = field.value;
+        else if (type >= 2 && type <= 5 && field.number == type + 2 && field.type == WIRE_BYTES &&
+                 (type != 3 || starts_sequence(&message, &field, error)))
+            values++;
+        else
+            return false;
+    }
+    return error->class == TC_OK && values > 0;
+}
+
 static bool add_named(struct onnx *onnx, struct wire message, struct tc_text name,
                       struct tc_error *error) {
     struct onnx_tensor tensor;
@@ -56,6 +84,11 @@ static bool open_pb(struct tc_reader *reader, struct tc_error *error) {
     onnx_init(onnx, reader);
     struct wire message = wire_open(&onnx->source, 0, reader->input->size);
     bool sequence = is_sequence(message, error);
+    if (error->class != TC_OK)
+        return false;
+    if (is_other_sequence(message, error))
+        return tc_fail(error, TC_UNSUPPORTED, "sequence",
+                       "a sequence of sparse tensors, sequences, maps or optionals");
     if (error->class != TC_OK)
         return false;
     if (reader->input->size == 0)

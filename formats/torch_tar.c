@@ -123,6 +123,10 @@ static bool check_kind(const unsigned char *header, uint64_t at, uint64_t size,
     return tc_error_at(error, at);
 }
 
+static bool holds(struct tc_text text, const char *word) {
+    return text.bytes && memmem(text.bytes, text.length, word, strlen(word));
+}
+
 /* A PAX header's records "LENGTH key=value\n" must fill it. None is needed. */
 static bool check_pax(struct tar *tar, uint64_t at, uint64_t size, struct tc_error *error) {
     char *text = tc_reader_load(tar->torch->reader, at, size, error);
@@ -139,10 +143,10 @@ static bool check_pax(struct tar *tar, uint64_t at, uint64_t size, struct tc_err
             text[done + length - 1] != '\n' || text[done + digits] != ' ' ||
             !memchr(text + done, '=', length))
             ok = bad(error, at + done, "a PAX record is not what its length says");
-        else if (memmem(text + done, length, " GNU.sparse", 11))
+        else if (holds((struct tc_text){text + done, length}, " GNU.sparse"))
             ok = tc_fail(error, TC_UNSUPPORTED, "tar", "a tar with sparse members");
-        else if (memmem(text + done, length, " path=", 6) ||
-                 memmem(text + done, length, " size=", 6))
+        else if (holds((struct tc_text){text + done, length}, " path=") ||
+                 holds((struct tc_text){text + done, length}, " size="))
             ok = tc_fail(error, TC_UNSUPPORTED, "tar", "a tar whose PAX header renames members");
         done += length;
     }
