@@ -140,7 +140,7 @@ void scan_release(struct scan *scan) {
 
 static bool add_finding(struct scan *scan, struct scan_finding finding, struct tc_error *error) {
     scan->unsafe |= !finding.allowed;
-    /* Names point into an arena that goes; the unsafe ones matter most. */
+    /* The unsafe ones matter most. */
     if (scan->count >= MAX_FINDINGS && finding.allowed) {
         scan->left_out++;
         return true;
@@ -157,6 +157,11 @@ static bool add_finding(struct scan *scan, struct scan_finding finding, struct t
         scan->findings = findings;
         scan->capacity = capacity;
     }
+    /* The machine's own arena may go before the finding is told. */
+    finding.name.bytes =
+        tc_arena_copy(&scan->arena, finding.name.bytes, finding.name.length, error);
+    if (!finding.name.bytes)
+        return false;
     finding.member = scan->member;
     finding.relative = scan->relative;
     finding.dangerous = !finding.allowed && is_dangerous(finding.name);
