@@ -418,3 +418,15 @@ bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
     }
     return false;
 }
+
+struct tc_metadata *tc_sparse_metadata(struct tc_arena *arena, const char *layout,
+                                       struct tc_text parent, const char *role,
+                                       struct tc_error *error) {
+    struct tc_metadata *metadata = tc_arena_alloc(arena, sizeof *metadata, error);
+    bool ok =
+        metadata &&
+        tc_metadata_add(metadata, arena, TC_TEXT("sparse_layout"), tc_text_of(layout), error) &&
+        tc_metadata_add(metadata, arena, TC_TEXT("sparse_parent"), parent, error) &&
+        tc_metadata_add(metadata, arena, TC_TEXT("sparse_role"), tc_text_of(role), error);
+    return ok ? metadata : NULL;
+}

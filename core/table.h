@@ -113,6 +113,11 @@ struct tc_sparse {
 /* Its parts in the layout's order; NULL behind the last. */
 const struct tc_tensor *tc_sparse_part(const struct tc_table *table, const struct tc_sparse *sparse,
                                        unsigned index);
+/* The metadata that makes a tensor a part of one; NULL on failure. The texts
+ * must outlive it. */
+struct tc_metadata *tc_sparse_metadata(struct tc_arena *arena, const char *layout,
+                                       struct tc_text parent, const char *role,
+                                       struct tc_error *error);
 /* False where the tensor is no part of a complete group in this table. */
 bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
                   struct tc_sparse *sparse);

@@ -71,17 +71,6 @@ static bool read_parts(struct onnx *onnx, struct wire message, struct sparse *sp
     return true;
 }
 
-static struct tc_metadata *role_metadata(struct onnx *onnx, struct tc_text parent, const char *role,
-                                         struct tc_error *error) {
-    struct tc_arena *arena = &onnx->reader->arena;
-    struct tc_metadata *metadata = tc_arena_alloc(arena, sizeof *metadata, error);
-    bool ok = metadata &&
-              tc_metadata_set(metadata, arena, TC_TEXT("sparse_layout"), TC_TEXT("coo"), error) &&
-              tc_metadata_set(metadata, arena, TC_TEXT("sparse_parent"), parent, error) &&
-              tc_metadata_set(metadata, arena, TC_TEXT("sparse_role"), tc_text_of(role), error);
-    return ok ? metadata : NULL;
-}
-
 static bool add_part(struct onnx *onnx, struct tc_text parent, const char *role,
                      struct onnx_tensor *tensor, struct tc_error *error) {
     struct tc_buffer name = {0};
@@ -92,7 +81,8 @@ static bool add_part(struct onnx *onnx, struct tc_text parent, const char *role,
                      : NULL;
     size_t length = name.length;
     tc_buffer_release(&name);
-    tensor->metadata = copy ? role_metadata(onnx, parent, role, error) : NULL;
+    tensor->metadata =
+        copy ? tc_sparse_metadata(&onnx->reader->arena, "coo", parent, role, error) : NULL;
     return tensor->metadata && onnx_add_tensor(onnx, (struct tc_text){copy, length}, tensor, error);
 }
 

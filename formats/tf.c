@@ -79,16 +79,6 @@ static bool is_sparse(const struct tf_tensor group[3]) {
            indices->shape[1] == shape->shape[0];
 }
 
-static struct tc_metadata *part_metadata(struct tc_arena *arena, struct tc_text parent,
-                                         const char *role, struct tc_error *error) {
-    struct tc_metadata *metadata = tc_arena_alloc(arena, sizeof *metadata, error);
-    bool ok = metadata &&
-              tc_metadata_add(metadata, arena, TC_TEXT("sparse_layout"), TC_TEXT("coo"), error) &&
-              tc_metadata_add(metadata, arena, TC_TEXT("sparse_parent"), parent, error) &&
-              tc_metadata_add(metadata, arena, TC_TEXT("sparse_role"), tc_text_of(role), error);
-    return ok ? metadata : NULL;
-}
-
 /* PARENT.indices, .values and .shape; the table has indices by dimension. */
 static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct tc_text parent,
                        struct tc_error *error) {
@@ -102,7 +92,8 @@ static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct t
         char *name = tc_buffer_ok(&text, error)
                          ? tc_arena_copy(arena, text.bytes, text.length, error)
                          : NULL;
-        struct tc_metadata *metadata = name ? part_metadata(arena, parent, roles[i], error) : NULL;
+        struct tc_metadata *metadata =
+            name ? tc_sparse_metadata(arena, "coo", parent, roles[i], error) : NULL;
         bool ok = metadata && tf_tensor_add(tf, &group[i], (struct tc_text){name, text.length},
                                             metadata, error);
         tc_buffer_release(&text);

@@ -252,12 +252,8 @@ static bool set_metadata(struct walk *walk, struct tc_metadata *metadata, const 
 }
 
 static struct tc_metadata *part_metadata(struct walk *walk, const char *layout, const char *role) {
-    struct tc_metadata *metadata = tc_arena_alloc(arena(walk), sizeof *metadata, walk->error);
     struct tc_text parent = make_name(walk, "");
-    bool ok = metadata && set_metadata(walk, metadata, "sparse_layout", tc_text_of(layout)) &&
-              set_metadata(walk, metadata, "sparse_parent", parent) &&
-              set_metadata(walk, metadata, "sparse_role", tc_text_of(role));
-    return ok ? metadata : NULL;
+    return parent.bytes ? tc_sparse_metadata(arena(walk), layout, parent, role, walk->error) : NULL;
 }
 
 /* The dense shape of a sparse tensor, as a tensor of its own. */
