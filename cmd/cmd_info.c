@@ -4,8 +4,74 @@
 
 #include "cmd/common.h"
 #include "core/metadata.h"
+#include "core/regex.h"
 
 #define WIDEST_NAME 60
+#define LARGEST_ALIGNMENT 4096u
+
+enum info_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
+
+struct info {
+    struct common common;
+    int sort; /* enum info_sort */
+    const char *filter;
+    struct tc_regex regex;
+};
+
+/* The tensors that are shown, in the order wanted. */
+struct shown {
+    const struct tc_tensor **tensors;
+    size_t count;
+    uint64_t nbytes;
+};
+
+static int compare_shown(const void *a, const void *b, void *context) {
+    const struct tc_tensor *x = *(const struct tc_tensor *const *)a;
+    const struct tc_tensor *y = *(const struct tc_tensor *const *)b;
+    int sort = *(const int *)context;
+    int order = sort == SORT_NAME    ? tc_text_compare(x->name, y->name)
+                : sort == SORT_SIZE  ? (x->nbytes < y->nbytes) - (x->nbytes > y->nbytes)
+                : sort == SORT_DTYPE ? (x->dtype > y->dtype) - (x->dtype < y->dtype)
+                                     : 0;
+    return order ? order : (x > y) - (x < y); /* else as in the file: they are one list */
+}
+
+static bool choose(const struct info *info, const struct tc_table *table, struct shown *shown,
+                   struct tc_error *error) {
+    shown->tensors = calloc(table->count + 1, sizeof(struct tc_tensor *));
+    if (!shown->tensors)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < table->count; i++) {
+        bool matches = true;
+        if (info->filter &&
+            !tc_regex_matches(&info->regex, table->tensors[i].name, &matches, error))
+            return false;
+        if (!matches)
+            continue;
+        shown->tensors[shown->count++] = &table->tensors[i];
+        shown->nbytes += table->tensors[i].nbytes;
+    }
+    if (info->sort)
+        qsort_r(shown->tensors, shown->count, sizeof(struct tc_tensor *), compare_shown,
+                (void *)(uintptr_t)&info->sort);
+    return true;
+}
+
+/* The largest power of two that divides where all raw data starts; 0: none is
+ * raw. */
+static uint64_t alignment(struct tc_reader *reader, const struct shown *shown) {
+    uint64_t offsets = 0;
+    bool raw = false;
+    for (size_t i = 0; i < shown->count; i++) {
+        struct tc_extent extent;
+        if (!shown->tensors[i]->nbytes || !tc_reader_extent(reader, shown->tensors[i], &extent))
+            continue;
+        offsets |= extent.offset;
+        raw = true;
+    }
+    uint64_t lowest = offsets & (~offsets + 1);
+    return !raw ? 0 : lowest && lowest < LARGEST_ALIGNMENT ? lowest : LARGEST_ALIGNMENT;
+}
 
 static const char *format_name(const struct tc_reader *reader) {
     return reader->shard_backend ? reader->shard_backend->name : reader->backend->name;
@@ -56,7 +122,8 @@ static void add_tensor_json(struct tc_buffer *out, struct tc_reader *reader,
     tc_buffer_add_string(out, "}");
 }
 
-static void info_json(struct tc_buffer *out, struct tc_reader *reader, const char *path) {
+static void info_json(struct tc_buffer *out, struct tc_reader *reader, const struct shown *shown,
+                      const char *path) {
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
     tc_buffer_addf(out, ",\"format\":\"%s\",\"size\":%" PRIu64, format_name(reader), reader->size);
@@ -71,9 +138,9 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const cha
     tc_buffer_add_string(out, reader->shard_count ? "],\"metadata\":" : ",\"metadata\":");
     tc_metadata_write(out, &reader->table.metadata, TC_ESCAPE_DISPLAY);
     tc_buffer_add_string(out, ",\"tensors\":[");
-    for (size_t i = 0; i < reader->table.count; i++) {
+    for (size_t i = 0; i < shown->count; i++) {
         tc_buffer_add_string(out, i ? "," : "");
-        add_tensor_json(out, reader, &reader->table.tensors[i]);
+        add_tensor_json(out, reader, shown->tensors[i]);
     }
     tc_buffer_add_string(out, "]}\n");
 }
@@ -104,14 +171,15 @@ static void print_cell(struct tc_buffer *cell, const struct tc_tensor *tensor, i
         report_size(cell, tensor->nbytes);
 }
 
-static void info_table(struct tc_buffer *out, const struct tc_table *table) {
+static void info_table(struct tc_buffer *out, const struct tc_table *table,
+                       const struct shown *shown) {
     static const char *const titles[] = {"name", "dtype", "shape", "size"};
     size_t widths[4] = {0}; /* the last column needs none */
     struct tc_buffer cell = {0};
     for (int column = 0; column < 3; column++) {
         widths[column] = strlen(titles[column]);
-        for (size_t i = 0; i < table->count && widths[column] < WIDEST_NAME; i++) {
-            print_cell(&cell, &table->tensors[i], column);
+        for (size_t i = 0; i < shown->count && widths[column] < WIDEST_NAME; i++) {
+            print_cell(&cell, shown->tensors[i], column);
             size_t width = display_width(&cell);
             if (width > widths[column])
                 widths[column] = width < WIDEST_NAME ? width : WIDEST_NAME;
@@ -124,16 +192,22 @@ static void info_table(struct tc_buffer *out, const struct tc_table *table) {
         add_padded(out, &cell, widths[column]);
     }
     tc_buffer_add_string(out, "\n");
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < shown->count; i++) {
         for (int column = 0; column < 4; column++) {
-            print_cell(&cell, &table->tensors[i], column);
+            print_cell(&cell, shown->tensors[i], column);
             tc_buffer_add_string(out, column ? "  " : "");
             add_padded(out, &cell, widths[column]);
         }
-        const struct tc_tensor *first = tied_to(table, &table->tensors[i]);
+        const struct tc_tensor *first = tied_to(table, shown->tensors[i]);
         if (first) {
             tc_buffer_add_string(out, "  tied to ");
             tc_buffer_add_visible(out, first->name);
+        }
+        struct tc_sparse sparse;
+        if (tc_sparse_of(table, shown->tensors[i], &sparse)) {
+            tc_buffer_add_string(out, "  of sparse ");
+            tc_buffer_add_visible(out, sparse.parent);
+            tc_buffer_addf(out, " (%.*s)", (int)sparse.layout.length, sparse.layout.bytes);
         }
         tc_buffer_add_string(out, "\n");
     }
@@ -141,16 +215,33 @@ static void info_table(struct tc_buffer *out, const struct tc_table *table) {
     tc_buffer_release(&cell);
 }
 
-static void info_text(struct tc_buffer *out, const struct tc_reader *reader, const char *path) {
+/* "F32: 3 tensors of 40 B", where there are several. */
+static void add_totals(struct tc_buffer *out, const struct shown *shown) {
+    uint64_t nbytes[TC_DTYPES] = {0};
+    size_t counts[TC_DTYPES] = {0};
+    size_t kinds = 0;
+    for (size_t i = 0; i < shown->count; i++) {
+        kinds += counts[shown->tensors[i]->dtype]++ == 0;
+        nbytes[shown->tensors[i]->dtype] += shown->tensors[i]->nbytes;
+    }
+    for (enum tc_dtype dtype = 0; kinds > 1 && dtype < TC_DTYPES; dtype++) {
+        if (!counts[dtype])
+            continue;
+        tc_buffer_addf(out, "%s: %zu tensor%s of ", tc_dtype_name(dtype), counts[dtype],
+                       counts[dtype] == 1 ? "" : "s");
+        report_size(out, nbytes[dtype]);
+        tc_buffer_add_string(out, "\n");
+    }
+}
+
+static void info_text(struct tc_buffer *out, struct tc_reader *reader, const struct shown *shown,
+                      const char *path, bool verbose) {
     const struct tc_table *table = &reader->table;
-    uint64_t total = 0;
-    for (size_t i = 0; i < table->count; i++)
-        total += table->tensors[i].nbytes;
     tc_buffer_add_visible(out, tc_text_of(path));
     tc_buffer_addf(out, ": %s, ", format_name(reader));
     report_size(out, reader->size);
-    tc_buffer_addf(out, ", %zu tensor%s of ", table->count, table->count == 1 ? "" : "s");
-    report_size(out, total);
+    tc_buffer_addf(out, ", %zu tensor%s of ", shown->count, shown->count == 1 ? "" : "s");
+    report_size(out, shown->nbytes);
     if (reader->shard_count)
         tc_buffer_addf(out, ", %zu shards", reader->shard_count);
     tc_buffer_add_string(out, reader->compressed ? ", compressed" : "");
@@ -162,41 +253,65 @@ static void info_text(struct tc_buffer *out, const struct tc_reader *reader, con
         tc_buffer_add_visible(out, table->metadata.pairs[i].value);
         tc_buffer_add_string(out, "\n");
     }
-    if (table->count)
-        info_table(out, table);
+    if (shown->count)
+        info_table(out, table, shown);
+    add_totals(out, shown);
+    if (verbose && alignment(reader, shown))
+        tc_buffer_addf(out, "data is aligned to %" PRIu64 " bytes\n", alignment(reader, shown));
 }
 
 static bool info_file(void *context, struct tc_reader *reader, const char *path,
                       struct tc_error *error) {
-    const struct common *common = context;
+    const struct info *info = context;
     struct tc_buffer out = {0};
-    if (common->json)
-        info_json(&out, reader, path);
-    else
-        info_text(&out, reader, path);
-    bool ok = tc_buffer_ok(&out, error);
+    struct shown shown = {0};
+    bool ok = choose(info, &reader->table, &shown, error);
+    if (ok && info->common.json)
+        info_json(&out, reader, &shown, path);
+    else if (ok)
+        info_text(&out, reader, &shown, path, info->common.verbose);
+    ok = ok && tc_buffer_ok(&out, error);
     report_out(&out);
+    free(shown.tensors);
     return ok;
 }
 
 int cmd_info(int argc, char **argv) {
-    struct common common = COMMON_DEFAULTS;
-    const struct option options[] = {COMMON_OPTIONS(&common), {.type = OPTION_END}};
+    struct info info = {.common = COMMON_DEFAULTS};
+    static const char *const sorts[] = {"file", "name", "size", "dtype", NULL};
+    const struct option options[] = {
+        {.type = OPTION_HEADING, .help = "The table:"},
+        {.name = "sort",
+         .type = OPTION_CHOICE,
+         .value = &info.sort,
+         .argument = "file|name|size|dtype",
+         .help = "order of the tensors; size: the largest first (default: as in the file)",
+         .choices = sorts},
+        {.name = "filter",
+         .type = OPTION_TEXT,
+         .value = &info.filter,
+         .argument = "REGEX",
+         .help = "only tensors whose name matches"},
+        COMMON_OPTIONS(&info.common),
+        {.type = OPTION_END}};
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
-    if (ok && !common.help && arguments.count == 0)
+    if (ok && !info.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
+    if (ok && info.filter)
+        ok = tc_regex_compile(&info.regex, tc_text_of(info.filter), false, &error);
     if (!ok)
-        code = report_error(&error, common.json);
-    else if (common.help)
+        code = report_error(&error, info.common.json);
+    else if (info.common.help)
         options_print_help("tconv info [options] FILE...",
                            "Prints format, size, metadata and the table of tensors. Reads\n"
                            "headers only, so it is quick whatever the file's size.",
                            options);
     else
-        code = common_each_file(&common, &arguments, info_file, &common);
+        code = common_each_file(&info.common, &arguments, info_file, &info);
+    tc_regex_release(&info.regex);
     free(arguments.names);
     return code;
 }
