@@ -31,6 +31,7 @@ SECTIONS = {
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
     "append": Section(("numpy", "deathtensors")),
     "manifest": Section(("numpy", "deathtensors")),
+    "diff": Section(("numpy", "safetensors", "deathtensors")),
     "stats": Section(("numpy", "ml_dtypes"), ("deathtensors",)),
     "show": Section(("numpy", "ml_dtypes")),
     "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),
