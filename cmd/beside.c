@@ -14,14 +14,9 @@ static const char *path_of(const struct beside *beside, size_t which) {
 
 static bool check_inputs(struct tc_publish *publish, const char *name, const struct tc_plan *plan,
                          struct tc_error *error) {
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        const struct tc_reader *reader = plan->readers[r];
-        if (!tc_publish_check(publish, name, &reader->input, 1, error) ||
-            !tc_publish_check(publish, name, reader->shard_inputs, reader->shard_count, error) ||
-            !tc_publish_check(publish, name, reader->companions, reader->companion_count, error) ||
-            !tc_publish_check(publish, name, &reader->sidecar, reader->sidecar != NULL, error))
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (!tc_reader_check_target(plan->readers[r], publish, name, error))
             return false;
-    }
     return true;
 }
 
@@ -69,9 +64,7 @@ static bool write_one(struct tc_publish *publish, const char *path, const struct
         tc_fail(error, TC_USAGE, "same-file", "this is also the name of an output");
         return tc_error_in_file(error, path);
     }
-    struct tc_outfile *out = tc_outfile_open(publish, name, error);
-    return out && tc_outfile_write(out, text->bytes, text->length, error) &&
-           tc_outfile_seal(out, error);
+    return tc_publish_text(publish, name, text, error);
 }
 
 static bool write_receipt(struct beside *beside, const struct tc_conversion *conversion,

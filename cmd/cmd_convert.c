@@ -116,15 +116,6 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     return true;
 }
 
-/* The selection's own functions, as an option table takes them. */
-static bool add_include(void *select, const char *value, struct tc_error *error) {
-    return tc_select_include(select, value, error);
-}
-
-static bool add_exclude(void *select, const char *value, struct tc_error *error) {
-    return tc_select_exclude(select, value, error);
-}
-
 static bool add_rename(void *select, const char *value, struct tc_error *error) {
     return tc_select_rename(select, value, error);
 }
@@ -255,13 +246,13 @@ static int run(int argc, char **argv, bool implicit) {
          .value = &convert.select,
          .argument = "REGEX",
          .help = "only tensors whose name matches; may be given again",
-         .call = add_include},
+         .call = common_include},
         {.name = "exclude",
          .type = OPTION_CALL,
          .value = &convert.select,
          .argument = "REGEX",
          .help = "without those that match",
-         .call = add_exclude},
+         .call = common_exclude},
         {.name = "rows",
          .type = OPTION_CALL,
          .value = &convert.select,

@@ -259,14 +259,6 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     return ok && report_flush(error);
 }
 
-static bool add_include(void *select, const char *value, struct tc_error *error) {
-    return tc_select_include(select, value, error);
-}
-
-static bool add_exclude(void *select, const char *value, struct tc_error *error) {
-    return tc_select_exclude(select, value, error);
-}
-
 static int run(struct diff *diff, const struct option *options, int argc, char **argv) {
     struct tc_error error = {0};
     struct arguments arguments = {0};
@@ -314,13 +306,13 @@ int cmd_diff(int argc, char **argv) {
          .value = &diff.select,
          .argument = "REGEX",
          .help = "only tensors whose names match; may be given again",
-         .call = add_include},
+         .call = common_include},
         {.name = "exclude",
          .type = OPTION_CALL,
          .value = &diff.select,
          .argument = "REGEX",
          .help = "without tensors whose names match; may be given again",
-         .call = add_exclude},
+         .call = common_exclude},
         {.name = "ignore-metadata",
          .type = OPTION_FLAG,
          .value = &diff.options.ignore_metadata,

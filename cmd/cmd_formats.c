@@ -94,15 +94,7 @@ static void dtypes_table(struct tc_buffer *out) {
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     const struct option options[] = {
-        {.name = "json",
-         .type = OPTION_FLAG,
-         .value = &common.json,
-         .help = "one JSON object a format"},
-        {.name = "help",
-         .letter = 'h',
-         .type = OPTION_HELP,
-         .value = &common.help,
-         .help = "this text"},
+        COMMON_PLAIN_OPTIONS(&common, "one JSON object a format"),
         {.type = OPTION_END},
     };
     struct tc_error error = {0};

@@ -16,14 +16,6 @@ struct get {
     struct tc_convert_options run;
 };
 
-static bool set_rows(void *context, const char *value, struct tc_error *error) {
-    struct get *get = context;
-    if (tc_rows_parse(value, &get->rows.first, &get->rows.end))
-        return true;
-    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
-    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
-}
-
 static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
     const char *output = get->output ? get->output : "-";
     const char *to = get->to || strcmp(output, "-") != 0 ? get->to : "npy";
@@ -69,11 +61,11 @@ int cmd_get(int argc, char **argv) {
          .help = "write this format (default: npy)"},
         {.name = "rows",
          .type = OPTION_CALL,
-         .value = &get,
+         .value = &get.rows,
          .argument = "A:B",
          .help = "rows A to B-1 of the first axis",
          .given = &get.has_rows,
-         .call = set_rows},
+         .call = common_rows},
         {.name = "no-clobber",
          .type = OPTION_FLAG,
          .value = &get.run.publish.no_clobber,

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/table.h"
 #include "core/metadata.h"
 #include "core/regex.h"
 
-#define WIDEST_NAME 60
 #define LARGEST_ALIGNMENT 4096u
 
 enum info_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
@@ -80,8 +80,9 @@ static const char *format_name(const struct tc_reader *reader) {
 /* The first of the tensors that share its data; NULL where it is that one. */
 static const struct tc_tensor *tied_to(const struct tc_table *table,
                                        const struct tc_tensor *tensor) {
-    const struct tc_tensor *first = tensor->tie ? &table->tensors[tensor->tie - 1] : tensor;
-    return first == tensor ? NULL : first;
+    size_t position = (size_t)(tensor - table->tensors);
+    size_t source = tc_table_source(table, position);
+    return source == position ? NULL : &table->tensors[source];
 }
 
 static void add_sparse_json(struct tc_buffer *out, const struct tc_sparse *sparse) {
@@ -145,22 +146,31 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const str
     tc_buffer_add_string(out, "]}\n");
 }
 
-/* What a terminal shows of a text: characters, not bytes. */
-static size_t display_width(const struct tc_buffer *text) {
-    size_t width = 0;
-    for (size_t i = 0; i < text->length; i++)
-        width += (text->bytes[i] & 0xC0) != 0x80;
-    return width;
+struct rows {
+    const struct tc_table *table;
+    const struct shown *shown;
+};
+
+/* The size, and what else there is to say of a tensor. */
+static void add_size(struct tc_buffer *cell, const struct tc_table *table,
+                     const struct tc_tensor *tensor) {
+    const struct tc_tensor *first = tied_to(table, tensor);
+    struct tc_sparse sparse;
+    report_size(cell, tensor->nbytes);
+    if (first) {
+        tc_buffer_add_string(cell, "  tied to ");
+        tc_buffer_add_visible(cell, first->name);
+    }
+    if (tc_sparse_of(table, tensor, &sparse)) {
+        tc_buffer_add_string(cell, "  of sparse ");
+        tc_buffer_add_visible(cell, sparse.parent);
+        tc_buffer_addf(cell, " (%.*s)", (int)sparse.layout.length, sparse.layout.bytes);
+    }
 }
 
-static void add_padded(struct tc_buffer *out, const struct tc_buffer *text, size_t width) {
-    tc_buffer_add(out, text->bytes, text->length);
-    for (size_t used = display_width(text); used < width; used++)
-        tc_buffer_add(out, " ", 1);
-}
-
-static void print_cell(struct tc_buffer *cell, const struct tc_tensor *tensor, int column) {
-    cell->length = 0;
+static void add_cell(struct tc_buffer *cell, const void *context, size_t row, int column) {
+    const struct rows *rows = context;
+    const struct tc_tensor *tensor = rows->shown->tensors[row];
     if (column == 0)
         tc_buffer_add_visible(cell, tensor->name);
     else if (column == 1)
@@ -168,52 +178,11 @@ static void print_cell(struct tc_buffer *cell, const struct tc_tensor *tensor, i
     else if (column == 2)
         tc_shape_print(cell, tensor->shape, tensor->rank);
     else
-        report_size(cell, tensor->nbytes);
+        add_size(cell, rows->table, tensor);
 }
 
-static void info_table(struct tc_buffer *out, const struct tc_table *table,
-                       const struct shown *shown) {
-    static const char *const titles[] = {"name", "dtype", "shape", "size"};
-    size_t widths[4] = {0}; /* the last column needs none */
-    struct tc_buffer cell = {0};
-    for (int column = 0; column < 3; column++) {
-        widths[column] = strlen(titles[column]);
-        for (size_t i = 0; i < shown->count && widths[column] < WIDEST_NAME; i++) {
-            print_cell(&cell, shown->tensors[i], column);
-            size_t width = display_width(&cell);
-            if (width > widths[column])
-                widths[column] = width < WIDEST_NAME ? width : WIDEST_NAME;
-        }
-    }
-    for (int column = 0; column < 4; column++) {
-        cell.length = 0;
-        tc_buffer_add_string(&cell, titles[column]);
-        tc_buffer_add_string(out, column ? "  " : "");
-        add_padded(out, &cell, widths[column]);
-    }
-    tc_buffer_add_string(out, "\n");
-    for (size_t i = 0; i < shown->count; i++) {
-        for (int column = 0; column < 4; column++) {
-            print_cell(&cell, shown->tensors[i], column);
-            tc_buffer_add_string(out, column ? "  " : "");
-            add_padded(out, &cell, widths[column]);
-        }
-        const struct tc_tensor *first = tied_to(table, shown->tensors[i]);
-        if (first) {
-            tc_buffer_add_string(out, "  tied to ");
-            tc_buffer_add_visible(out, first->name);
-        }
-        struct tc_sparse sparse;
-        if (tc_sparse_of(table, shown->tensors[i], &sparse)) {
-            tc_buffer_add_string(out, "  of sparse ");
-            tc_buffer_add_visible(out, sparse.parent);
-            tc_buffer_addf(out, " (%.*s)", (int)sparse.layout.length, sparse.layout.bytes);
-        }
-        tc_buffer_add_string(out, "\n");
-    }
-    out->failed |= cell.failed;
-    tc_buffer_release(&cell);
-}
+static const struct table_column columns[] = {
+    {"name", false}, {"dtype", false}, {"shape", false}, {"size", false}};
 
 /* "F32: 3 tensors of 40 B", where there are several. */
 static void add_totals(struct tc_buffer *out, const struct shown *shown) {
@@ -254,7 +223,8 @@ static void info_text(struct tc_buffer *out, struct tc_reader *reader, const str
         tc_buffer_add_string(out, "\n");
     }
     if (shown->count)
-        info_table(out, table, shown);
+        table_print(out, columns, sizeof columns / sizeof *columns, shown->count, add_cell,
+                    &(struct rows){table, shown});
     add_totals(out, shown);
     if (verbose && alignment(reader, shown))
         tc_buffer_addf(out, "data is aligned to %" PRIu64 " bytes\n", alignment(reader, shown));

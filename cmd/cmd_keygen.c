@@ -50,15 +50,7 @@ static bool make_keys(const char *path, struct tc_error *error) {
 int cmd_keygen(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     const struct option options[] = {
-        {.name = "json",
-         .type = OPTION_FLAG,
-         .value = &common.json,
-         .help = "an error as a JSON object on stdout"},
-        {.name = "help",
-         .letter = 'h',
-         .type = OPTION_HELP,
-         .value = &common.help,
-         .help = "this text"},
+        COMMON_PLAIN_OPTIONS(&common, "an error as a JSON object on stdout"),
         {.type = OPTION_END},
     };
     struct tc_error error = {0};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "core/metadata.h"
 #include "core/receipt.h"
 
 /* Whose manifests these are as, key by key and byte by byte. */
@@ -43,21 +44,7 @@ static const struct {
     [TC_F4] = {"torch.float4_e2m1fn_x2", NULL},
 };
 
-/* As json.dump(…, indent=2) prints: a pair a line, "{}" without any. */
-static void add_map(struct tc_buffer *out, const struct tc_metadata *metadata, int indent) {
-    if (!metadata || metadata->count == 0) {
-        tc_buffer_add_string(out, "{}");
-        return;
-    }
-    for (size_t i = 0; i < metadata->count; i++) {
-        tc_buffer_addf(out, "%s\n%*s", i ? "," : "{", indent + 2, "");
-        tc_buffer_add_json(out, metadata->pairs[i].key, TC_ESCAPE_ASCII);
-        tc_buffer_add_string(out, ": ");
-        tc_buffer_add_json(out, metadata->pairs[i].value, TC_ESCAPE_ASCII);
-    }
-    tc_buffer_addf(out, "\n%*s}", indent, "");
-}
-
+/* As json.dump(…, indent=2) prints. */
 static void add_numbers(struct tc_buffer *out, const uint64_t *numbers, size_t count) {
     for (size_t i = 0; i < count; i++)
         tc_buffer_addf(out, "%s\n        %" PRIu64, i ? "," : "[", numbers[i]);
@@ -83,7 +70,7 @@ static void add_tensor(struct tc_buffer *out, const struct tc_tensor *tensor, ui
     tc_buffer_add_string(out, ",\n      \"data_offsets\": ");
     add_numbers(out, offsets, 2);
     tc_buffer_addf(out, ",\n      \"nbytes\": %" PRIu64 ",\n      \"metadata\": ", tensor->nbytes);
-    add_map(out, tensor->metadata, 6);
+    tc_metadata_write_pretty(out, tensor->metadata, 6, TC_ESCAPE_ASCII);
     tc_buffer_add_string(out, "\n    }");
 }
 
@@ -102,8 +89,9 @@ static bool add_tensors(struct tc_buffer *out, const struct tc_reader *reader,
     uint64_t end = 0;
     for (size_t i = 0; i < table->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[i];
-        bool alias = tensor->tie && tensor->tie - 1 != i;
-        offsets[i] = alias ? offsets[tensor->tie - 1] : own ? tensor->offset : end;
+        size_t source = tc_table_source(table, i);
+        bool alias = source != i;
+        offsets[i] = alias ? offsets[source] : own ? tensor->offset : end;
         end += alias ? 0 : tensor->nbytes;
         tc_buffer_add_string(out, i ? ",\n    " : "{\n    ");
         add_tensor(out, tensor, offsets[i]);
@@ -121,7 +109,7 @@ static bool print(struct tc_buffer *out, const struct tc_reader *reader, struct 
     tc_buffer_add_string(out, "{\n  \"deathtensors_version\": \"" PACKAGE_VERSION "\",\n"
                               "  \"format_version\": 1,\n  \"magic\": \"DTLEGION\",\n"
                               "  \"global_metadata\": ");
-    add_map(out, &reader->table.metadata, 2);
+    tc_metadata_write_pretty(out, &reader->table.metadata, 2, TC_ESCAPE_ASCII);
     tc_buffer_add_string(out, ",\n  \"tensors\": ");
     if (!add_tensors(out, reader, error))
         return false;
@@ -137,12 +125,9 @@ static bool write_manifest(const struct manifest *manifest, const struct tc_read
     struct tc_publish publish;
     const char *name = tc_path_name(path);
     bool ok = tc_publish_begin(&publish, path, false, manifest->publish, error) &&
-              tc_publish_check(&publish, name, &reader->input, 1, error) &&
-              tc_publish_check(&publish, name, reader->shard_inputs, reader->shard_count, error) &&
-              print(&text, reader, error);
-    struct tc_outfile *out = ok ? tc_outfile_open(&publish, name, error) : NULL;
-    ok = out && tc_outfile_write(out, text.bytes, text.length, error) &&
-         tc_outfile_seal(out, error) && tc_publish_commit(&publish, error);
+              tc_reader_check_target(reader, &publish, name, error) &&
+              print(&text, reader, error) && tc_publish_text(&publish, name, &text, error) &&
+              tc_publish_commit(&publish, error);
     tc_publish_end(&publish);
     tc_buffer_release(&text);
     return ok;

@@ -25,14 +25,6 @@ struct showing {
     enum tc_dtype wide; /* what the elements are converted to */
 };
 
-static bool set_rows(void *context, const char *value, struct tc_error *error) {
-    struct show *show = context;
-    if (tc_rows_parse(value, &show->rows.first, &show->rows.end))
-        return true;
-    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
-    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
-}
-
 static void choose_kind(struct showing *showing) {
     enum tc_dtype dtype = tc_unpacked(showing->tensor->dtype);
     struct array *array = &showing->array;
@@ -56,15 +48,10 @@ static void choose_kind(struct showing *showing) {
 
 static bool take_rows(struct showing *showing, const struct tc_rows *rows, struct tc_error *error) {
     struct array *array = &showing->array;
-    if (array->rank == 0)
-        return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
-    uint64_t count = array->shape[0];
-    if (rows->first >= count && rows->first < rows->end && rows->first > 0)
-        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
-                       (unsigned long long)rows->first, (unsigned long long)count);
-    uint64_t end = rows->end < count ? rows->end : count;
-    array->shape[0] = end > rows->first ? end - rows->first : 0;
-    showing->first = rows->first;
+    uint64_t end;
+    if (!tc_rows_clip(rows, array->shape, array->rank, &showing->first, &end, error))
+        return false;
+    array->shape[0] = end - showing->first;
     /* The whole shape was measured: no product of its axes overflows. */
     for (unsigned i = 1; i < array->rank; i++)
         showing->first *= array->shape[i];
@@ -226,11 +213,11 @@ int cmd_show(int argc, char **argv) {
         {.type = OPTION_HEADING, .help = "Showing:"},
         {.name = "rows",
          .type = OPTION_CALL,
-         .value = &show,
+         .value = &show.rows,
          .argument = "A:B",
          .help = "rows A to B-1 of the first axis",
          .given = &show.has_rows,
-         .call = set_rows},
+         .call = common_rows},
         {.name = "full",
          .type = OPTION_FLAG,
          .value = &show.full,

@@ -230,14 +230,6 @@ static bool stats_file(const struct stats *options, const char *const *arguments
     return ok ? true : tc_error_in_file(error, path);
 }
 
-static bool add_include(void *select, const char *value, struct tc_error *error) {
-    return tc_select_include(select, value, error);
-}
-
-static bool add_exclude(void *select, const char *value, struct tc_error *error) {
-    return tc_select_exclude(select, value, error);
-}
-
 int cmd_stats(int argc, char **argv) {
     struct stats stats = {.common = COMMON_DEFAULTS};
     const struct option options[] = {
@@ -257,13 +249,13 @@ int cmd_stats(int argc, char **argv) {
          .value = &stats.select,
          .argument = "REGEX",
          .help = "only tensors whose name matches; may be given again",
-         .call = add_include},
+         .call = common_include},
         {.name = "exclude",
          .type = OPTION_CALL,
          .value = &stats.select,
          .argument = "REGEX",
          .help = "without those that match",
-         .call = add_exclude},
+         .call = common_exclude},
         COMMON_OPTIONS(&stats.common),
         {.type = OPTION_END},
     };

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/select.h"
+
 const struct tc_backend *common_backend(const char *name, struct tc_error *error) {
     const struct tc_backend *backend = tc_registry_named(name);
     if (!backend) {
@@ -64,6 +66,22 @@ bool common_source_date(bool *given, int64_t *seconds, struct tc_error *error) {
                        "SOURCE_DATE_EPOCH is not a number of seconds: %s", text);
     *seconds = (int64_t)value;
     return true;
+}
+
+bool common_include(void *select, const char *value, struct tc_error *error) {
+    return tc_select_include(select, value, error);
+}
+
+bool common_exclude(void *select, const char *value, struct tc_error *error) {
+    return tc_select_exclude(select, value, error);
+}
+
+bool common_rows(void *rows, const char *value, struct tc_error *error) {
+    struct tc_rows *into = rows;
+    if (tc_rows_parse(value, &into->first, &into->end))
+        return true;
+    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
 }
 
 bool common_check_terminal(const char *output, struct tc_error *error) {

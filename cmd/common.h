@@ -91,6 +91,13 @@ struct common {
         .help = "this text", .aside = true                                                         \
     }
 
+/* Rows for a command that reads no file. */
+#define COMMON_PLAIN_OPTIONS(common, json_help)                                                    \
+    {.name = "json", .type = OPTION_FLAG, .value = &(common)->json, .help = (json_help)}, {        \
+        .name = "help", .letter = 'h', .type = OPTION_HELP, .value = &(common)->help,              \
+        .help = "this text"                                                                        \
+    }
+
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
@@ -104,6 +111,11 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
 /* A tensor by its name; fills the error where there is none. */
 const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
                                     struct tc_error *error);
+
+/* For option tables: the context is a struct tc_select, or a struct tc_rows. */
+bool common_include(void *select, const char *value, struct tc_error *error);
+bool common_exclude(void *select, const char *value, struct tc_error *error);
+bool common_rows(void *rows, const char *value, struct tc_error *error);
 
 /* Refuses to print an array on a terminal. */
 bool common_check_terminal(const char *output, struct tc_error *error);

@@ -112,10 +112,8 @@ bool findings_publish(const char *path, const struct tc_buffer *text, struct tc_
     struct tc_publish publish;
     const char *name = tc_path_name(path);
     bool ok = tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, error) &&
-              tc_publish_check(&publish, name, NULL, 0, error);
-    struct tc_outfile *out = ok ? tc_outfile_open(&publish, name, error) : NULL;
-    ok = out && tc_outfile_write(out, text->bytes, text->length, error) &&
-         tc_outfile_seal(out, error) && tc_publish_commit(&publish, error);
+              tc_publish_check(&publish, name, NULL, 0, error) &&
+              tc_publish_text(&publish, name, text, error) && tc_publish_commit(&publish, error);
     tc_publish_end(&publish);
     return ok || tc_error_in_file(error, path);
 }

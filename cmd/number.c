@@ -158,9 +158,7 @@ void number_add_json(struct tc_buffer *out, double value) {
     if (isfinite(value))
         number_add_repr(out, value, NUMBER_F64);
     else
-        tc_buffer_add_string(out, isnan(value) ? "\"NaN\""
-                                  : value < 0  ? "\"-Infinity\""
-                                               : "\"Infinity\"");
+        tc_buffer_add_shortest(out, value);
 }
 
 static void add_integer(struct tc_buffer *out, const struct tc_value *value) {

@@ -53,9 +53,9 @@ static void add_tensor(struct tc_buffer *out, const struct tc_table *table, size
     for (int i = 0; i < TC_HISTOGRAM_BINS && stats->zeros + stats->nonzeros; i++)
         tc_buffer_addf(out, "%s%" PRIu64, i ? "," : "", histogram->bins[i]);
     tc_buffer_add_string(out, "]");
-    if (tc_stats_source(table, position) != position) {
+    if (tc_table_source(table, position) != position) {
         tc_buffer_add_string(out, ",");
-        add_text(out, table->tensors[tc_stats_source(table, position)].name);
+        add_text(out, table->tensors[tc_table_source(table, position)].name);
     }
     tc_buffer_add_string(out, "]");
 }
@@ -107,23 +107,9 @@ static bool write_page(struct tc_outfile *out, const struct tc_reader *reader, c
 
 bool stats_html_begin(struct stats_html *html, const char *target, const struct tc_reader *reader,
                       struct tc_error *error) {
-    size_t most = 1 + reader->shard_count + reader->companion_count, count = 0;
-    struct tc_input **inputs = calloc(most, sizeof(struct tc_input *));
     html->target = target;
-    bool ok =
-        tc_publish_begin(&html->publish, target, false, (struct tc_publish_options){0}, error);
-    if (ok && !inputs)
-        ok = tc_fail_memory(error);
-    if (ok) {
-        inputs[count++] = reader->input;
-        for (size_t i = 0; i < reader->shard_count; i++)
-            inputs[count++] = reader->shard_inputs[i];
-        for (size_t i = 0; i < reader->companion_count; i++)
-            inputs[count++] = reader->companions[i];
-        ok = tc_publish_check(&html->publish, tc_path_name(target), inputs, count, error);
-    }
-    free(inputs);
-    return ok;
+    return tc_publish_begin(&html->publish, target, false, (struct tc_publish_options){0}, error) &&
+           tc_reader_check_target(reader, &html->publish, tc_path_name(target), error);
 }
 
 bool stats_html_write(struct stats_html *html, const struct tc_reader *reader, const char *path,

@@ -30,7 +30,9 @@ void table_print(struct tc_buffer *out, const struct table_column *columns, int 
     struct tc_buffer cell = {0};
     for (int column = 0; column < column_count; column++) {
         widths[column] = table_width(columns[column].title, strlen(columns[column].title));
-        for (size_t row = 0; row < row_count && widths[column] < WIDEST; row++) {
+        /* The last column needs none, unless it stands to the right. */
+        bool measured = column + 1 < column_count || columns[column].right;
+        for (size_t row = 0; row < row_count && measured && widths[column] < WIDEST; row++) {
             cell.length = 0;
             add_cell(&cell, context, row, column);
             size_t width = table_width(cell.bytes, cell.length);

@@ -55,7 +55,7 @@ static bool read_tensors(struct tc_reader *reader, const struct tc_audit_options
     bool ok = true;
     for (size_t i = 0; i < table->count && ok; i++) {
         const struct tc_tensor *tensor = &table->tensors[i];
-        bool alias = tensor->tie && tensor->tie - 1 != i;
+        bool alias = tc_table_source(table, i) != i;
         ok =
             alias || read_tensor(reader, tensor, buffer, error) || tc_reader_forgive(reader, error);
         done += tensor->nbytes;

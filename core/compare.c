@@ -3,13 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_sequential(const struct tc_table *table) {
-    for (size_t i = 0; i < table->count; i++)
-        if (table->tensors[i].sequential)
-            return true;
-    return false;
-}
-
 static bool is_taken(const struct tc_compare *compare, struct tc_text name, bool *taken,
                      struct tc_error *error) {
     *taken = true;
@@ -68,11 +61,6 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
     return true;
 }
 
-static bool same_shape(const struct tc_tensor *a, const struct tc_tensor *b) {
-    return a->rank == b->rank &&
-           (a->rank == 0 || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
-}
-
 /* Where both tensors share the data of others that are a pair, that pair's
  * result is theirs. `pair_of` has 1 + the pair, by position in the first table. */
 static uint32_t find_like(const struct tc_compare *compare, const struct tc_compared *pair,
@@ -90,8 +78,10 @@ static uint32_t find_like(const struct tc_compare *compare, const struct tc_comp
 static bool add_pair(struct tc_compare *compare, const struct tc_tensor *a,
                      const struct tc_tensor *b, uint32_t *pair_of, struct tc_error *error) {
     struct tc_compared *pair = &compare->pairs[compare->pair_count];
-    *pair = (struct tc_compared){
-        .a = a, .b = b, .shape = !same_shape(a, b), .dtype = a->dtype != b->dtype};
+    *pair = (struct tc_compared){.a = a,
+                                 .b = b,
+                                 .shape = !tc_shape_equal(a->shape, a->rank, b->shape, b->rank),
+                                 .dtype = a->dtype != b->dtype};
     pair->comparable = !pair->shape && tc_values_comparable(a->dtype, b->dtype,
                                                             compare->options->tolerance.numeric);
     pair->like = pair->comparable ? find_like(compare, pair, pair_of) : 0;
@@ -140,7 +130,7 @@ static bool compare_tables(struct tc_compare *compare, struct tc_error *error) {
         return tc_fail_memory(error);
     }
     /* The order of reading is that of a file which can't be entered anywhere. */
-    int lead = !has_sequential(a) && has_sequential(b);
+    int lead = !tc_table_is_sequential(a) && tc_table_is_sequential(b);
     bool ok = (compare->options->ignore_metadata ||
                compare_metadata(compare, (struct tc_text){0}, &a->metadata, &b->metadata, error)) &&
               walk_table(compare, lead, true, pair_of, error) &&

@@ -288,13 +288,6 @@ static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfil
     return ok;
 }
 
-static bool write_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
-                       struct tc_error *error) {
-    struct tc_outfile *out = tc_outfile_open(publish, name, error);
-    return out && tc_outfile_write(out, text->bytes, text->length, error) &&
-           tc_outfile_seal(out, error);
-}
-
 static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
     struct tc_plan *plan = job->plan;
     for (size_t p = 0; p < plan->part_count; p++) {
@@ -323,7 +316,7 @@ static bool write_files(struct job *job, struct tc_publish *publish, struct tc_e
         struct tc_buffer text = {0};
         bool ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, plan->sidecar_names,
                                     &text, error) &&
-                  write_text(publish, plan->sidecar_name, &text, error);
+                  tc_publish_text(publish, plan->sidecar_name, &text, error);
         tc_buffer_release(&text);
         return ok;
     }
@@ -341,14 +334,9 @@ static bool list_inputs(struct tc_conversion *conversion, struct tc_error *error
         return tc_fail_memory(error);
     size_t count = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
-        const struct tc_reader *reader = plan->readers[r];
-        inputs[count++] = reader->input;
-        for (size_t i = 0; i < reader->shard_count; i++)
-            inputs[count++] = reader->shard_inputs[i];
-        for (size_t i = 0; i < reader->companion_count; i++)
-            inputs[count++] = reader->companions[i];
-        if (reader->sidecar)
-            inputs[count++] = reader->sidecar;
+        struct tc_input *input;
+        for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at));)
+            inputs[count++] = input;
         if (r == 0)
             conversion->own_count = count;
     }

@@ -50,12 +50,6 @@ static bool hash_tensor(struct worker *worker, const struct tc_tensor *tensor,
     return true;
 }
 
-/* Whether another tensor, the first of its group, has the same data. */
-static bool is_alias(const struct tc_table *table, size_t position) {
-    uint32_t tie = table->tensors[position].tie;
-    return tie && tie - 1 != position;
-}
-
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct digests *digests = worker->digests;
@@ -66,7 +60,7 @@ static void *work(void *argument) {
         size_t i = atomic_fetch_add(&digests->next, 1);
         if (i >= table->count)
             break;
-        if (is_alias(table, i))
+        if (tc_table_source(table, i) != i)
             continue;
         ok = hash_tensor(worker, &table->tensors[i], buffer, digests->sums[i], &worker->error);
     }
@@ -80,10 +74,7 @@ static void *work(void *argument) {
 static size_t count_workers(const struct tc_table *table) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t workers = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (size_t)cores;
-    for (size_t i = 0; i < table->count; i++)
-        if (table->tensors[i].sequential)
-            return 1;
-    return workers < table->count ? workers : 1;
+    return workers < table->count && !tc_table_is_sequential(table) ? workers : 1;
 }
 
 static bool hash_all(struct digests *digests, struct tc_error *error) {
@@ -143,8 +134,8 @@ bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader,
     bool ok = verify && hash_all(&digests, error);
     ok = tc_verify_join(verify, error) && ok;
     for (size_t i = 0; i < count && ok; i++)
-        if (is_alias(&reader->table, i))
-            memcpy(digest->sums[i], digest->sums[reader->table.tensors[i].tie - 1],
+        if (tc_table_source(&reader->table, i) != i)
+            memcpy(digest->sums[i], digest->sums[tc_table_source(&reader->table, i)],
                    TC_SHA256_BYTES);
     ok = ok && tc_reader_unchanged(reader, error) && sort_names(digest, &reader->table, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);

@@ -207,6 +207,12 @@ bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent);
 /* Fails with TC_IO where one of its files is not what it was when it was opened. */
 bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
+/* Every file it reads, one after the other: its own, shards that are there,
+ * companions, the sidecar. *at starts with 0; NULL behind the last. */
+struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
+/* tc_publish_check against each of them. */
+bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
+                            const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
  * tc_verify_join waits for the verdict. `wanted` has a list a reader, or is
  * NULL: everything. */

@@ -123,7 +123,7 @@ bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struc
     bool ok = known || tc_fail_memory(error);
     for (size_t i = 0; i < table->count && ok; i++)
         if (wanted[i]) /* the one that is read may not be one that was asked for */
-            known[tc_stats_source(table, i)] = stats[i];
+            known[tc_table_source(table, i)] = stats[i];
     struct context context = {table->tensors, known, histograms};
     const struct tc_sweep sweep = {
         .reader = reader,
@@ -140,7 +140,7 @@ bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struc
     ok = ok && tc_sweep_run(&sweep, error);
     for (size_t i = 0; i < table->count && ok; i++)
         if (wanted[i])
-            histograms[i] = histograms[tc_stats_source(table, i)];
+            histograms[i] = histograms[tc_table_source(table, i)];
     free(known);
     free(sources);
     return ok;

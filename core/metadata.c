@@ -19,6 +19,21 @@ void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadat
     tc_buffer_add(text, "}", 1);
 }
 
+void tc_metadata_write_pretty(struct tc_buffer *text, const struct tc_metadata *metadata,
+                              int indent, enum tc_escape how) {
+    if (!metadata || metadata->count == 0) {
+        tc_buffer_add_string(text, "{}");
+        return;
+    }
+    for (size_t i = 0; i < metadata->count; i++) {
+        tc_buffer_addf(text, "%s\n%*s", i ? "," : "{", indent + 2, "");
+        tc_buffer_add_json(text, metadata->pairs[i].key, how);
+        tc_buffer_add_string(text, ": ");
+        tc_buffer_add_json(text, metadata->pairs[i].value, how);
+    }
+    tc_buffer_addf(text, "\n%*s}", indent, "");
+}
+
 static int by_name(const void *a, const void *b) {
     const struct tc_item *x = *(const struct tc_item *const *)a;
     const struct tc_item *y = *(const struct tc_item *const *)b;

@@ -8,6 +8,9 @@
 /* A compact object; "{}" for NULL. */
 void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadata,
                        enum tc_escape how);
+/* The same with a pair a line, two spaces further in than `indent`. */
+void tc_metadata_write_pretty(struct tc_buffer *text, const struct tc_metadata *metadata,
+                              int indent, enum tc_escape how);
 /* An object of strings, as the next value; keys must differ. */
 bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata);
 

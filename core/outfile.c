@@ -69,6 +69,12 @@ static void unblock_signals(const sigset_t *old) {
     pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
+bool tc_path_is_plain(struct tc_text name) {
+    return name.length && name.length <= NAME_MAX && !memchr(name.bytes, '/', name.length) &&
+           !memchr(name.bytes, '\0', name.length) && !tc_text_equal(name, TC_TEXT(".")) &&
+           !tc_text_equal(name, TC_TEXT(".."));
+}
+
 const char *tc_path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -426,6 +432,13 @@ bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
     free(out->buffer);
     out->buffer = NULL;
     return ok;
+}
+
+bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
+                     struct tc_error *error) {
+    struct tc_outfile *out = tc_outfile_open(publish, name, error);
+    return out && tc_outfile_write(out, text->bytes, text->length, error) &&
+           tc_outfile_seal(out, error);
 }
 
 const struct tc_outfile *tc_publish_find(const struct tc_publish *publish, const char *name) {

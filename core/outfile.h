@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "core/io.h"
+#include "core/text.h"
 
 struct tc_publish_options {
     bool no_clobber;
@@ -95,6 +96,12 @@ char *tc_publish_path(const struct tc_publish *publish, const char *name);
 struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input_pool *pool,
                                    struct tc_error *error);
 
+/* A whole file: opened, written and sealed. */
+bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
+                     struct tc_error *error);
+
+/* Whether a text names a file in a folder: no path, no way up, no NUL. */
+bool tc_path_is_plain(struct tc_text name);
 /* The last component of a path. */
 const char *tc_path_name(const char *path);
 

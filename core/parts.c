@@ -48,37 +48,30 @@ static bool continues_group(const struct tc_plan *plan, size_t item) {
 }
 
 /* What an item adds to a shard: nothing, where the shard has its data already. */
-static uint64_t added_bytes(const struct tc_plan *plan, const struct tc_item *item,
-                            const size_t *by_place, size_t first) {
-    return item->tied && by_place[item->tied - 1] >= first &&
-                   by_place[item->tied - 1] < (size_t)(item - plan->items)
-               ? 0
-               : item->nbytes;
+static uint64_t added_bytes(const struct tc_plan *plan, size_t item, size_t first) {
+    size_t tied = plan->items[item].tied;
+    size_t kept = tied ? plan->by_place[tied - 1] : item;
+    return kept >= first && kept < item ? 0 : plan->items[item].nbytes;
 }
 
 /* Greedy, in order: a shard takes tensors until the next would pass the size;
  * a tensor larger than that has a shard of its own. */
 static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
-    size_t places = 0;
-    for (size_t r = 0; r < plan->reader_count; r++)
-        places += plan->readers[r]->table.count;
-    size_t *by_place = tc_arena_array(&plan->arena, places, sizeof *by_place, error);
     plan->parts =
         tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
-    if (!by_place || !plan->parts)
+    if (!plan->parts || !tc_plan_list_places(plan, error))
         return false;
-    for (size_t i = 0; i < plan->count; i++)
-        by_place[plan->items[i].place] = i;
     struct tc_part *part = plan->parts;
     plan->part_count = plan->count > 0;
     for (size_t i = 0; i < plan->count; i++) {
-        uint64_t nbytes = added_bytes(plan, &plan->items[i], by_place, part->first);
+        uint64_t nbytes = added_bytes(plan, i, part->first);
+        bool starts = !continues_group(plan, i);
         /* A group is measured as a whole where it starts. */
         uint64_t group = nbytes;
-        for (size_t next = i + 1;
-             next < plan->count && !continues_group(plan, i) && continues_group(plan, next); next++)
+        for (size_t next = i + 1; starts && next < plan->count && continues_group(plan, next);
+             next++)
             group += plan->items[next].nbytes;
-        if (part->count && !continues_group(plan, i) && part->nbytes + group > plan->shard_size) {
+        if (part->count && starts && part->nbytes + group > plan->shard_size) {
             part = &plan->parts[plan->part_count++];
             part->first = i;
             nbytes = plan->items[i].nbytes;

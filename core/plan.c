@@ -64,6 +64,17 @@ bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *k
     return true;
 }
 
+bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error) {
+    size_t places = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        places += plan->readers[r]->table.count;
+    if (!plan->by_place)
+        plan->by_place = tc_arena_array(&plan->arena, places, sizeof(size_t), error);
+    for (size_t i = 0; plan->by_place && i < plan->count; i++)
+        plan->by_place[plan->items[i].place] = i;
+    return plan->by_place != NULL;
+}
+
 bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error) {
     uint64_t limit = plan->readers[0]->options->limits.made;
     if (tc_add(plan->made, bytes, &plan->made) && plan->made <= limit)
@@ -78,14 +89,11 @@ bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error
 static bool take_rows(struct tc_item *item, const struct tc_rows *chosen, struct tc_arena *arena,
                       struct tc_error *error) {
     const struct tc_tensor *tensor = item->tensor;
-    if (tensor->rank == 0)
-        return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
+    uint64_t first;
+    uint64_t end;
+    if (!tc_rows_clip(chosen, tensor->shape, tensor->rank, &first, &end, error))
+        return false;
     uint64_t rows = tensor->shape[0];
-    if (chosen->first >= rows && chosen->first < chosen->end && chosen->first > 0)
-        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
-                       (unsigned long long)chosen->first, (unsigned long long)rows);
-    uint64_t end = chosen->end < rows ? chosen->end : rows;
-    uint64_t first = chosen->first < end ? chosen->first : end;
     uint64_t row = rows ? tensor->nbytes / rows : 0;
     if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
         return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",

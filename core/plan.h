@@ -83,7 +83,7 @@ struct tc_plan {
     struct tc_item *items;
     size_t count;
     bool **taken;     /* by reader and table position: whether an item takes it */
-    size_t *by_place; /* positions of the items by their place; NULL where none is tied */
+    size_t *by_place; /* positions of the items by their place; NULL where nobody asked */
     struct tc_part *parts;
     size_t part_count;
     const char *index_name;      /* NULL: no index file */
@@ -116,6 +116,9 @@ void tc_plan_release(struct tc_plan *plan);
 
 /* A text for as long as the plan lives; empties the buffer. NULL on failure. */
 const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
+
+/* Fills by_place, for items as they are ordered now. */
+bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error);
 
 /* Counts bytes that the inputs do not have against --max-size. */
 bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error);

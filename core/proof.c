@@ -30,6 +30,7 @@ struct reread {
     size_t first;
     size_t count;
     const struct tc_outfile *last; /* the file before this one */
+    struct tc_table renamed;
 };
 
 static bool differ(const struct tc_item *item, struct tc_error *error, const char *what) {
@@ -37,13 +38,17 @@ static bool differ(const struct tc_item *item, struct tc_error *error, const cha
     return tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
-/* Whether the ledger says that the output has another name for it. */
-static bool is_renamed(const struct tc_plan *plan, const struct tc_item *item) {
-    for (size_t i = 0; i < plan->entry_count; i++)
-        if (strcmp(plan->entries[i].kind, "name") == 0 &&
-            tc_text_equal(plan->entries[i].tensor, item->name))
-            return true;
-    return false;
+/* Items of which the ledger says that the output has another name for them. */
+static bool list_renamed(struct reread *reread, struct tc_error *error) {
+    const struct tc_plan *plan = reread->plan;
+    for (size_t i = 0; i < plan->entry_count; i++) {
+        struct tc_tensor entry = {.name = plan->entries[i].tensor};
+        if (strcmp(plan->entries[i].kind, "name") == 0 && entry.name.bytes &&
+            !tc_table_find(&reread->renamed, entry.name) &&
+            !tc_table_add(&reread->renamed, &entry, error))
+            return false;
+    }
+    return true;
 }
 
 /* Under its name, or, where the format has none or another one for it, by its
@@ -55,7 +60,7 @@ static const struct tc_tensor *find_item(const struct reread *reread, size_t pos
     size_t turn = position - reread->first;
     bool named = plan->target->caps & TC_CAN_NAME;
     const struct tc_tensor *tensor = named ? tc_table_find(table, item->name) : NULL;
-    if (tensor || turn >= table->count || (named && !is_renamed(plan, item)))
+    if (tensor || turn >= table->count || (named && !tc_table_find(&reread->renamed, item->name)))
         return tensor;
     return &table->tensors[turn];
 }
@@ -72,8 +77,7 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
     reread->seen[at] = true;
     if (tensor->dtype != item->dtype)
         return differ(item, error, "the dtype is another");
-    if (tensor->rank != item->rank ||
-        (item->rank && memcmp(tensor->shape, item->shape, item->rank * sizeof *item->shape) != 0))
+    if (!tc_shape_equal(tensor->shape, tensor->rank, item->shape, item->rank))
         return differ(item, error, "the shape is another");
     const unsigned char *meant =
         reread->proof->sums[kept ? (size_t)(kept - plan->items) : position];
@@ -186,8 +190,9 @@ bool tc_proof_check(struct tc_proof *proof, const struct tc_plan *plan,
     if (!inner)
         return tc_fail_memory(error);
     struct reread reread = {.proof = proof, .plan = plan, .count = plan->count};
-    bool ok = true;
-    if (plan->index_name)
+    tc_table_init(&reread.renamed, &proof->arena, UINT32_MAX - 2);
+    bool ok = list_renamed(&reread, inner);
+    if (ok && plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
     for (size_t p = 0; p < plan->part_count && !plan->index_name && ok; p++) {
         reread.first = plan->parts[p].first;
@@ -204,6 +209,7 @@ bool tc_proof_check(struct tc_proof *proof, const struct tc_plan *plan,
         if (inner->has_tensor)
             tc_error_in_tensor(error, inner->tensor, strlen(inner->tensor));
     }
+    tc_table_release(&reread.renamed);
     free(inner);
     return ok;
 }

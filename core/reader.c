@@ -91,13 +91,36 @@ bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return reader->backend->extent && reader->backend->extent(reader, tensor, extent);
 }
 
+struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at) {
+    size_t shards = 1 + reader->shard_count;
+    size_t companions = shards + reader->companion_count;
+    while (*at <= companions) {
+        size_t i = (*at)++;
+        struct tc_input *input = i == 0           ? reader->input
+                                 : i < shards     ? reader->shard_inputs[i - 1]
+                                 : i < companions ? reader->companions[i - shards]
+                                                  : reader->sidecar;
+        if (input)
+            return input;
+    }
+    return NULL;
+}
+
+bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
+                            const char *name, struct tc_error *error) {
+    struct tc_input *input;
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+        if (!tc_publish_check(publish, name, &input, 1, error))
+            return false;
+    return true;
+}
+
 bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error) {
-    bool ok = tc_input_unchanged(reader->input, error);
-    for (size_t i = 0; i < reader->shard_count && ok; i++)
-        ok = !reader->shard_inputs[i] || tc_input_unchanged(reader->shard_inputs[i], error);
-    for (size_t i = 0; i < reader->companion_count && ok; i++)
-        ok = tc_input_unchanged(reader->companions[i], error);
-    return ok;
+    struct tc_input *input;
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+        if (!tc_input_unchanged(input, error))
+            return false;
+    return true;
 }
 
 struct tc_verify {

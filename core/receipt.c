@@ -210,12 +210,6 @@ bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
     return tc_buffer_ok(file, error);
 }
 
-static bool is_plain_name(struct tc_text name) {
-    return name.length && name.length < 256 && !memchr(name.bytes, '/', name.length) &&
-           !memchr(name.bytes, '\0', name.length) && !tc_text_equal(name, TC_TEXT(".")) &&
-           !tc_text_equal(name, TC_TEXT(".."));
-}
-
 static bool read_output(struct tc_json *json, struct tc_receipt_output *output) {
     unsigned char sum[TC_SHA256_BYTES];
     struct tc_text key;
@@ -240,7 +234,7 @@ static bool read_output(struct tc_json *json, struct tc_receipt_output *output) 
     if (json->failed || seen != 7)
         return json->failed ? false : tc_json_fail(json, "an output lacks name, size or sha256");
     tc_hex(sum, sizeof sum, output->sum);
-    if (is_plain_name(output->name))
+    if (tc_path_is_plain(output->name))
         return true;
     json->failed = true;
     return tc_fail(json->error, TC_UNSAFE, "receipt", "an output is not called by a plain name");

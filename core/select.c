@@ -202,6 +202,19 @@ bool tc_rows_parse(const char *text, uint64_t *first, uint64_t *end) {
     return *first < UINT64_MAX;
 }
 
+bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
+                  uint64_t *end, struct tc_error *error) {
+    if (rank == 0)
+        return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
+    uint64_t count = shape[0];
+    if (rows->first >= count && rows->first < rows->end && rows->first > 0)
+        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
+                       (unsigned long long)rows->first, (unsigned long long)count);
+    *end = rows->end < count ? rows->end : count;
+    *first = rows->first < *end ? rows->first : *end;
+    return true;
+}
+
 bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error) {
     const char *equals = strrchr(rule, '=');
     struct tc_rows *grown = grow(select->rows, select->row_count, sizeof *grown, error);

@@ -55,6 +55,10 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
 bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error);
 /* "A:B", "A:", ":B" or "A" (one row). */
 bool tc_rows_parse(const char *text, uint64_t *first, uint64_t *end);
+/* Those of a tensor's that there are: [*first, *end). A first row that it has
+ * not is an error, and so are rows of a scalar. */
+bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
+                  uint64_t *end, struct tc_error *error);
 
 /* Whether anything changes names, so that they may collide. */
 bool tc_select_renames(const struct tc_select *select);

@@ -19,18 +19,13 @@ static void done(void *context, void *state, size_t position) {
     tc_moments_finish(state, &stats[position]);
 }
 
-size_t tc_stats_source(const struct tc_table *table, size_t position) {
-    uint32_t tie = table->tensors[position].tie;
-    return tie ? tie - 1 : position;
-}
-
 bool *tc_stats_sources(const struct tc_table *table, const bool *wanted, struct tc_error *error) {
     bool *sources = calloc(table->count + 1, sizeof *sources);
     if (!sources)
         tc_fail_memory(error);
     for (size_t i = 0; i < table->count && sources; i++)
         if (wanted[i])
-            sources[tc_stats_source(table, i)] = true;
+            sources[tc_table_source(table, i)] = true;
     return sources;
 }
 
@@ -56,6 +51,6 @@ bool tc_stats_make(struct tc_reader *reader, const bool *wanted, struct tc_stats
     free(sources);
     for (size_t i = 0; i < table->count && ok; i++)
         if (wanted[i])
-            stats[i] = stats[tc_stats_source(table, i)];
+            stats[i] = stats[tc_table_source(table, i)];
     return ok;
 }

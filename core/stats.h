@@ -18,7 +18,5 @@ bool tc_stats_make(struct tc_reader *reader, const bool *wanted, struct tc_stats
 /* Which tensors to read for those that are wanted: of several that share their
  * data the first. From malloc; NULL without memory. */
 bool *tc_stats_sources(const struct tc_table *table, const bool *wanted, struct tc_error *error);
-/* The table position of the tensor that has its data. */
-size_t tc_stats_source(const struct tc_table *table, size_t position);
 
 #endif

@@ -234,15 +234,6 @@ static bool run_in_sequence(struct sweeping *sweeping, struct tc_error *error) {
     return ok;
 }
 
-static bool inputs_unchanged(const struct tc_reader *reader, struct tc_error *error) {
-    bool ok = tc_input_unchanged(reader->input, error);
-    for (size_t i = 0; i < reader->shard_count && ok; i++)
-        ok = tc_input_unchanged(reader->shard_inputs[i], error);
-    for (size_t i = 0; i < reader->companion_count && ok; i++)
-        ok = tc_input_unchanged(reader->companions[i], error);
-    return ok;
-}
-
 bool tc_sweep_run(const struct tc_sweep *sweep, struct tc_error *error) {
     const struct tc_table *table = &sweep->reader->table;
     struct sweeping sweeping = {.sweep = sweep};
@@ -265,6 +256,6 @@ bool tc_sweep_run(const struct tc_sweep *sweep, struct tc_error *error) {
         sweeping.partials = next;
     }
     ok = tc_verify_join(verify, error) && ok;
-    ok = ok && inputs_unchanged(reader, error);
+    ok = ok && tc_reader_unchanged(reader, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }

@@ -309,6 +309,22 @@ void tc_table_tie(struct tc_table *table, size_t first, size_t other) {
     table->tensors[other].tie = tensor->tie;
 }
 
+size_t tc_table_source(const struct tc_table *table, size_t position) {
+    uint32_t tie = table->tensors[position].tie;
+    return tie ? tie - 1 : position;
+}
+
+bool tc_table_is_sequential(const struct tc_table *table) {
+    for (size_t i = 0; i < table->count; i++)
+        if (table->tensors[i].sequential)
+            return true;
+    return false;
+}
+
+bool tc_shape_equal(const uint64_t *a, unsigned a_rank, const uint64_t *b, unsigned b_rank) {
+    return a_rank == b_rank && (a_rank == 0 || memcmp(a, b, a_rank * sizeof *a) == 0);
+}
+
 bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank, uint64_t *count,
                       uint64_t *nbytes, struct tc_error *error) {
     uint64_t product = 1;
@@ -352,17 +368,20 @@ void tc_shape_print(struct tc_buffer *buffer, const uint64_t *shape, unsigned ra
     tc_buffer_add(buffer, "]", 1);
 }
 
-/* The parts of each layout, as FORMATS names them: parent + "." + role. */
-static const struct layout {
-    const char *name;
-    const char *roles[4];
-} layouts[] = {
-    {"coo", {"indices", "values", "shape", NULL}},
-    {"csr", {"crow_indices", "col_indices", "values", "shape"}},
-    {"csc", {"ccol_indices", "row_indices", "values", "shape"}},
-    {"bsr", {"crow_indices", "col_indices", "values", "shape"}},
-    {"bsc", {"ccol_indices", "row_indices", "values", "shape"}},
+static const struct tc_sparse_layout layouts[] = {
+    {"coo", {"indices", "values", "shape"}, 3},
+    {"csr", {"crow_indices", "col_indices", "values", "shape"}, 4},
+    {"csc", {"ccol_indices", "row_indices", "values", "shape"}, 4},
+    {"bsr", {"crow_indices", "col_indices", "values", "shape"}, 4},
+    {"bsc", {"ccol_indices", "row_indices", "values", "shape"}, 4},
 };
+
+const struct tc_sparse_layout *tc_sparse_layout(struct tc_text name) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (tc_text_equal(name, tc_text_of(layouts[i].name)))
+            return &layouts[i];
+    return NULL;
+}
 
 static const struct tc_text *role_of(const struct tc_tensor *tensor, struct tc_text parent) {
     const struct tc_text *of = tc_metadata_find(tensor->metadata, TC_TEXT("sparse_parent"));
@@ -386,12 +405,9 @@ static const struct tc_tensor *find_part(const struct tc_table *table, struct tc
 
 const struct tc_tensor *tc_sparse_part(const struct tc_table *table, const struct tc_sparse *sparse,
                                        unsigned index) {
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        if (tc_text_equal(sparse->layout, tc_text_of(layouts[i].name)))
-            return index < 4 && layouts[i].roles[index]
-                       ? find_part(table, sparse->parent, layouts[i].roles[index])
-                       : NULL;
-    return NULL;
+    const struct tc_sparse_layout *layout = tc_sparse_layout(sparse->layout);
+    return layout && index < layout->parts ? find_part(table, sparse->parent, layout->roles[index])
+                                           : NULL;
 }
 
 bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
@@ -402,12 +418,12 @@ bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
     if (!parent || !role)
         return false;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const struct layout *layout = &layouts[i];
+        const struct tc_sparse_layout *layout = &layouts[i];
         if (named && !tc_text_equal(*named, tc_text_of(layout->name)))
             continue;
         bool mine = false;
         bool complete = true;
-        for (int r = 0; r < 4 && layout->roles[r] && complete; r++) {
+        for (unsigned r = 0; r < layout->parts && complete; r++) {
             mine |= tc_text_equal(*role, tc_text_of(layout->roles[r]));
             complete = find_part(table, *parent, layout->roles[r]) != NULL;
         }

@@ -95,14 +95,29 @@ bool tc_table_sort(struct tc_table *table, struct tc_error *error);
  * first comes before the other, which had no tie. Positions count, so this
  * comes after tc_table_sort. */
 void tc_table_tie(struct tc_table *table, size_t first, size_t other);
+/* The position of the first tensor that has its data: its own, where it shares
+ * with none or is the first. */
+size_t tc_table_source(const struct tc_table *table, size_t position);
+/* Whether any must be read in sequence. */
+bool tc_table_is_sequential(const struct tc_table *table);
 
 /* Number of elements, and bytes, of a shape whose dimensions a file gave.
  * Overflow is refused whatever the order of the dimensions: a zero among
  * them does not hide that the others overflow. */
 bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank, uint64_t *count,
                       uint64_t *nbytes, struct tc_error *error);
+bool tc_shape_equal(const uint64_t *a, unsigned a_rank, const uint64_t *b, unsigned b_rank);
 /* "[2,3]" */
 void tc_shape_print(struct tc_buffer *buffer, const uint64_t *shape, unsigned rank);
+
+/* The parts of a sparse tensor: each is called PARENT.ROLE; the shape is last. */
+struct tc_sparse_layout {
+    const char *name;
+    const char *roles[4];
+    unsigned parts;
+};
+/* coo, csr, csc, bsr, bsc; NULL for any other. */
+const struct tc_sparse_layout *tc_sparse_layout(struct tc_text name);
 
 /* A tensor that is part of a sparse one, told by its role metadata. */
 struct tc_sparse {

@@ -170,16 +170,12 @@ void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number) {
     tc_buffer_add(buffer, digits + at, sizeof digits - at);
 }
 
-void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
+void tc_buffer_add_shortest(struct tc_buffer *buffer, double number) {
     char digits[32];
     if (!isfinite(number)) {
         tc_buffer_add_string(buffer, isnan(number) ? "\"NaN\""
                                      : number > 0  ? "\"Infinity\""
                                                    : "\"-Infinity\"");
-        return;
-    }
-    if (fabs(number) < 1e15 && number == trunc(number)) { /* as people write it, without e+01 */
-        tc_buffer_addf(buffer, "%.0f", number);
         return;
     }
     for (int precision = 1; precision <= 17; precision++) {
@@ -188,6 +184,13 @@ void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
             break;
     }
     tc_buffer_add_string(buffer, digits);
+}
+
+void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
+    if (fabs(number) < 1e15 && number == trunc(number)) /* as people write it, without e+01 */
+        tc_buffer_addf(buffer, "%.0f", number);
+    else
+        tc_buffer_add_shortest(buffer, number);
 }
 
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error) {

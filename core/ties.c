@@ -112,9 +112,8 @@ static bool same_metadata(const struct tc_metadata *a, const struct tc_metadata 
 
 /* Whether both come out the same. */
 static bool same_data(const struct tc_item *a, const struct tc_item *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && a->skip == b->skip &&
-           a->taken == b->taken &&
-           (a->rank == 0 || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
+    return a->dtype == b->dtype && a->skip == b->skip && a->taken == b->taken &&
+           tc_shape_equal(a->shape, a->rank, b->shape, b->rank);
 }
 
 static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const char *why,
@@ -331,23 +330,13 @@ bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
            mark_aliases(plan, &ties.aliases, error);
 }
 
-static bool list_places(struct tc_plan *plan, struct tc_error *error) {
-    size_t places = 0;
-    for (size_t r = 0; r < plan->reader_count; r++)
-        places += plan->readers[r]->table.count;
-    plan->by_place = tc_arena_array(&plan->arena, places, sizeof(size_t), error);
-    for (size_t i = 0; plan->by_place && i < plan->count; i++)
-        plan->by_place[plan->items[i].place] = i;
-    return plan->by_place != NULL;
-}
-
 bool tc_ties_split(struct tc_plan *plan, struct tc_error *error) {
     bool any = false;
     for (size_t i = 0; i < plan->count && !any; i++)
         any = plan->items[i].tied != 0;
     if (!any)
         return true;
-    if (!list_places(plan, error))
+    if (!tc_plan_list_places(plan, error))
         return false;
     for (size_t p = 0; p < plan->part_count; p++) {
         struct tc_part *part = &plan->parts[p];

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "core/metadata.h"
 #include "core/spool.h"
@@ -38,13 +39,6 @@ struct deathtensors_reader {
     bool broken; /* nothing more comes out of it */
     struct shards shards;
 };
-
-static uint64_t load(const unsigned char *bytes, int count) {
-    uint64_t value = 0;
-    for (int i = count - 1; i >= 0; i--)
-        value = value << 8 | bytes[i];
-    return value;
-}
 
 static int probe(const struct tc_probe *probe) {
     return probe->length >= 8 && memcmp(probe->head, "DTLEGION", 8) == 0 ? 100 : 0;
@@ -163,8 +157,8 @@ static bool read_prefix(struct tc_reader *reader, struct tc_error *error) {
     if (first < sizeof prefix)
         return tc_fail(error, TC_INVALID, "truncated", "the file is cut short (%llu bytes)",
                        (unsigned long long)size);
-    uint64_t version = load(prefix + 8, 4);
-    uint64_t flags = load(prefix + 12, 4);
+    uint64_t version = tc_load(prefix + 8, 4);
+    uint64_t flags = tc_load(prefix + 12, 4);
     if (version != 1)
         return tc_fail(error, TC_UNSUPPORTED, "version", "version %llu is not known (expected 1)",
                        (unsigned long long)version);
@@ -174,7 +168,7 @@ static bool read_prefix(struct tc_reader *reader, struct tc_error *error) {
                        (unsigned long long)flags);
     reader->compressed = flags & FLAG_ZSTD;
     reader->checksum = flags & FLAG_CHECKSUM;
-    file->header_size = load(prefix + 16, 8);
+    file->header_size = tc_load(prefix + 16, 8);
     return true;
 }
 

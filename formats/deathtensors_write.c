@@ -1,25 +1,13 @@
 /* Writing deathtensors; the layout is in deathtensors.c. */
+#include "core/bytes.h"
 #include "core/convert.h"
+#include "core/metadata.h"
 #include "core/version.h"
 #include "formats/deathtensors.h"
 
 #define METADATA_LIMIT (UINT64_C(1) << 20)
 
-/* serde_json's pretty form: two spaces a level, "{}" and "[]" when empty. */
-static void add_map(struct tc_buffer *text, const struct tc_metadata *metadata, int indent) {
-    if (!metadata || metadata->count == 0) {
-        tc_buffer_add_string(text, "{}");
-        return;
-    }
-    for (size_t i = 0; i < metadata->count; i++) {
-        tc_buffer_addf(text, "%s\n%*s", i ? "," : "{", indent + 2, "");
-        tc_buffer_add_json(text, metadata->pairs[i].key, TC_ESCAPE_SERDE);
-        tc_buffer_add_string(text, ": ");
-        tc_buffer_add_json(text, metadata->pairs[i].value, TC_ESCAPE_SERDE);
-    }
-    tc_buffer_addf(text, "\n%*s}", indent, "");
-}
-
+/* serde_json's pretty form: two spaces a level, "[]" when empty. */
 static void add_numbers(struct tc_buffer *text, const uint64_t *numbers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         tc_buffer_add_string(text, i ? ",\n        " : "[\n        ");
@@ -33,7 +21,7 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
     tc_buffer_add_string(text, "{\n  \"format\": \"deathtensors\",\n  \"format_version\": 1,\n"
                                "  \"created_by\": \"tconv " TC_VERSION "\",\n"
                                "  \"global_metadata\": ");
-    add_map(text, metadata, 2);
+    tc_metadata_write_pretty(text, metadata, 2, TC_ESCAPE_SERDE);
     tc_buffer_add_string(text, ",\n  \"tensors\": ");
     uint64_t offset = 0;
     for (size_t i = 0; i < count; i++) {
@@ -47,7 +35,7 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
         tc_buffer_add_string(text, ",\n      \"data_offsets\": ");
         add_numbers(text, offsets, 2);
         tc_buffer_add_string(text, ",\n      \"metadata\": ");
-        add_map(text, item->metadata, 6);
+        tc_metadata_write_pretty(text, item->metadata, 6, TC_ESCAPE_SERDE);
         tc_buffer_add_string(text, "\n    }");
         offset += item->nbytes;
     }
@@ -83,10 +71,8 @@ bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
 static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t flags,
                        struct tc_error *error) {
     unsigned char prefix[PREFIX_BYTES] = "DTLEGION\1";
-    for (int i = 0; i < 4; i++)
-        prefix[12 + i] = (unsigned char)(flags >> 8 * i);
-    for (int i = 0; i < 8; i++)
-        prefix[16 + i] = (unsigned char)((uint64_t)text->length >> 8 * i);
+    tc_store(prefix + 12, flags, 4);
+    tc_store(prefix + 16, text->length, 8);
     static const char zeros[8];
     tc_buffer_add(text, zeros, -text->length & 7);
     if (!tc_buffer_ok(text, error))

@@ -11,20 +11,6 @@ static bool open_onnx(struct tc_reader *reader, struct tc_error *error) {
     return onnx_read_model(reader->state, error);
 }
 
-static bool read_onnx(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                      void *buffer, size_t length, struct tc_error *error) {
-    return onnx_read(reader->state, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    return onnx_extent(reader->state, tensor, extent);
-}
-
-static void close_onnx(struct tc_reader *reader) {
-    onnx_release(reader->state);
-}
-
 const struct tc_backend tc_backend_onnx = {
     .name = "onnx",
     .summary = "ONNX model",
@@ -38,9 +24,9 @@ const struct tc_backend tc_backend_onnx = {
     .probe = onnx_probe_model,
     .reader_size = sizeof(struct onnx),
     .open = open_onnx,
-    .read = read_onnx,
-    .extent = extent,
-    .close = close_onnx,
+    .read = onnx_reader_read,
+    .extent = onnx_reader_extent,
+    .close = onnx_reader_close,
     .writer_size = sizeof(struct onnx_writer),
     .companion = onnx_write_companion,
     .begin = onnx_write_begin,

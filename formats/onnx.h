@@ -80,6 +80,13 @@ bool onnx_read_entry(struct onnx *onnx, struct wire message, struct tc_text *key
 /* Everything a model holds; the whole input is one. */
 bool onnx_read_model(struct onnx *onnx, struct tc_error *error);
 
+/* Of a reader whose state is a struct onnx: for its backend. */
+bool onnx_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                      void *buffer, size_t length, struct tc_error *error);
+bool onnx_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                        struct tc_extent *extent);
+void onnx_reader_close(struct tc_reader *reader);
+
 bool onnx_read(struct onnx *onnx, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
                size_t length, struct tc_error *error);
 bool onnx_extent(struct onnx *onnx, const struct tc_tensor *tensor, struct tc_extent *extent);

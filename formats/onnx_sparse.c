@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "formats/onnx.h"
 
@@ -119,8 +120,8 @@ static bool add_shape(struct onnx *onnx, struct tc_text parent, const struct spa
     unsigned char *bytes = tc_arena_alloc(&onnx->reader->arena, shape.nbytes + 1, error);
     if (!bytes)
         return false;
-    for (unsigned i = 0; i < sparse->rank * 8; i++)
-        bytes[i] = (unsigned char)(sparse->dims[i / 8] >> 8 * (i % 8));
+    for (unsigned i = 0; i < sparse->rank; i++)
+        tc_store(bytes + i * 8, sparse->dims[i], 8);
     shape.shape[0] = sparse->rank;
     shape.place = (struct onnx_place){.kind = ONNX_MEMORY, .memory = bytes};
     return add_part(onnx, parent, "shape", &shape, error);
@@ -155,18 +156,6 @@ bool onnx_add_sparse(struct onnx *onnx, struct wire message, struct tc_text pref
 static bool read_place(struct onnx *onnx, const struct onnx_place *place, uint64_t offset,
                        void *buffer, size_t length, struct tc_error *error);
 
-static uint64_t load64(const unsigned char *bytes) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; i++)
-        value |= (uint64_t)bytes[i] << 8 * i;
-    return value;
-}
-
-static void store64(unsigned char *bytes, uint64_t value) {
-    for (unsigned i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(value >> 8 * i);
-}
-
 /* Coordinates of an entry, from an index into the flattened tensor. */
 static void unravel(const struct onnx_place *place, uint64_t flat, uint64_t *coordinates) {
     for (unsigned axis = place->rank; axis > 0; axis--) {
@@ -191,11 +180,12 @@ static bool order_indices(struct onnx *onnx, const struct onnx_place *place,
     for (uint64_t entry = 0; entry < place->entries && ok; entry++) {
         uint64_t coordinates[TC_MAX_RANK];
         if (place->flat)
-            unravel(place, load64(stored + entry * 8), coordinates);
+            unravel(place, tc_load(stored + entry * 8, 8), coordinates);
         for (unsigned axis = 0; axis < place->rank; axis++)
-            store64(ordered + (axis * place->entries + entry) * 8,
-                    place->flat ? coordinates[axis]
-                                : load64(stored + (entry * columns + axis) * 8));
+            tc_store(ordered + (axis * place->entries + entry) * 8,
+                     place->flat ? coordinates[axis]
+                                 : tc_load(stored + (entry * columns + axis) * 8, 8),
+                     8);
     }
     free(stored);
     if (!ok) {
@@ -235,4 +225,18 @@ bool onnx_extent(struct onnx *onnx, const struct tc_tensor *tensor, struct tc_ex
     const struct onnx_place *place = onnx->places[tensor->cookie];
     *extent = (struct tc_extent){.input = place->input, .offset = place->offset};
     return place->kind == ONNX_RAW;
+}
+
+bool onnx_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                      void *buffer, size_t length, struct tc_error *error) {
+    return onnx_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+bool onnx_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                        struct tc_extent *extent) {
+    return onnx_extent(reader->state, tensor, extent);
+}
+
+void onnx_reader_close(struct tc_reader *reader) {
+    onnx_release(reader->state);
 }

@@ -36,26 +36,6 @@ static const struct versions {
 #define LEAST_IR 4
 #define LEAST_OPSET 9
 
-static size_t add_varint(unsigned char *to, uint64_t value) {
-    size_t length = 0;
-    do {
-        to[length] = (unsigned char)(value & 0x7F) | (value > 0x7F ? 0x80 : 0);
-        value >>= 7;
-        length++;
-    } while (value);
-    return length;
-}
-
-static void put_varint(struct tc_buffer *text, uint64_t value) {
-    unsigned char bytes[10];
-    tc_buffer_add(text, bytes, add_varint(bytes, value));
-}
-
-static uint64_t varint_size(uint64_t value) {
-    unsigned char bytes[10];
-    return add_varint(bytes, value);
-}
-
 /* protobuf-c wants strings with a NUL behind them. */
 static char *terminated(struct tc_arena *arena, struct tc_text text, struct tc_error *error) {
     return tc_arena_copy(arena, text.length ? text.bytes : "", text.length, error);
@@ -144,8 +124,8 @@ static bool add_output(struct tc_buffer *text, const struct tc_item *item, struc
     output.type = &type;
     output.name = terminated(&arena, item->name, error);
     if (output.name) {
-        put_varint(text, TAG_OUTPUT);
-        put_varint(text, protobuf_c_message_get_packed_size(&output.base));
+        wire_add_varint(text, TAG_OUTPUT);
+        wire_add_varint(text, protobuf_c_message_get_packed_size(&output.base));
         add_message(text, &output.base);
     }
     bool ok = output.name && tc_buffer_ok(text, error);
@@ -245,13 +225,13 @@ static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, si
     struct tc_buffer header = {0};
     bool ok = add_tensor(&header, item, onnx->offsets[index],
                          external ? writer->part->companion : NULL, error);
-    uint64_t data = external ? 0 : 1 + varint_size(item->nbytes) + item->nbytes;
-    put_varint(text, TAG_INITIALIZER);
-    put_varint(text, header.length + data);
+    uint64_t data = external ? 0 : 1 + wire_varint_size(item->nbytes) + item->nbytes;
+    wire_add_varint(text, TAG_INITIALIZER);
+    wire_add_varint(text, header.length + data);
     tc_buffer_add(text, header.bytes, ok ? header.length : 0);
     if (!external) {
-        put_varint(text, TAG_RAW_DATA);
-        put_varint(text, item->nbytes);
+        wire_add_varint(text, TAG_RAW_DATA);
+        wire_add_varint(text, item->nbytes);
     }
     tc_buffer_release(&header);
     return ok && tc_buffer_ok(text, error);
@@ -260,8 +240,8 @@ static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, si
 /* What the graph has besides initializers. */
 static bool add_graph(struct tc_buffer *text, const struct tc_writer *writer,
                       struct tc_error *error) {
-    put_varint(text, TAG_GRAPH_NAME);
-    put_varint(text, strlen(GRAPH_NAME));
+    wire_add_varint(text, TAG_GRAPH_NAME);
+    wire_add_varint(text, strlen(GRAPH_NAME));
     tc_buffer_add_string(text, GRAPH_NAME);
     for (size_t i = 0; i < writer->part->count; i++)
         if (!add_output(text, &writer->plan->items[writer->part->first + i], error))
@@ -287,8 +267,8 @@ bool onnx_write_begin(struct tc_writer *writer, struct tc_error *error) {
     if (ok && size + model.length > LARGEST_MESSAGE)
         ok = tc_fail(error, TC_UNSUPPORTED, "size", "names and shapes alone pass 2 GiB");
     if (ok) {
-        put_varint(&model, TAG_GRAPH);
-        put_varint(&model, size);
+        wire_add_varint(&model, TAG_GRAPH);
+        wire_add_varint(&model, size);
         ok = tc_buffer_ok(&model, error) &&
              tc_outfile_write(writer->out, model.bytes, model.length, error) &&
              tc_outfile_write(writer->out, graph.bytes, graph.length, error);
@@ -337,8 +317,8 @@ bool onnx_write_lone(struct tc_writer *writer, struct tc_source *source, struct 
     const struct tc_item *item = &writer->plan->items[writer->part->first];
     struct tc_buffer text = {0};
     bool ok = add_tensor(&text, item, 0, NULL, error);
-    put_varint(&text, TAG_RAW_DATA);
-    put_varint(&text, item->nbytes);
+    wire_add_varint(&text, TAG_RAW_DATA);
+    wire_add_varint(&text, item->nbytes);
     ok = ok && tc_buffer_ok(&text, error) &&
          tc_outfile_write(writer->out, text.bytes, text.length, error);
     tc_buffer_release(&text);

@@ -97,20 +97,6 @@ static bool open_pb(struct tc_reader *reader, struct tc_error *error) {
                     : add_named(onnx, message, reader->stem, error);
 }
 
-static bool read_pb(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                    void *buffer, size_t length, struct tc_error *error) {
-    return onnx_read(reader->state, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    return onnx_extent(reader->state, tensor, extent);
-}
-
-static void close_pb(struct tc_reader *reader) {
-    onnx_release(reader->state);
-}
-
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     (void)writer;
     (void)error;
@@ -136,9 +122,9 @@ const struct tc_backend tc_backend_pb = {
     .probe = onnx_probe_tensor,
     .reader_size = sizeof(struct onnx),
     .open = open_pb,
-    .read = read_pb,
-    .extent = extent,
-    .close = close_pb,
+    .read = onnx_reader_read,
+    .extent = onnx_reader_extent,
+    .close = onnx_reader_close,
     .check = onnx_write_check_lone,
     .begin = begin,
     .put = put,

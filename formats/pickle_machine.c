@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
+
 #define WINDOW_BYTES ((size_t)1 << 16)
 #define MAX_MEMO (UINT64_C(16) << 20)
 #define MAX_STACK (UINT64_C(16) << 20)
@@ -116,9 +118,7 @@ const unsigned char *pickle_take(struct pickle *pickle, size_t length) {
 /* A little-endian number of 1, 2, 4 or 8 bytes. */
 bool pickle_take_number(struct pickle *pickle, unsigned bytes, uint64_t *number) {
     const unsigned char *from = pickle_take(pickle, bytes);
-    *number = 0;
-    for (unsigned i = 0; from && i < bytes; i++)
-        *number |= (uint64_t)from[i] << 8 * i;
+    *number = from ? tc_load(from, bytes) : 0;
     return from != NULL;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "core/convert.h"
 #include "core/metadata.h"
@@ -26,17 +27,10 @@ struct safetensors_reader {
     uint64_t data;
 };
 
-static uint64_t load_u64(const unsigned char *bytes) {
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--)
-        value = value << 8 | bytes[i];
-    return value;
-}
-
 static int probe(const struct tc_probe *probe) {
     if (probe->length < 10)
         return 0;
-    uint64_t length = load_u64(probe->head);
+    uint64_t length = tc_load(probe->head, 8);
     size_t at = 8;
     while (at < probe->length && memchr(" \t\r\n", probe->head[at], 4))
         at++;
@@ -119,7 +113,7 @@ static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
                        (unsigned long long)input->size);
     if (!tc_input_read(input, 0, prefix, sizeof prefix, error))
         return false;
-    uint64_t length = load_u64(prefix);
+    uint64_t length = tc_load(prefix, 8);
     uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
     if (length > input->size - 8)
         return tc_fail(error, TC_INVALID, "truncated",
@@ -233,8 +227,7 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
                      "the header would be %zu bytes, more than safetensors allows (%llu)",
                      text.length, (unsigned long long)HEADER_LIMIT);
     unsigned char prefix[8];
-    for (int i = 0; i < 8; i++)
-        prefix[i] = (unsigned char)((uint64_t)text.length >> 8 * i);
+    tc_store(prefix, text.length, sizeof prefix);
     uint64_t offset = sizeof prefix + text.length;
     ok = ok && tc_outfile_write(writer->out, prefix, sizeof prefix, error) &&
          tc_outfile_write(writer->out, text.bytes, text.length, error);

@@ -13,17 +13,9 @@ void shards_init(struct shards *shards, struct tc_reader *reader) {
     shards->ready = true;
 }
 
-static bool is_plain_name(struct tc_text file) {
-    if (file.length == 0 || file.length > 255 || tc_text_equal(file, TC_TEXT(".")) ||
-        tc_text_equal(file, TC_TEXT("..")))
-        return false;
-    return !memchr(file.bytes, '/', file.length) && !memchr(file.bytes, '\\', file.length) &&
-           !memchr(file.bytes, '\0', file.length);
-}
-
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
                      struct tc_error *error) {
-    if (!is_plain_name(file)) {
+    if (!tc_path_is_plain(file) || memchr(file.bytes, '\\', file.length)) {
         tc_fail(error, TC_UNSAFE, "shard-path",
                 "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
                 file.bytes);

@@ -10,15 +10,6 @@
 #define LONGEST_HEAD 1024u
 #define TAG_CONTENT (4 << 3 | WIRE_BYTES)
 
-static void add_varint(struct tc_buffer *text, uint64_t value) {
-    do {
-        unsigned char byte = (unsigned char)(value & 0x7F);
-        value >>= 7;
-        byte |= value ? 0x80 : 0;
-        tc_buffer_add(text, &byte, 1);
-    } while (value);
-}
-
 bool tf_write_head(struct tc_buffer *head, const struct tc_item *item, struct tc_error *error) {
     Tensorflow__TensorProto tensor = TENSORFLOW__TENSOR_PROTO__INIT;
     Tensorflow__TensorShapeProto shape = TENSORFLOW__TENSOR_SHAPE_PROTO__INIT;
@@ -39,8 +30,8 @@ bool tf_write_head(struct tc_buffer *head, const struct tc_item *item, struct tc
     tc_buffer_add(head, packed, tensorflow__tensor_proto__pack(&tensor, packed));
     /* TensorFlow leaves an empty tensor_content out. */
     if (item->nbytes) {
-        add_varint(head, TAG_CONTENT);
-        add_varint(head, item->nbytes);
+        wire_add_varint(head, TAG_CONTENT);
+        wire_add_varint(head, item->nbytes);
     }
     return tc_buffer_ok(head, error);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "core/convert.h"
 #include "core/deflate.h"
@@ -26,20 +27,8 @@ static uint32_t masked(uint32_t crc) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-static uint64_t little(const unsigned char *bytes, unsigned count) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < count; i++)
-        value |= (uint64_t)bytes[i] << 8 * i;
-    return value;
-}
-
-static void put_little(unsigned char *bytes, uint64_t value, unsigned count) {
-    for (unsigned i = 0; i < count; i++)
-        bytes[i] = (unsigned char)(value >> 8 * i);
-}
-
 static bool head_holds(const unsigned char head[HEAD_BYTES]) {
-    return masked(tc_crc32c(0, head, 8)) == little(head + 8, 4);
+    return masked(tc_crc32c(0, head, 8)) == tc_load(head + 8, 4);
 }
 
 static int probe(const struct tc_probe *probe) {
@@ -103,7 +92,7 @@ static bool check_record(struct ahead *ahead, uint64_t start, uint64_t end,
             return false;
         tail[i] = *byte;
     }
-    return masked(crc) == little(tail, TAIL_BYTES) || bad_crc(error, data_end, "data");
+    return masked(crc) == tc_load(tail, TAIL_BYTES) || bad_crc(error, data_end, "data");
 }
 
 /* A record that makes no sense: where its bytes were damaged on their way, that
@@ -128,8 +117,8 @@ static bool read_head(struct tf_reader *tf, uint64_t at, uint64_t *length, struc
         return bad(error, at, "the file ends inside a record's head");
     if (!wire_fixed(&wire, 8, length, error) || !wire_fixed(&wire, 4, &crc, error))
         return false;
-    put_little(head, *length, 8);
-    put_little(head + 8, crc, 4);
+    tc_store(head, *length, 8);
+    tc_store(head + 8, crc, 4);
     if (!head_holds(head))
         return bad_crc(error, at, "length");
     uint64_t left = size - at - HEAD_BYTES;
@@ -265,8 +254,8 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     unsigned char around[HEAD_BYTES];
     struct tc_buffer head = {0};
     bool ok = tf_write_head(&head, item, error);
-    put_little(around, head.length + item->nbytes, 8);
-    put_little(around + 8, masked(tc_crc32c(0, around, 8)), 4);
+    tc_store(around, head.length + item->nbytes, 8);
+    tc_store(around + 8, masked(tc_crc32c(0, around, 8)), 4);
     ok = ok && tc_outfile_write(writer->out, around, HEAD_BYTES, error) &&
          tc_outfile_write(writer->out, head.bytes, head.length, error);
     uint32_t crc = tc_crc32c(0, head.bytes, head.length);
@@ -277,7 +266,7 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
         ok = tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    put_little(around, masked(crc), TAIL_BYTES);
+    tc_store(around, masked(crc), TAIL_BYTES);
     return ok && error->class == TC_OK && tc_outfile_write(writer->out, around, TAIL_BYTES, error);
 }
 

@@ -2,7 +2,7 @@
  * Tensors of torch's files: storages (runs of bytes in the file) and views
  * into them. The containers (torch_zip.c, torch_legacy.c, torch_tar.c) find
  * the pickle and the storages; torch_tree.c walks what the pickle holds and
- * adds a tensor, or metadata, for each leaf; torch.c reads the views.
+ * adds a tensor, or metadata, for each leaf; torch_read.c reads the views.
  *
  *     torch_init → torch_open_zip, …_legacy, …_tar or …_plain → torch_finish
  *     torch_read, torch_extent, torch_verify …
@@ -94,11 +94,13 @@ bool torch_open_tar(struct torch *torch, struct tc_error *error);
 /* One pickle and nothing behind it. */
 bool torch_open_plain(struct torch *torch, struct tc_error *error);
 
-/* What the two old ones share: the dict that tells of the system, and a
- * storage's count and place. */
+/* What the two old ones share: the dict that tells of the system, numbers in
+ * the file, and where a storage lies. `at` moves on. */
 bool torch_read_system(struct pickle *pickle);
-bool torch_place_storage(struct torch *torch, struct torch_storage *storage, uint64_t *at,
-                         uint64_t end, struct tc_error *error);
+bool torch_take_u64(struct torch *torch, uint64_t *at, uint64_t end, uint64_t *value,
+                    struct tc_error *error);
+bool torch_place_storage(struct torch_storage *storage, uint64_t *at, uint64_t end,
+                         struct tc_error *error);
 
 /* Whether a probe sees a torch archive in a zip; with constants: TorchScript. */
 bool torch_zip_seen(const struct tc_probe *probe, bool *script);
@@ -147,6 +149,8 @@ bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank
 /* Strides of C order, in elements. */
 void torch_dense(struct torch_shape *shape);
 
+/* What reading holds: for torch_release. */
+void torch_forget(struct torch *torch);
 bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
                 size_t length, struct tc_error *error);
 bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc_extent *extent);

@@ -2,29 +2,18 @@
 #include "formats/torch_leaf.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes that may be metadata; the machine keeps no longer ones in memory. */
 #define MAX_BYTES 4096u
 
-/* The shortest decimal that reads back as the same number. */
+/* A whole number shows that it is a float. */
 static void add_real(struct tc_buffer *text, double value) {
-    char digits[40];
-    if (!isfinite(value)) {
-        tc_buffer_add_string(text, isnan(value) ? "\"NaN\""
-                                   : value > 0  ? "\"Infinity\""
-                                                : "\"-Infinity\"");
-        return;
-    }
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (strtod(digits, NULL) == value)
-            break;
-    }
-    tc_buffer_add_string(text, digits);
-    if (!strpbrk(digits, ".e"))
+    size_t start = text->length;
+    tc_buffer_add_shortest(text, value);
+    if (isfinite(value) && !text->failed &&
+        !memchr(text->bytes + start, '.', text->length - start) &&
+        !memchr(text->bytes + start, 'e', text->length - start))
         tc_buffer_add_string(text, ".0");
 }
 

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "formats/torch.h"
 
@@ -87,23 +88,22 @@ bool torch_read_system(struct pickle *pickle) {
     return true;
 }
 
-/* One storage: its count, and where its elements lie. */
-bool torch_place_storage(struct torch *torch, struct torch_storage *storage, uint64_t *at,
-                         uint64_t end, struct tc_error *error) {
+bool torch_take_u64(struct torch *torch, uint64_t *at, uint64_t end, uint64_t *value,
+                    struct tc_error *error) {
     unsigned char bytes[8];
-    uint64_t count = 0;
-    if (end - *at < sizeof bytes)
-        return tc_fail(error, TC_INVALID, "truncated", "a storage is cut short");
+    if (end - *at < sizeof bytes) {
+        tc_fail(error, TC_INVALID, "truncated", "a storage or tensor is cut short");
+        return tc_error_at(error, *at);
+    }
     if (!tc_input_read(torch->reader->input, *at, bytes, sizeof bytes, error))
         return false;
-    for (unsigned i = 0; i < 8; i++)
-        count |= (uint64_t)bytes[i] << 8 * i;
+    *value = tc_load(bytes, sizeof bytes);
     *at += sizeof bytes;
-    if (count != storage->numel) {
-        tc_fail(error, TC_INVALID, "storage", "a storage has %lld elements (expected %llu)",
-                (long long)count, (unsigned long long)storage->numel);
-        return tc_error_at(error, *at - 8);
-    }
+    return true;
+}
+
+bool torch_place_storage(struct torch_storage *storage, uint64_t *at, uint64_t end,
+                         struct tc_error *error) {
     if (storage->nbytes > end - *at) {
         tc_fail(error, TC_INVALID, "truncated", "a storage is cut short by %llu bytes",
                 (unsigned long long)(storage->nbytes - (end - *at)));
@@ -113,6 +113,20 @@ bool torch_place_storage(struct torch *torch, struct torch_storage *storage, uin
     storage->placed = true;
     *at += storage->nbytes;
     return true;
+}
+
+/* One storage: its count, which the pickle told already, and its elements. */
+static bool read_storage(struct torch *torch, struct torch_storage *storage, uint64_t *at,
+                         uint64_t end, struct tc_error *error) {
+    uint64_t start = *at;
+    uint64_t count;
+    if (!torch_take_u64(torch, at, end, &count, error))
+        return false;
+    if (count == storage->numel)
+        return torch_place_storage(storage, at, end, error);
+    tc_fail(error, TC_INVALID, "storage", "a storage has %lld elements (expected %llu)",
+            (long long)count, (unsigned long long)storage->numel);
+    return tc_error_at(error, start);
 }
 
 static bool place_storages(struct torch *torch, struct pickle *pickle) {
@@ -131,7 +145,7 @@ static bool place_storages(struct torch *torch, struct pickle *pickle) {
         if (!storage || storage->placed)
             return bad(pickle,
                        storage ? "a storage is there twice" : "a storage that nothing refers to");
-        if (!torch_place_storage(torch, storage, &at, end, pickle->error))
+        if (!read_storage(torch, storage, &at, end, pickle->error))
             return false;
     }
     if (keys->count != torch->keys.count)

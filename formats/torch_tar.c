@@ -285,17 +285,11 @@ static bool read_storage(struct tar *tar, struct pickle *pickle, struct tc_error
         return false;
     if (tc_table_find(&tar->torch->keys, key))
         return pickle_bad(pickle, "a storage is there twice");
-    unsigned char bytes[8];
-    uint64_t count = 0;
-    if (pickle->end - pickle->at < 8)
-        return pickle_bad(pickle, "a storage is cut short");
-    if (!tc_input_read(pickle->input, pickle->at, bytes, 8, error))
+    uint64_t count;
+    if (!torch_take_u64(tar->torch, &pickle->at, pickle->end, &count, error))
         return false;
-    for (unsigned i = 0; i < 8; i++)
-        count |= (uint64_t)bytes[i] << 8 * i;
     if (!torch_add_storage(tar->torch, key, dtype, count, &index, error) ||
-        !torch_place_storage(tar->torch, &tar->torch->storages[index], &pickle->at, pickle->end,
-                             error))
+        !torch_place_storage(&tar->torch->storages[index], &pickle->at, pickle->end, error))
         return false;
     return add_part(tar, key, storage_node(pickle, index, 0, tar->torch->storages[index].nbytes),
                     error);
@@ -345,50 +339,41 @@ static bool read_storages(struct tar *tar, struct pickle *pickle, struct tc_erro
     return pickle->at == pickle->end || pickle_bad(pickle, "something stands behind the storages");
 }
 
-static struct pickle_node *integer(struct pickle *pickle, int64_t value) {
-    struct pickle_node *node = pickle_node(pickle, PICKLE_INT);
+/* The next i64 of a tensor's record. */
+static struct pickle_node *take_integer(struct tar *tar, struct pickle *pickle) {
+    uint64_t value;
+    struct pickle_node *node =
+        torch_take_u64(tar->torch, &pickle->at, pickle->end, &value, pickle->error)
+            ? pickle_node(pickle, PICKLE_INT)
+            : NULL;
     if (node)
-        node->integer = value;
+        node->integer = (int64_t)value;
     return node;
 }
 
-/* The next i64 of a tensor's record. */
-static bool take_i64(struct pickle *pickle, int64_t *value) {
-    unsigned char bytes[8];
-    uint64_t bits = 0;
-    if (pickle->end - pickle->at < 8)
-        return pickle_bad(pickle, "a tensor is cut short");
-    if (!tc_input_read(pickle->input, pickle->at, bytes, 8, pickle->error))
-        return false;
-    for (unsigned i = 0; i < 8; i++)
-        bits |= (uint64_t)bytes[i] << 8 * i;
-    pickle->at += 8;
-    *value = (int64_t)bits;
-    return true;
-}
-
 /* Makes (storage, offset, sizes, strides) of a tensor's record. */
-static struct pickle_node *read_arguments(struct pickle *pickle, struct pickle_node *storage) {
-    int64_t rank = 0;
-    int64_t value = 0;
+static struct pickle_node *read_arguments(struct tar *tar, struct pickle *pickle,
+                                          struct pickle_node *storage) {
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
     struct pickle_node *lists[2] = {pickle_node(pickle, PICKLE_TUPLE),
                                     pickle_node(pickle, PICKLE_TUPLE)};
-    if (!arguments || !lists[0] || !lists[1] || !take_i64(pickle, &rank))
+    const struct pickle_node *first =
+        arguments && lists[0] && lists[1] ? take_integer(tar, pickle) : NULL;
+    if (!first)
         return NULL;
     /* An i32, then four bytes of no meaning. */
-    rank = (int32_t)((uint64_t)rank & UINT32_MAX);
-    if (rank < 0 || rank > (int64_t)TC_MAX_RANK) {
-        pickle_bad(pickle, "a tensor has %lld dimensions", (long long)rank);
+    int32_t rank = (int32_t)((uint64_t)first->integer & UINT32_MAX);
+    if (rank < 0 || rank > (int32_t)TC_MAX_RANK) {
+        pickle_bad(pickle, "a tensor has %d dimensions", rank);
         return NULL;
     }
     for (int l = 0; l < 2; l++)
-        for (int64_t i = 0; i < rank; i++) {
-            struct pickle_node *node = take_i64(pickle, &value) ? integer(pickle, value) : NULL;
+        for (int32_t i = 0; i < rank; i++) {
+            struct pickle_node *node = take_integer(tar, pickle);
             if (!node || !pickle_add(pickle, lists[l], node))
                 return NULL;
         }
-    struct pickle_node *offset = take_i64(pickle, &value) ? integer(pickle, value) : NULL;
+    struct pickle_node *offset = take_integer(tar, pickle);
     bool ok = offset && pickle_add(pickle, arguments, storage) &&
               pickle_add(pickle, arguments, offset) && pickle_add(pickle, arguments, lists[0]) &&
               pickle_add(pickle, arguments, lists[1]);
@@ -411,7 +396,7 @@ static bool read_tensor(struct tar *tar, struct pickle *pickle, struct pickle_no
     if (!found || tc_table_find(&tar->tensors, key))
         return pickle_bad(pickle, found ? "a tensor is there twice"
                                         : "a tensor of a storage that is not there");
-    struct pickle_node *arguments = read_arguments(pickle, tar->parts[found->cookie]);
+    struct pickle_node *arguments = read_arguments(tar, pickle, tar->parts[found->cookie]);
     struct pickle_node *made = arguments ? pickle_node(pickle, PICKLE_CALL) : NULL;
     struct pickle_node **list =
         reallocarray(tar->made, tar->count + 1, sizeof(struct pickle_node *));

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "formats/torch.h"
 #include "formats/torch_leaf.h"
 
@@ -268,8 +269,7 @@ static bool add_shape(struct walk *walk, const struct pickle_node *size,
     if (!bytes)
         return false;
     for (unsigned i = 0; i < rank; i++)
-        for (unsigned b = 0; b < 8; b++)
-            bytes[i * 8 + b] = (unsigned char)(sizes[i] >> 8 * b);
+        tc_store(bytes + i * 8, sizes[i], 8);
     shape.size[0] = rank;
     shape.extent = rank * 8;
     torch_dense(&shape);
@@ -277,30 +277,23 @@ static bool add_shape(struct walk *walk, const struct pickle_node *size,
            add_tensor(walk, ".shape", &shape, metadata);
 }
 
-static const struct layout {
-    const char *torch;
-    const char *name;
-    const char *roles[3]; /* of the parts before the shape */
-} layouts[] = {
-    {"torch.sparse_coo", "coo", {"indices", "values", NULL}},
-    {"torch.sparse_csr", "csr", {"crow_indices", "col_indices", "values"}},
-    {"torch.sparse_csc", "csc", {"ccol_indices", "row_indices", "values"}},
-    {"torch.sparse_bsr", "bsr", {"crow_indices", "col_indices", "values"}},
-    {"torch.sparse_bsc", "bsc", {"ccol_indices", "row_indices", "values"}},
-};
-
-static bool add_sparse(struct walk *walk, const struct pickle_node *node) {
-    const struct pickle_node *named = pickle_item(node->arguments, 0);
-    const struct pickle_node *data = pickle_item(node->arguments, 1);
+/* torch calls them torch.sparse_coo and so on. */
+static const struct tc_sparse_layout *find_layout(const struct pickle_node *named) {
+    const struct tc_text prefix = TC_TEXT("torch.sparse_");
     const struct pickle_node *word =
         pickle_calls(named, PICKLE_LAYOUT) ? pickle_item(named->arguments, 0) : NULL;
-    const struct layout *layout = NULL;
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && pickle_is(word, PICKLE_TEXT); i++)
-        if (tc_text_equal(pickle_text(word), tc_text_of(layouts[i].torch)))
-            layout = &layouts[i];
+    if (!pickle_is(word, PICKLE_TEXT) || !tc_text_starts(pickle_text(word), prefix))
+        return NULL;
+    return tc_sparse_layout(
+        (struct tc_text){word->text + prefix.length, word->length - prefix.length});
+}
+
+static bool add_sparse(struct walk *walk, const struct pickle_node *node) {
+    const struct tc_sparse_layout *layout = find_layout(pickle_item(node->arguments, 0));
+    const struct pickle_node *data = pickle_item(node->arguments, 1);
     if (!layout || !pickle_is(data, PICKLE_TUPLE))
         return bad(walk, "a sparse tensor of no known layout");
-    unsigned parts = layout->roles[2] ? 3 : 2;
+    unsigned parts = layout->parts - 1; /* before the shape */
     if (data->count <= parts)
         return bad(walk, "a sparse tensor lacks some of its parts");
     for (unsigned i = 0; i < parts; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/metadata.h"
 #include "core/ties.h"
 
@@ -42,22 +43,9 @@ static const struct torch_type {
     [TC_F4] = {.dtype = "torch\nfloat4_e2m1fn_x2"},
 };
 
-static const struct sparse_layout {
-    const char *name;
-    const char *torch;
-    const char *roles[4]; /* the last is the shape */
-    unsigned parts;
-} layouts[] = {
-    {"coo", "torch.sparse_coo", {"indices", "values", "shape"}, 3},
-    {"csr", "torch.sparse_csr", {"crow_indices", "col_indices", "values", "shape"}, 4},
-    {"csc", "torch.sparse_csc", {"ccol_indices", "row_indices", "values", "shape"}, 4},
-    {"bsr", "torch.sparse_bsr", {"crow_indices", "col_indices", "values", "shape"}, 4},
-    {"bsc", "torch.sparse_bsc", {"ccol_indices", "row_indices", "values", "shape"}, 4},
-};
-
 /* A sparse tensor, by positions of its parts in the output file. */
 struct sparse_group {
-    const struct sparse_layout *layout;
+    const struct tc_sparse_layout *layout;
     struct tc_text parent;
     size_t parts[4];
 };
@@ -71,17 +59,12 @@ struct torch_slot {
 
 /* Sparse groups */
 
-static const struct sparse_layout *find_layout(const struct tc_metadata *metadata) {
+static const struct tc_sparse_layout *find_layout(const struct tc_metadata *metadata) {
     const struct tc_text *name = tc_metadata_find(metadata, TC_TEXT("sparse_layout"));
     if (!tc_metadata_find(metadata, TC_TEXT("sparse_parent")))
         return NULL;
     /* deathtensors has COO alone, and no name for it. */
-    if (!name)
-        return &layouts[0];
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        if (tc_text_equal(*name, tc_text_of(layouts[i].name)))
-            return &layouts[i];
-    return NULL;
+    return tc_sparse_layout(name ? *name : TC_TEXT("coo"));
 }
 
 static bool index_names(const struct tc_item *items, size_t count, struct tc_table *names,
@@ -205,8 +188,9 @@ static void add_byte(struct pickler *pickler, unsigned byte) {
 }
 
 static void add_little(struct pickler *pickler, uint64_t value, unsigned bytes) {
-    for (unsigned i = 0; i < bytes; i++)
-        add_byte(pickler, value >> 8 * i & 0xFF);
+    unsigned char field[8];
+    tc_store(field, value, bytes);
+    tc_buffer_add(&pickler->text, field, bytes);
 }
 
 static void add_integer(struct pickler *pickler, uint64_t value) {
@@ -331,16 +315,25 @@ static bool add_sparse(struct pickler *pickler, const struct sparse_group *group
     uint64_t sizes[TC_MAX_RANK] = {0};
     if (!tc_reader_read(item->reader, item->tensor, item->skip, bytes, item->nbytes, error))
         return false;
-    for (size_t i = 0; i < item->nbytes; i++)
-        sizes[i / 8] |= (uint64_t)bytes[i] << 8 * (i % 8);
-    for (size_t i = 0; i < item->nbytes / 8; i++)
-        if (sizes[i] > INT64_MAX) {
-            tc_fail(error, TC_INVALID, "sparse", "a sparse tensor has a negative dimension");
-            return tc_error_in_tensor(error, group->parent.bytes, group->parent.length);
-        }
+    for (size_t i = 0; i < item->nbytes / 8; i++) {
+        sizes[i] = tc_load(bytes + i * 8, 8);
+        if (sizes[i] <= INT64_MAX)
+            continue;
+        tc_fail(error, TC_INVALID, "sparse", "a sparse tensor has a negative dimension");
+        return tc_error_in_tensor(error, group->parent.bytes, group->parent.length);
+    }
+    struct tc_buffer layout = {0};
+    tc_buffer_addf(&layout, "torch.sparse_%s", group->layout->name);
+    const char *kept =
+        tc_buffer_ok(&layout, error)
+            ? tc_arena_copy(&pickler->writer->arena, layout.bytes, layout.length, error)
+            : NULL;
+    tc_buffer_release(&layout);
+    if (!kept)
+        return false;
     add_shared(pickler, "torch._utils\n_rebuild_sparse_tensor");
     add_shared(pickler, "torch.serialization\n_get_layout");
-    add_shared(pickler, group->layout->torch);
+    add_shared(pickler, kept);
     tc_buffer_add_string(&pickler->text, "\x85R");
     begin_tuple(pickler, last + 1);
     for (unsigned i = 0; i < last; i++)

@@ -8,6 +8,7 @@
  *     ROOT/code/…            TorchScript: source text, never looked at
  *     ROOT/tconv.json        metadata that tconv wrote
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/checked.h"
@@ -22,33 +23,22 @@
 
 /* Names in the directory, which lies at the file's end; most archives' fits
  * the tail, or at least its end, where small members are. */
-static bool tail_names(struct tc_input *input, const char *name) {
-    static const size_t step = 4096;
-    char block[4096 + 32];
-    size_t length = strlen(name);
-    uint64_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
-    for (uint64_t at = input->size - size; at < input->size; at += step) {
-        uint64_t left = input->size - at;
-        size_t take = left < sizeof block ? left : sizeof block;
-        struct tc_error ignored = {0};
-        if (!tc_input_read(input, at, block, take, &ignored))
-            return false;
-        if (memmem(block, take, name, length))
-            return true;
-    }
-    return false;
-}
-
 bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
+    struct tc_error ignored = {0};
+    struct tc_input *input = probe->input;
     *script = false;
     if (probe->length < 30 || memcmp(probe->head, "PK\3\4", 4) != 0)
         return false;
-    if (!tail_names(probe->input, "/data.pkl") && !tail_names(probe->input, "data.pklPK") &&
-        !tail_names(probe->input, "/model.json") &&
-        !memmem(probe->head + 30, probe->length - 30, "data.pkl", 8))
+    size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
+    char *tail = tc_input_load(input, input->size - size, size, &ignored);
+    if (!tail)
         return false;
-    *script = tail_names(probe->input, "/constants.pkl");
-    return true;
+    bool seen = memmem(tail, size, "/data.pkl", 9) || memmem(tail, size, "data.pklPK", 10) ||
+                memmem(tail, size, "/model.json", 11) ||
+                memmem(probe->head + 30, probe->length - 30, "data.pkl", 8);
+    *script = seen && memmem(tail, size, "/constants.pkl", 14);
+    free(tail);
+    return seen;
 }
 
 static const struct zip_member *find_member(const struct torch *torch, const char *name) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
+
 #define WINDOW_BYTES ((size_t)1 << 16)
 /* Behind a jump over data there is often no more than a header. */
 #define JUMP_BYTES ((size_t)1 << 12)
@@ -95,9 +97,7 @@ bool wire_fixed(struct wire *wire, unsigned bytes, uint64_t *value, struct tc_er
         return false;
     if (length < bytes)
         return wire_bad(error, wire->at, "the message is cut short");
-    *value = 0;
-    for (unsigned i = 0; i < bytes; i++)
-        *value |= (uint64_t)from[i] << 8 * i;
+    *value = tc_load(from, bytes);
     wire->at += bytes;
     return true;
 }
@@ -155,4 +155,19 @@ bool wire_text(const struct wire *wire, const struct wire_field *field, uint64_t
         return false;
     *text = (struct tc_text){copy, field->length};
     return tc_utf8_valid(*text) || wire_bad(error, field->at, "a text is not valid UTF-8");
+}
+
+void wire_add_varint(struct tc_buffer *text, uint64_t value) {
+    do {
+        unsigned char byte = (unsigned char)(value & 0x7F) | (value > 0x7F ? 0x80 : 0);
+        tc_buffer_add(text, &byte, 1);
+        value >>= 7;
+    } while (value);
+}
+
+uint64_t wire_varint_size(uint64_t value) {
+    uint64_t size = 1;
+    while (value >>= 7)
+        size++;
+    return size;
 }

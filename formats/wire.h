@@ -63,6 +63,10 @@ bool wire_fixed(struct wire *wire, unsigned bytes, uint64_t *value, struct tc_er
 bool wire_text(const struct wire *wire, const struct wire_field *field, uint64_t limit,
                struct tc_arena *arena, struct tc_text *text, struct tc_error *error);
 
+/* Writing: a number in its shortest form, and how long that is. */
+void wire_add_varint(struct tc_buffer *text, uint64_t value);
+uint64_t wire_varint_size(uint64_t value);
+
 /* Fails, and returns false, where the field has another type. */
 bool wire_expect(const struct wire_field *field, enum wire_type type, const char *what,
                  struct tc_error *error);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 
 #define END_BYTES 22u
@@ -29,15 +30,15 @@
 #define FLAGS_KNOWN (0x0006u | FLAG_DESCRIPTOR | FLAG_UTF8)
 
 static uint16_t u16(const unsigned char *bytes) {
-    return (uint16_t)(bytes[0] | bytes[1] << 8);
+    return (uint16_t)tc_load(bytes, 2);
 }
 
 static uint32_t u32(const unsigned char *bytes) {
-    return u16(bytes) | (uint32_t)u16(bytes + 2) << 16;
+    return (uint32_t)tc_load(bytes, 4);
 }
 
 static uint64_t u64(const unsigned char *bytes) {
-    return u32(bytes) | (uint64_t)u32(bytes + 4) << 32;
+    return tc_load(bytes, 8);
 }
 
 static bool bad(struct tc_error *error, uint64_t offset, const char *what) {

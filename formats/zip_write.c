@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
+
 #define LOCAL_BYTES 30u
 #define ZIP64_EXTRA 20u
 /* Aligns a member's data, so that an array in it can be mapped. */
@@ -24,9 +26,8 @@ void zip_writer_release(struct zip_writer *writer) {
 
 /* Little-endian fields, appended. */
 static void add(struct tc_buffer *buffer, uint64_t value, unsigned bytes) {
-    char field[8];
-    for (unsigned i = 0; i < bytes; i++)
-        field[i] = (char)(value >> 8 * i & 0xFF);
+    unsigned char field[8];
+    tc_store(field, value, bytes);
     tc_buffer_add(buffer, field, bytes);
 }
 

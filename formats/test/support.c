@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/bytes.h"
 #include "core/deflate.h"
 #include "core/digest.h"
 
@@ -294,4 +295,18 @@ size_t test_each_file(const char *name, test_visitor *each, void *context) {
     char path[256];
     snprintf(path, sizeof path, TESTDATA "/%s", name);
     return walk(path, each, context);
+}
+
+const char *test_make_safetensors(const char *header, const void *data, size_t nbytes) {
+    const char *path = test_path("in.safetensors");
+    struct tc_buffer file = {0};
+    size_t length = strlen(header);
+    unsigned char prefix[8];
+    tc_store(prefix, length, sizeof prefix);
+    tc_buffer_add(&file, prefix, sizeof prefix);
+    tc_buffer_add_string(&file, header);
+    tc_buffer_add(&file, data, nbytes);
+    test_write(path, file.bytes, file.length);
+    tc_buffer_release(&file);
+    return path;
 }

@@ -37,6 +37,10 @@ void test_expect(struct tc_reader *reader, const char *name, enum tc_dtype dtype
     test_expect(reader, name, dtype, shape, (const type[]){__VA_ARGS__},                           \
                 sizeof(type[]){__VA_ARGS__})
 void test_expect_metadata(const struct tc_metadata *metadata, const char *key, const char *value);
+/* in.safetensors, of a header made of TEST_ENTRY and data; its path. */
+#define TEST_ENTRY(name, dtype, shape, offsets)                                                    \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+const char *test_make_safetensors(const char *header, const void *data, size_t nbytes);
 /* The text of `tconv hash`, from malloc. */
 char *test_digest(const char *path);
 

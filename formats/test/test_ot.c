@@ -7,24 +7,8 @@
 TestSuite(ot, .init = test_folder_make, .fini = test_folder_remove);
 
 #define P(literal) (literal), sizeof(literal) - 1
-#define ENTRY(name, dtype, shape, offsets)                                                         \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
-
-static const char *make_safetensors(const char *header, const void *data, size_t nbytes) {
-    const char *path = test_path("in.safetensors");
-    struct tc_buffer file = {0};
-    size_t length = strlen(header);
-    for (int i = 0; i < 8; i++)
-        tc_buffer_add(&file, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
-    tc_buffer_add_string(&file, header);
-    tc_buffer_add(&file, data, nbytes);
-    test_write(path, file.bytes, file.length);
-    tc_buffer_release(&file);
-    return path;
-}
-
 static enum tc_class write_ot(const char *header, const void *data, size_t nbytes) {
-    return test_convert(make_safetensors(header, data, nbytes), test_path("out.ot"),
+    return test_convert(test_make_safetensors(header, data, nbytes), test_path("out.ot"),
                         tc_registry_named("ot"), NULL, NULL);
 }
 
@@ -61,10 +45,10 @@ Test(ot, a_module_of_parameters) {
                                  "  __annotations__[\"fc|a|b\"] = Tensor\n"
                                  "  __annotations__[\"z\"] = Tensor\n";
     size_t length;
-    cr_assert_eq(
-        write_ot("{" ENTRY("fc.a.b", "U8", "[2]", "[0,2]") "," ENTRY("z", "U8", "[]", "[2,3]") "}",
-                 "\1\2\3", 3),
-        TC_OK, "%s", test_error.message);
+    cr_assert_eq(write_ot("{" TEST_ENTRY("fc.a.b", "U8", "[2]",
+                                         "[0,2]") "," TEST_ENTRY("z", "U8", "[]", "[2,3]") "}",
+                          "\1\2\3", 3),
+                 TC_OK, "%s", test_error.message);
     char *zip = test_load(test_path("out.ot"), &length);
     expect_member(zip, length, "archive/data.pkl", P(pickle));
     expect_member(zip, length, "archive/code/__torch__.py", P(source));
@@ -89,8 +73,9 @@ Test(ot, names_are_quoted_in_the_source) {
                                  "  __annotations__ = []\n"
                                  "  __annotations__[\"a\\\"]\\\\\\012\\177\303\244\"] = Tensor\n";
     size_t length;
-    cr_assert_eq(write_ot("{" ENTRY("a\\\"]\\\\\\n\177\303\244", "U8", "[1]", "[0,1]") "}", "x", 1),
-                 TC_OK, "%s", test_error.message);
+    cr_assert_eq(
+        write_ot("{" TEST_ENTRY("a\\\"]\\\\\\n\177\303\244", "U8", "[1]", "[0,1]") "}", "x", 1),
+        TC_OK, "%s", test_error.message);
     char *zip = test_load(test_path("out.ot"), &length);
     expect_member(zip, length, "archive/code/__torch__.py", P(source));
     free(zip);
@@ -113,8 +98,8 @@ Test(ot, a_bar_of_its_own_is_a_loss) {
     struct tc_plan plan;
     struct tc_error error = {0};
     const char *header =
-        "{" ENTRY("a|b", "U8", "[1]", "[0,1]") "," ENTRY("c.d", "U8", "[1]", "[1,2]") "}";
-    struct tc_reader *reader = test_open(make_safetensors(header, "xy", 2));
+        "{" TEST_ENTRY("a|b", "U8", "[1]", "[0,1]") "," TEST_ENTRY("c.d", "U8", "[1]", "[1,2]") "}";
+    struct tc_reader *reader = test_open(test_make_safetensors(header, "xy", 2));
     cr_assert(tc_plan_make(&plan, &reader, 1, tc_registry_named("ot"), test_path("out.ot"),
                            &options, &error),
               "%s", error.message);
@@ -129,19 +114,20 @@ Test(ot, a_bar_of_its_own_is_a_loss) {
 
 Test(ot, names_that_would_be_one_are_refused) {
     static const char *const headers[] = {
-        "{" ENTRY("a|b", "U8", "[1]", "[0,1]") "," ENTRY("a.b", "U8", "[1]", "[1,2]") "}",
-        "{" ENTRY("a.b", "U8", "[1]", "[0,1]") "," ENTRY("a|b", "U8", "[1]", "[1,2]") "}",
-        "{" ENTRY("a|b.c", "U8", "[1]", "[0,1]") "," ENTRY("a.b|c", "U8", "[1]", "[1,2]") "}",
+        "{" TEST_ENTRY("a|b", "U8", "[1]", "[0,1]") "," TEST_ENTRY("a.b", "U8", "[1]", "[1,2]") "}",
+        "{" TEST_ENTRY("a.b", "U8", "[1]", "[0,1]") "," TEST_ENTRY("a|b", "U8", "[1]", "[1,2]") "}",
+        "{" TEST_ENTRY("a|b.c", "U8", "[1]", "[0,1]") "," TEST_ENTRY("a.b|c", "U8", "[1]",
+                                                                     "[1,2]") "}",
     };
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         cr_assert_eq(write_ot(headers[i], "xy", 2), TC_INVALID, "%s", headers[i]);
         cr_assert_str_eq(test_error.code, "duplicate-name");
         cr_assert(test_error.has_tensor);
     }
-    cr_assert_eq(
-        write_ot("{" ENTRY("a|b", "U8", "[1]", "[0,1]") "," ENTRY("ab", "U8", "[1]", "[1,2]") "}",
-                 "xy", 2),
-        TC_OK, "%s", test_error.message);
+    cr_assert_eq(write_ot("{" TEST_ENTRY("a|b", "U8", "[1]",
+                                         "[0,1]") "," TEST_ENTRY("ab", "U8", "[1]", "[1,2]") "}",
+                          "xy", 2),
+                 TC_OK, "%s", test_error.message);
 }
 
 /* What tch wrote has dots, whatever the file is called. */
@@ -246,10 +232,10 @@ Test(ot, constants_are_checked_and_told) {
 /* tch knows fewer dtypes than Python does: others are promoted or refused. */
 Test(ot, dtypes_of_tch) {
     size_t promoted;
-    cr_assert_eq(
-        test_convert(make_safetensors("{" ENTRY("w", "U16", "[1]", "[0,2]") "}", "\1\2", 2),
-                     test_path("out.ot"), tc_registry_named("ot"), NULL, &promoted),
-        TC_OK);
+    cr_assert_eq(test_convert(test_make_safetensors("{" TEST_ENTRY("w", "U16", "[1]", "[0,2]") "}",
+                                                    "\1\2", 2),
+                              test_path("out.ot"), tc_registry_named("ot"), NULL, &promoted),
+                 TC_OK);
     cr_assert_eq(promoted, 1);
     struct tc_reader *reader = test_open(test_path("out.ot"));
     cr_assert_eq(reader->table.tensors[0].dtype, TC_I32);
@@ -257,7 +243,7 @@ Test(ot, dtypes_of_tch) {
     cr_assert_arr_eq(value, "\1\2\0\0", 4);
     free(value);
     tc_reader_close(reader);
-    cr_assert_eq(write_ot("{" ENTRY("w", "U64", "[1]", "[0,8]") "}", "\1\2\3\4\5\6\7", 8),
+    cr_assert_eq(write_ot("{" TEST_ENTRY("w", "U64", "[1]", "[0,8]") "}", "\1\2\3\4\5\6\7", 8),
                  TC_UNSUPPORTED);
 }
 
@@ -265,7 +251,7 @@ Test(ot, dtypes_of_tch) {
 Test(ot, many_tensors_are_recognised) {
     struct tc_buffer header = {0};
     for (unsigned i = 0; i < 3000; i++)
-        tc_buffer_addf(&header, "%s" ENTRY("a.%04u", "U8", "[0]", "[0,0]"), i ? "," : "{", i);
+        tc_buffer_addf(&header, "%s" TEST_ENTRY("a.%04u", "U8", "[0]", "[0,0]"), i ? "," : "{", i);
     tc_buffer_add(&header, "}", 2);
     cr_assert_eq(write_ot(header.bytes, NULL, 0), TC_OK, "%s", test_error.message);
     tc_buffer_release(&header);

@@ -46,49 +46,13 @@ static const char *make(const struct archive *archive) {
     return path;
 }
 
-static const struct tc_tensor *find(struct tc_reader *reader, const char *name) {
-    const struct tc_tensor *tensor = tc_table_find(&reader->table, tc_text_of(name));
-    cr_assert_not_null(tensor, "there is no %s", name);
-    return tensor;
-}
-
-static void expect(struct tc_reader *reader, const char *name, enum tc_dtype dtype,
-                   const char *shape, const void *bytes, size_t nbytes) {
-    const struct tc_tensor *tensor = find(reader, name);
-    struct tc_buffer text = {0};
-    tc_shape_print(&text, tensor->shape, tensor->rank);
-    tc_buffer_add(&text, "", 1);
-    cr_assert_str_eq(text.bytes, shape, "%s", name);
-    tc_buffer_release(&text);
-    cr_assert_eq(tensor->dtype, dtype, "%s is %s", name, tc_dtype_name(tensor->dtype));
-    cr_assert_eq(tensor->nbytes, nbytes, "%s", name);
-    unsigned char *values = test_read(reader, tensor);
-    if (nbytes)
-        cr_assert_arr_eq(values, bytes, nbytes, "%s", name);
-    free(values);
-    /* Byte by byte, from the last: no range is special. */
-    for (size_t at = nbytes; at > 0; at--) {
-        struct tc_error error = {0};
-        unsigned char byte;
-        cr_assert(tc_reader_read(reader, tensor, at - 1, &byte, 1, &error), "%s", error.message);
-        cr_assert_eq(byte, ((const unsigned char *)bytes)[at - 1], "%s, byte %zu", name, at - 1);
-    }
-}
-
 #define EXPECT(reader, name, dtype, shape, type, ...)                                              \
-    expect(reader, name, dtype, shape, (const type[]){__VA_ARGS__}, sizeof(type[]){__VA_ARGS__})
+    test_expect(reader, name, dtype, shape, (const type[]){__VA_ARGS__},                           \
+                sizeof(type[]){__VA_ARGS__})
 
 static bool has_extent(struct tc_reader *reader, const char *name) {
     struct tc_extent extent;
-    return tc_reader_extent(reader, find(reader, name), &extent);
-}
-
-static void expect_metadata(const struct tc_metadata *metadata, const char *key,
-                            const char *value) {
-    const struct tc_text *found = metadata ? tc_metadata_find(metadata, tc_text_of(key)) : NULL;
-    cr_assert_not_null(found, "there is no %s", key);
-    cr_assert(tc_text_equal(*found, tc_text_of(value)), "%s is %.*s", key, (int)found->length,
-              found->bytes);
+    return tc_reader_extent(reader, test_find(reader, name), &extent);
 }
 
 static void refused(const char *path, enum tc_class class, const char *code) {
@@ -323,7 +287,7 @@ Test(pt, a_plain_pickle_of_arrays) {
     EXPECT(reader, "f", TC_I16, "[2,3]", int16_t, 1, 3, 5, 2, 4, 6);
     EXPECT(reader, "b", TC_I16, "[2]", int16_t, 0x0102, 0x0304);
     EXPECT(reader, "s", TC_U8, "[]", uint8_t, 7);
-    expect_metadata(&reader->table.metadata, "e", "3");
+    test_expect_metadata(&reader->table.metadata, "e", "3");
     cr_assert(!has_extent(reader, "c"), "bytes in memory lie in no file as they are");
     tc_reader_close(reader);
     for (size_t cut = 0; cut < sizeof pickle - 1; cut++)
@@ -345,9 +309,9 @@ Test(pt, a_large_array_of_a_plain_pickle_lies_in_the_file) {
     memcpy(file + sizeof head + 5000, "tbs.", 4);
     test_write(test_path("x.pkl"), file, sizeof file);
     struct tc_reader *reader = test_open(test_path("x.pkl"));
-    expect(reader, "a", TC_U8, "[5000]", file + sizeof head, 5000);
+    test_expect(reader, "a", TC_U8, "[5000]", file + sizeof head, 5000);
     struct tc_extent extent;
-    cr_assert(tc_reader_extent(reader, find(reader, "a"), &extent));
+    cr_assert(tc_reader_extent(reader, test_find(reader, "a"), &extent));
     cr_assert_eq(extent.offset, sizeof head);
     tc_reader_close(reader);
 }
@@ -404,9 +368,9 @@ static void expect_views(struct tc_reader *reader) {
     EXPECT(reader, "e", TC_I16, "[2,2]", int16_t, 5, 6, 5, 6);
     EXPECT(reader, "d", TC_I16, "[2,4]", int16_t, 4, 5, 6, 7, 8, 9, 10, 11);
     EXPECT(reader, "o", TC_I16, "[1,4]", int16_t, 8, 9, 10, 11);
-    expect(reader, "n", TC_I16, "[0,4]", NULL, 0);
+    test_expect(reader, "n", TC_I16, "[0,4]", NULL, 0);
     EXPECT(reader, "z", TC_I16, "[]", int16_t, 11);
-    expect(reader, "w", TC_I16, "[12]", shorts, sizeof shorts);
+    test_expect(reader, "w", TC_I16, "[12]", shorts, sizeof shorts);
 }
 
 Test(pt, views_are_gathered) {
@@ -421,7 +385,8 @@ Test(pt, views_are_gathered) {
                  {"o", true},  {"z", true},  {"w", true}};
     for (size_t i = 0; i < 7; i++) {
         cr_assert_eq(has_extent(reader, cases[i].name), cases[i].raw, "%s", cases[i].name);
-        cr_assert_eq(find(reader, cases[i].name)->sequential, !cases[i].raw, "%s", cases[i].name);
+        cr_assert_eq(test_find(reader, cases[i].name)->sequential, !cases[i].raw, "%s",
+                     cases[i].name);
     }
     tc_reader_close(reader);
 }
@@ -435,7 +400,7 @@ Test(pt, packed_storages_and_pickles) {
         struct tc_reader *reader = test_open(path);
         expect_views(reader);
         cr_assert_eq(has_extent(reader, "w"), !(packed & 2));
-        cr_assert_eq(find(reader, "w")->sequential, (packed & 2) != 0);
+        cr_assert_eq(test_find(reader, "w")->sequential, (packed & 2) != 0);
         tc_reader_close(reader);
         char *digest = test_digest(path);
         if (expected)
@@ -471,9 +436,9 @@ Test(pt, an_empty_tensor_of_any_strides) {
             SHORTS, "\0", TWO("\4", "\0"), TWO("\0", "\7")));
     struct tc_reader *reader = test_open(
         make(&(struct archive){P(pickle), .more = {{"x/data/0", shorts, sizeof shorts, false}}}));
-    expect(reader, "a", TC_I16, "[0,4]", NULL, 0);
-    expect(reader, "b", TC_I16, "[4,0]", NULL, 0);
-    cr_assert(!find(reader, "a")->sequential && !find(reader, "b")->sequential);
+    test_expect(reader, "a", TC_I16, "[0,4]", NULL, 0);
+    test_expect(reader, "b", TC_I16, "[4,0]", NULL, 0);
+    cr_assert(!test_find(reader, "a")->sequential && !test_find(reader, "b")->sequential);
     tc_reader_close(reader);
     cr_assert_eq(test_convert(test_path("x.pt"), test_path("out.safetensors"),
                               tc_registry_named("safetensors"), NULL, NULL),
@@ -640,10 +605,10 @@ static void expect_role(struct tc_reader *reader, const char *parent, const char
                         const char *role) {
     char name[64];
     snprintf(name, sizeof name, "%s.%s", parent, role);
-    const struct tc_tensor *tensor = find(reader, name);
-    expect_metadata(tensor->metadata, "sparse_parent", parent);
-    expect_metadata(tensor->metadata, "sparse_layout", layout);
-    expect_metadata(tensor->metadata, "sparse_role", role);
+    const struct tc_tensor *tensor = test_find(reader, name);
+    test_expect_metadata(tensor->metadata, "sparse_parent", parent);
+    test_expect_metadata(tensor->metadata, "sparse_layout", layout);
+    test_expect_metadata(tensor->metadata, "sparse_role", role);
     cr_assert_eq(tensor->metadata->count, 3);
 }
 
@@ -659,7 +624,7 @@ Test(pt, sparse_tensors_are_groups) {
     expect_role(reader, "s", "coo", "values");
     expect_role(reader, "s", "coo", "shape");
     struct tc_sparse sparse;
-    cr_assert(tc_sparse_of(&reader->table, find(reader, "s.values"), &sparse));
+    cr_assert(tc_sparse_of(&reader->table, test_find(reader, "s.values"), &sparse));
     cr_assert(tc_text_equal(sparse.parent, TC_TEXT("s")));
     tc_reader_close(reader);
     static const char csc[] =
@@ -701,17 +666,17 @@ Test(pt, quantised_tensors_say_how) {
                                                    {"x/data/2", zeros, sizeof zeros, false}}}));
     cr_assert_eq(reader->table.count, 4);
     EXPECT(reader, "q", TC_I8, "[2,2]", int8_t, 1, 2, -3, 4);
-    const struct tc_metadata *metadata = find(reader, "q")->metadata;
-    expect_metadata(metadata, "quant.scheme", "per_tensor_affine");
-    expect_metadata(metadata, "quant.scale", "0.5");
-    expect_metadata(metadata, "quant.zero_point", "3");
+    const struct tc_metadata *metadata = test_find(reader, "q")->metadata;
+    test_expect_metadata(metadata, "quant.scheme", "per_tensor_affine");
+    test_expect_metadata(metadata, "quant.scale", "0.5");
+    test_expect_metadata(metadata, "quant.zero_point", "3");
     cr_assert_eq(metadata->count, 3);
     EXPECT(reader, "c", TC_I8, "[2,2]", int8_t, 1, 2, -3, 4);
     EXPECT(reader, "c.scales", TC_F64, "[2]", double, 0.5, 0.25);
     EXPECT(reader, "c.zero_points", TC_I64, "[2]", int64_t, 1, -2);
-    metadata = find(reader, "c")->metadata;
-    expect_metadata(metadata, "quant.scheme", "per_channel_affine");
-    expect_metadata(metadata, "quant.axis", "1");
+    metadata = test_find(reader, "c")->metadata;
+    test_expect_metadata(metadata, "quant.scheme", "per_channel_affine");
+    test_expect_metadata(metadata, "quant.axis", "1");
     cr_assert_eq(metadata->count, 2);
     tc_reader_close(reader);
 }
@@ -745,7 +710,7 @@ Test(pt, what_is_no_tensor_is_metadata) {
         {"long", "18446744073709551616"},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        expect_metadata(metadata, expected[i][0], expected[i][1]);
+        test_expect_metadata(metadata, expected[i][0], expected[i][1]);
     cr_assert_eq(metadata->count, sizeof expected / sizeof *expected);
     tc_reader_close(reader);
 }
@@ -761,14 +726,14 @@ Test(pt, names_follow_the_way_to_a_tensor) {
     for (size_t i = 0; i < 3; i++)
         cr_assert(tc_text_equal(reader->table.tensors[i].name, tc_text_of(names[i])), "%.*s",
                   (int)reader->table.tensors[i].name.length, reader->table.tensors[i].name.bytes);
-    expect_metadata(&reader->table.metadata, "1.0.5.1", "null");
+    test_expect_metadata(&reader->table.metadata, "1.0.5.1", "null");
     tc_reader_close(reader);
     /* A key that comes again has its last value, as in Python. */
     reader =
         test_open(make(&(struct archive){P(DICT("Va\nK\1Vb\nK\2Va\n" SHORT)),
                                          .more = {{"x/data/0", shorts, sizeof shorts, false}}}));
     EXPECT(reader, "a", TC_I16, "[1]", int16_t, 0);
-    expect_metadata(&reader->table.metadata, "b", "2");
+    test_expect_metadata(&reader->table.metadata, "b", "2");
     cr_assert_eq(reader->table.metadata.count, 1);
     tc_reader_close(reader);
 }
@@ -929,22 +894,6 @@ Test(pt, a_few_bytes_do_not_make_a_terabyte) {
 
 /* Writing */
 
-#define ENTRY(name, dtype, shape, offsets)                                                         \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
-
-static const char *make_safetensors(const char *header, const void *data, size_t nbytes) {
-    const char *path = test_path("in.safetensors");
-    struct tc_buffer file = {0};
-    size_t length = strlen(header);
-    for (int i = 0; i < 8; i++)
-        tc_buffer_add(&file, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
-    tc_buffer_add_string(&file, header);
-    tc_buffer_add(&file, data, nbytes);
-    test_write(path, file.bytes, file.length);
-    tc_buffer_release(&file);
-    return path;
-}
-
 /* Writes out.pt, and loads it. */
 static char *write_pt(const char *source, size_t *length) {
     const char *out = test_path("out.pt");
@@ -971,8 +920,9 @@ Test(pt, a_file_of_one_tensor) {
         "ctorch._utils\n_rebuild_tensor_v2\nq\1(" WRITTEN_STORE(
             "FloatStorage", "0", "\6") "K\0K\2K\3\206K\3K\1\206\211h\0)RtRu.";
     size_t length;
-    char *zip = write_pt(make_safetensors("{" ENTRY("w", "F32", "[2,3]", "[0,24]") "}", floats, 24),
-                         &length);
+    char *zip = write_pt(
+        test_make_safetensors("{" TEST_ENTRY("w", "F32", "[2,3]", "[0,24]") "}", floats, 24),
+        &length);
     expect_member(zip, length, "archive/data.pkl", P(pickle));
     expect_member(zip, length, "archive/byteorder", P("little"));
     expect_member(zip, length, "archive/version", P("3\n"));
@@ -990,8 +940,8 @@ Test(pt, a_file_of_a_new_dtype) {
         "\nq\3X\1\0\0\0"
         "0X\3\0\0\0cpuq\4K\10tQK\0K\4\205K\1\205\211h\0)Rctorch\nuint16\nq\5tRu.";
     size_t length;
-    char *zip =
-        write_pt(make_safetensors("{" ENTRY("w", "U16", "[4]", "[0,8]") "}", shorts, 8), &length);
+    char *zip = write_pt(
+        test_make_safetensors("{" TEST_ENTRY("w", "U16", "[4]", "[0,8]") "}", shorts, 8), &length);
     expect_member(zip, length, "archive/data.pkl", P(pickle));
     free(zip);
     struct tc_reader *reader = test_open(test_path("out.pt"));
@@ -1009,12 +959,12 @@ Test(pt, every_dtype_comes_back) {
         char header[200];
         size_t length;
         unsigned count = 128 / tc_dtype_bits(dtypes[i]);
-        snprintf(header, sizeof header, "{" ENTRY("w", "%s", "[%u]", "[0,16]") "}",
+        snprintf(header, sizeof header, "{" TEST_ENTRY("w", "%s", "[%u]", "[0,16]") "}",
                  tc_dtype_name(dtypes[i]), count);
-        free(write_pt(make_safetensors(header, data, 16), &length));
+        free(write_pt(test_make_safetensors(header, data, 16), &length));
         struct tc_reader *reader = test_open(test_path("out.pt"));
         snprintf(header, sizeof header, "[%u]", count);
-        expect(reader, "w", dtypes[i], header, data, 16);
+        test_expect(reader, "w", dtypes[i], header, data, 16);
         cr_assert(has_extent(reader, "w"));
         tc_reader_close(reader);
     }
@@ -1066,14 +1016,15 @@ Test(pt, numbers_of_every_width) {
         char header[200];
         size_t length;
         size_t size;
-        snprintf(header, sizeof header, "{" ENTRY("w", "U8", "%s", "[0,0]") "}", cases[i].shape);
-        char *zip = write_pt(make_safetensors(header, NULL, 0), &length);
+        snprintf(header, sizeof header, "{" TEST_ENTRY("w", "U8", "%s", "[0,0]") "}",
+                 cases[i].shape);
+        char *zip = write_pt(test_make_safetensors(header, NULL, 0), &length);
         const char *pickle = test_zip_find(zip, length, "archive/data.pkl", &size);
         cr_assert(pickle && memmem(pickle, size, cases[i].sizes, cases[i].length), "%s",
                   cases[i].shape);
         free(zip);
         struct tc_reader *reader = test_open(test_path("out.pt"));
-        expect(reader, "w", TC_U8, cases[i].shape, NULL, 0);
+        test_expect(reader, "w", TC_U8, cases[i].shape, NULL, 0);
         tc_reader_close(reader);
     }
 }
@@ -1094,9 +1045,9 @@ Test(pt, tied_tensors_share_a_storage) {
     EXPECT(reader, "a", TC_I16, "[4]", int16_t, 0, 1, 2, 3);
     EXPECT(reader, "b", TC_I16, "[4]", int16_t, 4, 5, 6, 7);
     EXPECT(reader, "c", TC_I16, "[4]", int16_t, 0, 1, 2, 3);
-    cr_assert_eq(find(reader, "a")->tie, 1);
-    cr_assert_eq(find(reader, "b")->tie, 0);
-    cr_assert_eq(find(reader, "c")->tie, 1);
+    cr_assert_eq(test_find(reader, "a")->tie, 1);
+    cr_assert_eq(test_find(reader, "b")->tie, 0);
+    cr_assert_eq(test_find(reader, "c")->tie, 1);
     tc_reader_close(reader);
 }
 
@@ -1157,13 +1108,14 @@ Test(pt, a_tensor_tied_to_a_part_of_a_sparse_one) {
         "\\\"s.indices\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"indices\\\"},"
         "\\\"s.shape\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"shape\\\"},"
         "\\\"s.values\\\":{\\\"sparse_parent\\\":\\\"s\\\",\\\"sparse_role\\\":\\\"values\\\"}}\"}"
-        "," ENTRY("s.indices", "I64", "[1,1]", "[0,8]") "," ENTRY(
-            "s.shape", "I64", "[1]", "[8,16]") "," ENTRY("s.values", "F32", "[1]", "[16,20]") "}";
+        "," TEST_ENTRY("s.indices", "I64", "[1,1]", "[0,8]") "," TEST_ENTRY(
+            "s.shape", "I64", "[1]", "[8,16]") "," TEST_ENTRY("s.values", "F32", "[1]",
+                                                              "[16,20]") "}";
     size_t length;
-    const char *source = make_safetensors(header, &data, 20);
+    const char *source = test_make_safetensors(header, &data, 20);
     struct tc_reader *reader = test_open(source);
     cr_assert_eq(reader->table.count, 5);
-    cr_assert_neq(find(reader, "x.t")->tie, 0);
+    cr_assert_neq(test_find(reader, "x.t")->tie, 0);
     tc_reader_close(reader);
     free(write_pt(source, &length));
     reader = test_open(test_path("out.pt"));
@@ -1173,7 +1125,7 @@ Test(pt, a_tensor_tied_to_a_part_of_a_sparse_one) {
     EXPECT(reader, "s.shape", TC_I64, "[1]", int64_t, 7);
     EXPECT(reader, "y.t", TC_F32, "[1]", float, 10);
     EXPECT(reader, "x.t", TC_I64, "[1]", int64_t, 7);
-    cr_assert_eq(find(reader, "y.t")->tie, find(reader, "s.values")->tie);
+    cr_assert_eq(test_find(reader, "y.t")->tie, test_find(reader, "s.values")->tie);
     tc_reader_close(reader);
 }
 
@@ -1184,15 +1136,16 @@ Test(pt, a_sparse_tensor_without_a_name) {
         "\\\".indices\\\":{\\\"sparse_parent\\\":\\\"\\\",\\\"sparse_role\\\":\\\"indices\\\"},"
         "\\\".shape\\\":{\\\"sparse_parent\\\":\\\"\\\",\\\"sparse_role\\\":\\\"shape\\\"},"
         "\\\".values\\\":{\\\"sparse_parent\\\":\\\"\\\",\\\"sparse_role\\\":\\\"values\\\"}}\"}"
-        "," ENTRY(".indices", "I64", "[1,1]", "[0,8]") "," ENTRY(
-            ".shape", "I64", "[1]", "[8,16]") "," ENTRY(".values", "F32", "[1]", "[16,20]") "}";
+        "," TEST_ENTRY(".indices", "I64", "[1,1]", "[0,8]") "," TEST_ENTRY(
+            ".shape", "I64", "[1]", "[8,16]") "," TEST_ENTRY(".values", "F32", "[1]",
+                                                             "[16,20]") "}";
     static const char zeros[20];
     size_t length;
-    free(write_pt(make_safetensors(header, zeros, 20), &length));
+    free(write_pt(test_make_safetensors(header, zeros, 20), &length));
     struct tc_reader *reader = test_open(test_path("out.pt"));
     cr_assert_eq(reader->table.count, 3);
     EXPECT(reader, ".values", TC_F32, "[1]", float, 0);
-    expect_metadata(find(reader, ".shape")->metadata, "sparse_role", "shape");
+    test_expect_metadata(test_find(reader, ".shape")->metadata, "sparse_role", "shape");
     tc_reader_close(reader);
 }
 
@@ -1201,7 +1154,8 @@ Test(pt, pairs_of_f4) {
     size_t length;
     size_t size;
     char *zip = write_pt(
-        make_safetensors("{" ENTRY("w", "F4", "[2,4]", "[0,4]") "}", "\1\2\3\4", 4), &length);
+        test_make_safetensors("{" TEST_ENTRY("w", "F4", "[2,4]", "[0,4]") "}", "\1\2\3\4", 4),
+        &length);
     const char *pickle = test_zip_find(zip, length, "archive/data.pkl", &size);
     cr_assert(pickle && memmem(pickle, size, P("K\2K\2\206K\2K\1\206")));
     cr_assert(memmem(pickle, size, P("ctorch\nfloat4_e2m1fn_x2\n")));
@@ -1209,7 +1163,8 @@ Test(pt, pairs_of_f4) {
     struct tc_reader *reader = test_open(test_path("out.pt"));
     EXPECT(reader, "w", TC_F4, "[2,4]", uint8_t, 1, 2, 3, 4);
     tc_reader_close(reader);
-    const char *odd = make_safetensors("{" ENTRY("w", "F4", "[4,1]", "[0,2]") "}", "\1\2", 2);
+    const char *odd =
+        test_make_safetensors("{" TEST_ENTRY("w", "F4", "[4,1]", "[0,2]") "}", "\1\2", 2);
     cr_assert_eq(test_convert(odd, test_path("odd.pt"), tc_registry_named("pt"), NULL, NULL),
                  TC_UNSUPPORTED);
     cr_assert_str_eq(test_error.code, "packed-shape");
@@ -1219,14 +1174,14 @@ Test(pt, many_tensors_come_in_batches) {
     struct tc_buffer header = {0};
     unsigned char data[2500];
     for (unsigned i = 0; i < 2500; i++) {
-        tc_buffer_addf(&header, "%s" ENTRY("t%04u", "U8", "[1]", "[%u,%u]"), i ? "," : "{", i, i,
-                       i + 1);
+        tc_buffer_addf(&header, "%s" TEST_ENTRY("t%04u", "U8", "[1]", "[%u,%u]"), i ? "," : "{", i,
+                       i, i + 1);
         data[i] = (unsigned char)(i * 7);
     }
     tc_buffer_add(&header, "}", 2);
     size_t length;
     size_t size;
-    char *zip = write_pt(make_safetensors(header.bytes, data, 2500), &length);
+    char *zip = write_pt(test_make_safetensors(header.bytes, data, 2500), &length);
     tc_buffer_release(&header);
     cr_assert_eq(test_zip_count(zip, length, "archive/data/"), 2500);
     const char *pickle = test_zip_find(zip, length, "archive/data.pkl", &size);
@@ -1254,15 +1209,15 @@ Test(pt, many_tensors_come_in_batches) {
 Test(pt, no_batch_is_empty) {
     struct tc_buffer header = {0};
     for (unsigned i = 0; i < 1000; i++)
-        tc_buffer_addf(&header, "%s" ENTRY("t%04u", "U8", "[0]", "[0,0]"), i ? "," : "{", i);
+        tc_buffer_addf(&header, "%s" TEST_ENTRY("t%04u", "U8", "[0]", "[0,0]"), i ? "," : "{", i);
     tc_buffer_add(&header, "}", 2);
     size_t length;
     size_t size;
-    char *zip = write_pt(make_safetensors(header.bytes, NULL, 0), &length);
+    char *zip = write_pt(test_make_safetensors(header.bytes, NULL, 0), &length);
     const char *pickle = test_zip_find(zip, length, "archive/data.pkl", &size);
     cr_assert_arr_eq(pickle + size - 4, "tRu.", 4);
     free(zip);
-    zip = write_pt(make_safetensors("{}", NULL, 0), &length);
+    zip = write_pt(test_make_safetensors("{}", NULL, 0), &length);
     expect_member(zip, length, "archive/data.pkl", P("\200\2ccollections\nOrderedDict\nq\0)R."));
     free(zip);
     tc_buffer_release(&header);
@@ -1271,16 +1226,16 @@ Test(pt, no_batch_is_empty) {
 Test(pt, metadata_has_a_member_of_its_own) {
     static const char header[] =
         "{\"__metadata__\":{\"k\":\"v\\n\",\"tconv.tensor_metadata\":\"{\\\"w\\\":{\\\"a\\\":"
-        "\\\"b\\\"}}\"}," ENTRY("w", "F32", "[6]", "[0,24]") "}";
+        "\\\"b\\\"}}\"}," TEST_ENTRY("w", "F32", "[6]", "[0,24]") "}";
     size_t length;
-    char *zip = write_pt(make_safetensors(header, floats, 24), &length);
+    char *zip = write_pt(test_make_safetensors(header, floats, 24), &length);
     expect_member(zip, length, "archive/tconv.json",
                   P("{\"metadata\":{\"k\":\"v\\n\"},\"tensors\":{\"w\":{\"a\":\"b\"}}}\n"));
     free(zip);
     struct tc_reader *reader = test_open(test_path("out.pt"));
     cr_assert_eq(reader->table.metadata.count, 1);
-    expect_metadata(&reader->table.metadata, "k", "v\n");
-    expect_metadata(find(reader, "w")->metadata, "a", "b");
+    test_expect_metadata(&reader->table.metadata, "k", "v\n");
+    test_expect_metadata(test_find(reader, "w")->metadata, "a", "b");
     tc_reader_close(reader);
 }
 
