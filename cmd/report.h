@@ -12,7 +12,12 @@
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
-void report_warnings(const struct tc_reader *reader);
+/* What a reader tells, a line for each kind; quiet: only what is missing from
+ * the data. */
+void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
+/* ,"skipped":[{"name","reason"}, …] where something was left out; of what is
+ * too much to list {"count","reason"}. With "file" where that is not NULL. */
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader, const char *file);
 /* What else is wrong with a plan that failed, before the error itself. */
 void report_problems(const struct tc_plan *plan);
 /* One line for each kind of change or loss. */

@@ -23,45 +23,13 @@ const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc
     return copy;
 }
 
-/* The one copy of a text of the ledger. There are a few kinds, whatever the
- * number of tensors. */
-static const char *intern(struct tc_plan *plan, const char *detail, struct tc_error *error) {
-    for (size_t i = 0; i < plan->detail_count; i++)
-        if (strcmp(plan->details[i], detail) == 0)
-            return plan->details[i];
-    const char **details = reallocarray(plan->details, plan->detail_count + 1, sizeof(char *));
-    char *copy = tc_arena_copy(&plan->arena, detail, strlen(detail), error);
-    if (!details || !copy) {
-        tc_fail_memory(error);
-        plan->details = details ? details : plan->details;
-        return NULL;
-    }
-    plan->details = details;
-    details[plan->detail_count++] = copy;
-    return copy;
-}
-
-bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
+bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, enum tc_kind kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...) {
-    char detail[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(detail, sizeof detail, format, args);
+    bool ok = tc_notes_add_list(&plan->notes, severity, kind, tensor, error, format, args);
     va_end(args);
-    const char *text = intern(plan, detail, error);
-    if (!text)
-        return false;
-    if (plan->entry_count == plan->entry_capacity) {
-        size_t capacity = plan->entry_capacity ? plan->entry_capacity * 2 : 16;
-        struct tc_entry *entries = reallocarray(plan->entries, capacity, sizeof *entries);
-        if (!entries)
-            return tc_fail_memory(error);
-        plan->entries = entries;
-        plan->entry_capacity = capacity;
-    }
-    plan->entries[plan->entry_count++] =
-        (struct tc_entry){.severity = severity, .kind = kind, .detail = text, .tensor = tensor};
-    return true;
+    return ok;
 }
 
 bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error) {
@@ -205,21 +173,16 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     return ok;
 }
 
-#define MOST_PROBLEMS 20
-
 /* A tensor that can't be written: the first is the error, others are kept, so
  * that all are told at once. False where there is no point in going on. */
 static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
                          struct tc_error *error) {
     if (error->class == TC_OK)
         *error = *problem;
-    else if (++plan->problem_count <= MOST_PROBLEMS) {
-        size_t length = strlen(problem->tensor);
-        tc_buffer_add_string(&plan->problems, "tensor \"");
-        tc_buffer_add_visible(&plan->problems,
-                              (struct tc_text){problem->tensor, length < 200 ? length : 200});
-        tc_buffer_addf(&plan->problems, "\": %s\n", problem->message);
-    }
+    else if (!tc_notes_add(&plan->problems, TC_WARNING, TC_KIND_INPUT,
+                           problem->has_tensor ? tc_text_of(problem->tensor) : no_tensor(), error,
+                           "%s", problem->message))
+        return false;
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
@@ -359,7 +322,7 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
         if (!tc_metadata_merge(&plan->metadata, &plan->readers[r]->table.metadata, &plan->arena,
                                &conflicts, error))
             return false;
-        if (conflicts && !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+        if (conflicts && !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
                                        "the inputs disagree on %zu key%s; the first one's are kept",
                                        conflicts, conflicts == 1 ? "" : "s"))
             return false;
@@ -376,12 +339,12 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
 
 static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->metadata.count; i++)
-        if (!tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
                           "%s holds no metadata; the file's is lost", plan->target->name))
             return false;
     for (size_t i = 0; i < plan->count; i++)
         if (plan->items[i].metadata && plan->items[i].metadata->count &&
-            !tc_plan_note(plan, TC_LOSS, "metadata", plan->items[i].name, error,
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
                           "%s holds no metadata; that of tensors is lost", plan->target->name))
             return false;
     return true;
@@ -389,18 +352,9 @@ static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
 
 /* What the readers could not take along; they said it when they opened. */
 static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        const struct tc_buffer *skipped = &plan->readers[r]->skipped;
-        const char *at = plan->readers[r]->losses.bytes;
-        struct tc_text line;
-        if (skipped->length && !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
-                                             "not a tensor, left out: %.*s", 900, skipped->bytes))
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (!tc_notes_merge(&plan->notes, &plan->readers[r]->notes, TC_WARNING, error))
             return false;
-        while (tc_text_line(&at, &line))
-            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s",
-                              tc_text_shown(line, 1000), line.bytes))
-                return false;
-    }
     return true;
 }
 
@@ -446,7 +400,7 @@ static bool note_order(struct tc_plan *plan, struct tc_error *error) {
         return true;
     for (size_t i = 1; i < plan->count; i++)
         if (plan->items[i - 1].place > plan->items[i].place)
-            return tc_plan_note(plan, TC_CHANGE, "order", no_tensor(), error,
+            return tc_plan_note(plan, TC_CHANGE, TC_KIND_ORDER, no_tensor(), error,
                                 "written in %s' own order", plan->target->name);
     return true;
 }
@@ -540,6 +494,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     *plan = (struct tc_plan){
         .target = target, .options = options, .readers = readers, .reader_count = reader_count};
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
+    tc_notes_init(&plan->notes, &plan->arena);
+    tc_notes_init(&plan->problems, &plan->arena);
     if (!check_level(plan, error) || !collect_items(plan, error) ||
         !plan_metadata(plan, output, error) || !note_readers(plan, error))
         return false;
@@ -563,9 +519,6 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
 }
 
 void tc_plan_release(struct tc_plan *plan) {
-    free(plan->entries);
-    free(plan->details);
-    tc_buffer_release(&plan->problems);
     tc_arena_release(&plan->arena);
     *plan = (struct tc_plan){0};
 }

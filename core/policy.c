@@ -79,18 +79,18 @@ static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error 
     if (!tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error))
         return false;
     if (!item->lossy && !item->restored)
-        return tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s stored as %s, without loss", tc_dtype_name(from),
                             tc_dtype_name(to));
     item->report = tc_arena_alloc(&plan->arena, sizeof *item->report, error);
     if (!item->report)
         return false;
     if (item->restored)
-        return tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s restored to %s, without loss", tc_dtype_name(from),
                             tc_dtype_name(to));
-    return tc_plan_note(plan, TC_LOSS, "dtype", item->name, error, "%s stored as %s, with loss",
-                        tc_dtype_name(from), tc_dtype_name(to));
+    return tc_plan_note(plan, TC_LOSS, TC_KIND_DTYPE, item->name, error,
+                        "%s stored as %s, with loss", tc_dtype_name(from), tc_dtype_name(to));
 }
 
 /* Notes the dtype the tensor had first, or takes the note away. */

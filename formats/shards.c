@@ -170,12 +170,9 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
     reader->size += shard->size;
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
-    if (shard->warnings.length)
-        tc_buffer_add(&reader->warnings, shard->warnings.bytes, shard->warnings.length);
-    if (shard->skipped.length)
-        tc_buffer_add(&reader->skipped, shard->skipped.bytes, shard->skipped.length);
-    if (shard->losses.length)
-        tc_buffer_add(&reader->losses, shard->losses.bytes, shard->losses.length);
+    reader->skipped_pickle |= shard->skipped_pickle;
+    if (!tc_notes_merge(&reader->notes, &shard->notes, TC_SEVERITIES, error))
+        return false;
     size_t conflicts;
     if (!tc_metadata_merge(&reader->table.metadata, &shard->table.metadata, &reader->arena,
                            &conflicts, error))
