@@ -137,38 +137,44 @@ void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose) {
     report_groups(reader, TC_LOSS, quiet, verbose);
 }
 
-void report_skipped(struct tc_buffer *out, const struct tc_reader *reader, const char *file) {
+/* One that was left out, or where `name` is NULL several beyond those listed. */
+static void add_skipped(struct tc_buffer *out, const char *file, const struct tc_text *name,
+                        const struct tc_note_group *group) {
+    tc_buffer_add_string(out, "{");
+    if (file) {
+        tc_buffer_add_string(out, "\"file\":");
+        tc_buffer_add_json(out, tc_text_of(file), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(out, ",");
+    }
+    if (name) {
+        tc_buffer_add_string(out, "\"name\":");
+        tc_buffer_add_json(out, *name, TC_ESCAPE_DISPLAY);
+    } else {
+        tc_buffer_addf(out, "\"count\":%zu", group->count - group->name_count);
+    }
+    tc_buffer_add_string(out, ",\"reason\":");
+    tc_buffer_add_json(out, tc_text_of(group->detail), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(out, "}");
+}
+
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+                    const struct tc_reader *other) {
     const char *before = ",\"skipped\":[";
-    if (!tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED))
-        return;
-    for (size_t i = 0; i < reader->notes.count; i++) {
-        const struct tc_note_group *group = &reader->notes.groups[i];
-        if (group->severity != TC_LOSS || group->kind != TC_KIND_SKIPPED)
-            continue;
-        for (size_t n = 0; n <= group->name_count; n++) {
-            bool named = n < group->name_count;
-            size_t others = group->count - group->name_count;
-            if (!named && !others)
+    for (const struct tc_reader *each = reader; each; each = each == other ? NULL : other) {
+        const char *file = other ? each->input->path : NULL;
+        for (size_t i = 0; i < each->notes.count; i++) {
+            const struct tc_note_group *group = &each->notes.groups[i];
+            if (group->severity != TC_LOSS || group->kind != TC_KIND_SKIPPED)
                 continue;
-            tc_buffer_addf(out, "%s{", before);
-            before = ",";
-            if (file) {
-                tc_buffer_add_string(out, "\"file\":");
-                tc_buffer_add_json(out, tc_text_of(file), TC_ESCAPE_DISPLAY);
-                tc_buffer_add_string(out, ",");
+            for (size_t n = 0; n < group->name_count + (group->count > group->name_count); n++) {
+                tc_buffer_add_string(out, before);
+                before = ",";
+                add_skipped(out, file, n < group->name_count ? &group->names[n] : NULL, group);
             }
-            if (named) {
-                tc_buffer_add_string(out, "\"name\":");
-                tc_buffer_add_json(out, group->names[n], TC_ESCAPE_DISPLAY);
-            } else {
-                tc_buffer_addf(out, "\"count\":%zu", others);
-            }
-            tc_buffer_add_string(out, ",\"reason\":");
-            tc_buffer_add_json(out, tc_text_of(group->detail), TC_ESCAPE_DISPLAY);
-            tc_buffer_add_string(out, "}");
         }
     }
-    tc_buffer_add_string(out, "]");
+    if (before[1] == '\0')
+        tc_buffer_add_string(out, "]");
 }
 
 void report_problems(const struct tc_plan *plan) {
@@ -224,6 +230,11 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
         bool named = group->name_count > 0;
         tc_buffer_addf(&line, "tconv: %s: %s: ", group->severity == TC_CHANGE ? "note" : "warning",
                        tc_kind_name(group->kind));
+        if (group->severity == TC_WARNING) {
+            add_group(&line, group, verbose);
+            emit(&line, stderr);
+            continue;
+        }
         tc_buffer_add_visible(&line, tc_text_of(group->detail));
         if (group->count > 1 || named)
             tc_buffer_addf(&line, " (%zu %s%s)", group->count, named ? "tensor" : "key",

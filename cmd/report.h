@@ -16,8 +16,10 @@ int report_error(const struct tc_error *error, bool json);
  * the data. */
 void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
 /* ,"skipped":[{"name","reason"}, …] where something was left out; of what is
- * too much to list {"count","reason"}. With "file" where that is not NULL. */
-void report_skipped(struct tc_buffer *out, const struct tc_reader *reader, const char *file);
+ * too much to list {"count","reason"}. Of two readers also with "file"; the
+ * other may be NULL. */
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+                    const struct tc_reader *other);
 /* What else is wrong with a plan that failed, before the error itself. */
 void report_problems(const struct tc_plan *plan);
 /* One line for each kind of change or loss. */

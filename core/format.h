@@ -42,8 +42,7 @@ enum tc_caps {
     TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
-    TC_NAMES_FRAMEWORK = 1 << 11, /* metadata "format" names the tensors' framework */
-    TC_HAS_NO_END = 1 << 12,      /* cut at some places a file is a whole one of less */
+    TC_HAS_NO_END = 1 << 11,      /* cut at some places a file is a whole one of less */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */
@@ -135,6 +134,8 @@ struct tc_sharding {
      * is not listed. NULL: each under its own. */
     bool (*listed)(const struct tc_plan *plan, const struct tc_part *part, struct tc_arena *arena,
                    struct tc_text *names, struct tc_error *error);
+    /* The index has a place for plan->index_metadata. */
+    bool index_metadata;
     /* A model that fits one shard is written without an index, unless the
      * user named the index. */
     bool single;
@@ -250,6 +251,8 @@ enum tc_skip { TC_SKIP_VALUE, TC_SKIP_PICKLE /* what was left out is a pickle */
 bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
                     struct tc_error *error, const char *reason, ...)
     __attribute__((format(printf, 5, 6)));
+/* Fails as a file does of which nothing is left: its tensors were all left out. */
+bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *error);
 /* Whether --include and --exclude let a tensor of this name through. A backend
  * asks before one tensor makes it refuse the file. */
 bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name);

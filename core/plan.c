@@ -131,7 +131,7 @@ static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor
 static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_sparse *sparse,
                       size_t place, struct tc_error *error) {
     struct tc_reader *reader = plan->readers[source];
-    const struct tc_select *select = plan->options->select;
+    struct tc_select *select = plan->options->select;
     struct tc_text name = sparse->parent;
     struct tc_densify *densify = tc_densify_make(reader, sparse, &plan->arena, error);
     if (densify && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
@@ -195,7 +195,7 @@ static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_tex
 }
 
 static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
-    const struct tc_select *select = plan->options->select;
+    struct tc_select *select = plan->options->select;
     size_t place = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_reader *reader = plan->readers[r];
@@ -229,6 +229,10 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
     const struct tc_select *select = plan->options->select;
     if (!select)
         return true;
+    /* Something was chosen, but it is nothing that can be written. */
+    for (size_t r = 0; r < plan->reader_count && plan->count == 0; r++)
+        if (tc_notes_count(&plan->readers[r]->notes, TC_LOSS, TC_KIND_SKIPPED))
+            return tc_reader_refuse_rest(plan->readers[r], error);
     if (select->only.bytes && plan->count == 0) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
         tc_error_in_tensor(error, select->only.bytes, select->only.length);
@@ -249,6 +253,45 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     return true;
+}
+
+static bool has_tie(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].tensor->tie || plan->items[i].tensor->storage)
+            return true;
+    return false;
+}
+
+static bool has_dense(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].densify)
+            return true;
+    return false;
+}
+
+static bool note_option(struct tc_plan *plan, bool idle, const char *text, struct tc_error *error) {
+    return !idle || tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
+}
+
+/* What was asked for and had nothing to do is at least told. */
+static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_plan_options *options = plan->options;
+    bool tied = options->tied == TC_TIED_KEEP || options->tied == TC_TIED_COPY;
+    bool holds = plan->target->caps & TC_CAN_FILE_METADATA;
+    return (!options->select || tc_select_note_unused(options->select, &plan->notes, error)) &&
+           tc_policy_note_unused(plan, error) &&
+           note_option(plan, tied && !has_tie(plan),
+                       options->tied == TC_TIED_KEEP
+                           ? "--tied=keep has nothing to do: no tensors share their data"
+                           : "--tied=copy has nothing to do: no tensors share their data",
+                       error) &&
+           note_option(plan, options->densify && !has_dense(plan),
+                       "--densify has nothing to do: no sparse tensor is taken whole", error) &&
+           note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
+                       "--keep-metadata=sidecar has nothing to do: the output holds metadata",
+                       error) &&
+           note_option(plan, options->write.onnx_external && !plan->target->companion,
+                       "--onnx-external has nothing to do: the output is no ONNX model", error);
 }
 
 /* Which tensors of each reader have an item. */
@@ -285,7 +328,7 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
         !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
-        !tc_sparse_note_broken(plan, error))
+        !tc_sparse_note_broken(plan, error) || !note_unused(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
     if (one && plan->count > 1) {
@@ -300,34 +343,56 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* transformers wants to know whose tensors a safetensors file holds. */
+/* Whose tensors the inputs hold, where one of them says so by its format. */
+static const char *find_framework(const struct tc_plan *plan) {
+    const char *framework = NULL;
+    for (size_t r = 0; r < plan->reader_count && !framework; r++) {
+        const struct tc_reader *reader = plan->readers[r];
+        framework =
+            reader->shard_backend ? reader->shard_backend->framework : reader->backend->framework;
+    }
+    return framework;
+}
+
+/* transformers wants to know whose tensors a safetensors file holds, also where
+ * they came to it by way of another format; that one then has to remember. */
 static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
-    const struct tc_reader *reader = plan->readers[0];
-    const struct tc_backend *format =
-        reader->shard_backend ? reader->shard_backend : reader->backend;
+    const struct tc_backend *target = plan->target;
+    const char *framework = find_framework(plan);
     struct tc_text key = TC_TEXT("format");
-    if (!(plan->target->caps & TC_NAMES_FRAMEWORK) || !format->framework ||
-        plan->options->keep_metadata == TC_KEEP_DROP || tc_metadata_find(&plan->metadata, key))
+    bool held =
+        target->caps & TC_CAN_FILE_METADATA || plan->options->keep_metadata == TC_KEEP_SIDECAR;
+    if (!framework || !held || target->framework || plan->options->keep_metadata == TC_KEEP_DROP ||
+        tc_metadata_find(&plan->metadata, key))
         return true;
-    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(format->framework),
-                           error);
+    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(framework), error);
 }
 
 /* The union of the inputs' metadata; where they disagree the first one wins. */
+static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_metadata **maps =
+        tc_arena_array(&plan->arena, plan->reader_count, sizeof *maps, error);
+    size_t *conflicts = tc_arena_array(&plan->arena, plan->reader_count, sizeof *conflicts, error);
+    if (!maps || !conflicts)
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        maps[r] = &plan->readers[r]->table.metadata;
+    if (!tc_metadata_join(&plan->metadata, maps, plan->reader_count, &plan->arena, conflicts,
+                          error))
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (conflicts[r] &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
+                          "the inputs disagree on %zu key%s; the first one's are kept",
+                          conflicts[r], conflicts[r] == 1 ? "" : "s"))
+            return false;
+    return true;
+}
+
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        size_t conflicts = 0;
-        if (plan->options->keep_metadata == TC_KEEP_DROP)
-            break;
-        if (!tc_metadata_merge(&plan->metadata, &plan->readers[r]->table.metadata, &plan->arena,
-                               &conflicts, error))
-            return false;
-        if (conflicts && !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
-                                       "the inputs disagree on %zu key%s; the first one's are kept",
-                                       conflicts, conflicts == 1 ? "" : "s"))
-            return false;
-    }
-    if (!name_framework(plan, error))
+    bool drop = plan->options->keep_metadata == TC_KEEP_DROP;
+    if ((!drop && !join_metadata(plan, error)) || !tc_index_metadata_update(plan, error) ||
+        !name_framework(plan, error))
         return false;
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)
@@ -510,7 +575,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     for (size_t p = 0; split && p < plan->part_count; p++)
         sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
     if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
-        !part_metadata(plan, error))
+        !tc_index_metadata_take(plan, error) || !part_metadata(plan, error))
         return false;
     for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
         if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))

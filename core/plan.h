@@ -83,7 +83,9 @@ struct tc_plan {
     const char *stale_name;      /* a sidecar that would tell of the output's predecessor */
     uint64_t shard_size;         /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */
-    struct tc_notes notes;       /* the ledger, and warnings; names are those in the output */
+    /* What a written index says of the model beside its size: JSON values. */
+    struct tc_metadata index_metadata;
+    struct tc_notes notes; /* the ledger, and warnings; names are those in the output */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t made;           /* bytes that no input has: copies of what was shared, zeros */

@@ -241,6 +241,19 @@ bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip 
     return ok;
 }
 
+bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *error) {
+    enum tc_class class = reader->skipped_pickle ? TC_UNSAFE : TC_UNSUPPORTED;
+    size_t count = tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED);
+    const struct tc_note_group *group = reader->notes.groups;
+    while (group->kind != TC_KIND_SKIPPED)
+        group++;
+    tc_fail(error, class, "nothing-left", "no tensor is left: %zu %s skipped (%s)", count,
+            count == 1 ? "member is" : "members are", group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, reader->input->path);
+}
+
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
                                struct tc_error *error) {
     uint64_t limit = reader->options->limits.made;

@@ -49,19 +49,15 @@ bool tc_sparse_find_group(const struct tc_plan *plan, const struct tc_table *tab
                           const struct tc_tensor **first, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     const struct tc_tensor *part;
-    struct tc_arena scratch; /* for names that are of no use */
     bool mine = false;
     bool ok = true;
     *whole = plan->options->densify && tc_sparse_of(table, tensor, sparse);
     *first = tensor;
-    tc_arena_init(&scratch, 0);
     for (unsigned p = 0; *whole && ok && (part = tc_sparse_part(table, sparse, p)); p++) {
-        struct tc_text name;
         mine |= part == tensor;
         *first = part < *first ? part : *first;
-        ok = !select || tc_select_apply(select, part->name, &scratch, whole, &name, error);
+        ok = !select || tc_select_takes(select, part->name, whole, error);
     }
-    tc_arena_release(&scratch);
     /* An alias of a part has its metadata, but is none. */
     *whole &= mine;
     return ok;
