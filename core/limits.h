@@ -19,19 +19,29 @@
  * zeros deflate 1000-fold, honest weights hardly 10-fold. */
 #define TC_FREE_EXPANSION 100u
 
+/* What a file may make out of nothing where --max-size says nothing: so much,
+ * and TC_FREE_EXPANSION times its own size, but at most so much. */
+#define TC_LEAST_MADE (UINT64_C(256) << 20)
+#define TC_MOST_MADE (UINT64_C(16) << 30)
+
+/* A limit that the user did not name: it follows the file. */
+#define TC_LIMIT_BY_FILE UINT64_MAX
+
 struct tc_limits {
     uint64_t header; /* bytes; 0: each format's own default */
     uint64_t tensors;
-    uint64_t memory; /* tables and buffers */
-    uint64_t made;   /* bytes made from nothing */
+    /* Of a reader's or a plan's tables; 0: none. The command's budget, which all
+     * memory counts against, is core/memory's. */
+    uint64_t memory;
+    uint64_t made;   /* bytes made from nothing; ask tc_reader_made_limit */
     uint64_t pickle; /* bytes of a pickle, but for those of arrays in it */
 };
 
 #define TC_LIMITS_DEFAULT                                                                          \
     ((struct tc_limits){.header = 0,                                                               \
                         .tensors = 4000000,                                                        \
-                        .memory = UINT64_C(2) << 30,                                               \
-                        .made = UINT64_C(16) << 30,                                                \
+                        .memory = TC_LIMIT_BY_FILE,                                                \
+                        .made = TC_LIMIT_BY_FILE,                                                  \
                         .pickle = UINT64_C(256) << 20})
 
 #endif

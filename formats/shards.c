@@ -168,6 +168,8 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         tc_reader_warn(reader, "%s holds %zu tensor%s that the index does not list there",
                        shards->names[position], unlisted, unlisted == 1 ? "" : "s");
     reader->size += shard->size;
+    if (!tc_reader_charge_made(reader, shard->made, error))
+        return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
     if (shard->warnings.length)
