@@ -257,5 +257,8 @@ void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error);
 /* The header's own limit, or the user's. */
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard);
+/* Refuses what is longer than that; `what` says what it is: "header". */
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error);
 
 #endif

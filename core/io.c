@@ -231,6 +231,7 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->device = status.st_dev;
     input->inode = status.st_ino;
     input->modified = status.st_mtim;
+    tc_memory_open(input->size);
     if (pool) {
         pthread_mutex_lock(&pool->lock);
         pool_link(input);
@@ -313,6 +314,7 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
 
 void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
                     struct tc_error *error) {
+    tc_memory_earn(length);
     void *bytes = malloc(length ? length : 1);
     if (!bytes) {
         tc_fail_memory(error);

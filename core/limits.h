@@ -11,8 +11,8 @@
 #define TC_MAX_NAME_BYTES 65536u
 /* A header's nesting: tensors → entry → metadata is 4 deep in every format. */
 #define TC_MAX_JSON_DEPTH 32u
-/* Entries of one metadata map: a hundred times what the fullest real file has. */
-#define TC_MAX_METADATA 1000000u
+/* The hint where no option raises a limit, so that nobody looks for one. */
+#define TC_FIXED_LIMIT "this limit is fixed: no honest file comes near it"
 /* Shards of one index. Real models have at most a few hundred. */
 #define TC_MAX_SHARDS 100000u
 /* Decompression may multiply a file by this before --max-size counts it:

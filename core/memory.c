@@ -21,6 +21,7 @@ static _Atomic uint64_t used;
 static _Atomic uint64_t peak;
 static _Atomic uint64_t limit; /* 0: none */
 static _Atomic uint64_t earned;
+static _Atomic uint64_t opened;
 static atomic_bool follows;
 static atomic_bool refused;
 
@@ -31,23 +32,37 @@ void tc_memory_limit(uint64_t bytes) {
                                                       : bytes + TC_MEMORY_BUFFERS;
 }
 
-static void follow(uint64_t bytes) {
-    uint64_t tables = bytes > TC_MEMORY_MOST / TC_MEMORY_MULTIPLE ? TC_MEMORY_MOST
-                                                                  : bytes * TC_MEMORY_MULTIPLE;
-    limit = (tables > TC_MEMORY_LEAST ? tables : TC_MEMORY_LEAST) + TC_MEMORY_BUFFERS;
+/* Without overflow. */
+static void add_up(_Atomic uint64_t *sum, uint64_t bytes) {
+    uint64_t before = *sum;
+    while (!atomic_compare_exchange_weak(sum, &before,
+                                         before > UINT64_MAX - bytes ? UINT64_MAX : before + bytes))
+        ;
+}
+
+static void follow(void) {
+    const uint64_t enough = (TC_MEMORY_MOST + TC_MEMORY_BESIDE) / TC_MEMORY_MULTIPLE;
+    uint64_t bytes = earned < opened ? earned : opened;
+    uint64_t whole = (bytes < enough ? bytes : enough) * TC_MEMORY_MULTIPLE;
+    uint64_t least = TC_MEMORY_LEAST + TC_MEMORY_BESIDE;
+    limit = (whole > least ? whole : least) - TC_MEMORY_BESIDE + TC_MEMORY_BUFFERS;
 }
 
 void tc_memory_follow(void) {
     earned = 0;
+    opened = 0;
     follows = true;
-    follow(0);
+    follow();
+}
+
+void tc_memory_open(uint64_t size) {
+    add_up(&opened, size);
 }
 
 void tc_memory_earn(uint64_t bytes) {
-    /* No overflow: nobody reads 2^64 bytes of headers. */
-    uint64_t all = atomic_fetch_add(&earned, bytes) + bytes;
+    add_up(&earned, bytes);
     if (follows)
-        follow(all);
+        follow();
 }
 
 void tc_memory_earn_data(uint64_t bytes) {

@@ -21,8 +21,12 @@
 /* What the buffers of the streams take, however small the limit: chunks on
  * their way, the window of a view, steps of readers. */
 #define TC_MEMORY_BUFFERS (UINT64_C(48) << 20)
-/* The default where headers are small, with which the whole process stays
- * below 256 MiB; what each byte of header adds; and where that ends. */
+/* What a process has beside the tables: those buffers, its libraries' memory,
+ * its code and what the heap wastes. */
+#define TC_MEMORY_BESIDE (UINT64_C(128) << 20)
+/* The whole process stays below 256 MiB where headers have less than 4 MiB,
+ * and below 64 times their size beyond that: tables get what the rest leaves,
+ * up to so much. */
 #define TC_MEMORY_LEAST (UINT64_C(128) << 20)
 #define TC_MEMORY_MULTIPLE 64u
 #define TC_MEMORY_MOST (UINT64_C(2) << 30)
@@ -31,6 +35,8 @@
 void tc_memory_limit(uint64_t bytes);
 /* The limit follows what is earned from now on; with none so far. */
 void tc_memory_follow(void);
+/* A file of this size was opened: nothing earns more than the files have. */
+void tc_memory_open(uint64_t size);
 /* Bytes of header or pickle were read, whose tables may take a multiple. */
 void tc_memory_earn(uint64_t bytes);
 /* Data of a file is to be held in memory as it is, and sorted: a few times its

@@ -285,8 +285,17 @@ void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error) {
     if (!tc_arena_charge(&reader->arena, length, error))
         return NULL;
-    tc_memory_earn(length);
     return tc_input_load(reader->input, offset, length, error);
+}
+
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error) {
+    uint64_t limit = tc_reader_header_limit(reader, standard);
+    if (length <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "header-limit", "the %s is too long (%llu bytes, limit %llu)", what,
+            (unsigned long long)length, (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
 }
 
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard) {

@@ -26,9 +26,11 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         *position = present->cookie;
         return true;
     }
-    if (shards->files.count >= TC_MAX_SHARDS)
-        return tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
-                       TC_MAX_SHARDS);
+    if (shards->files.count >= TC_MAX_SHARDS) {
+        tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
+                TC_MAX_SHARDS);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     *position = (uint32_t)shards->files.count;
     struct tc_tensor entry = {.name = file, .cookie = *position, .offset = *position};
     return tc_table_add(&shards->files, &entry, error);

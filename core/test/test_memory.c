@@ -72,16 +72,30 @@ Test(memory, overflowing_products_are_refused) {
 Test(memory, follows_headers) {
     tc_memory_follow();
     cr_assert_eq(tc_memory_allowed(), TC_MEMORY_LEAST);
-    tc_memory_earn(MIB);
+    tc_memory_open(UINT64_C(1) << 50);
+    tc_memory_earn(4 * MIB);
     cr_assert_eq(tc_memory_allowed(), TC_MEMORY_LEAST);
-    tc_memory_earn(9 * MIB);
-    cr_assert_eq(tc_memory_allowed(), 640 * MIB);
+    tc_memory_earn(6 * MIB);
+    cr_assert_eq(tc_memory_allowed(), 640 * MIB - TC_MEMORY_BESIDE);
     tc_memory_earn(UINT64_C(1) << 40);
+    cr_assert_eq(tc_memory_allowed(), TC_MEMORY_MOST);
+    tc_memory_earn(UINT64_MAX);
     cr_assert_eq(tc_memory_allowed(), TC_MEMORY_MOST);
     tc_memory_begin_file();
     cr_assert_eq(tc_memory_allowed(), TC_MEMORY_LEAST);
+    tc_memory_open(40 * MIB);
     tc_memory_earn_data(40 * MIB);
-    cr_assert_eq(tc_memory_allowed(), 320 * MIB);
+    cr_assert_eq(tc_memory_allowed(), 320 * MIB - TC_MEMORY_BESIDE);
+}
+
+Test(memory, a_small_file_earns_no_more_than_it_has) {
+    tc_memory_follow();
+    tc_memory_open(3 * MIB);
+    tc_memory_earn(100 * MIB);
+    cr_assert_eq(tc_memory_allowed(), TC_MEMORY_LEAST);
+    tc_memory_open(5 * MIB);
+    tc_memory_earn(1);
+    cr_assert_eq(tc_memory_allowed(), 512 * MIB - TC_MEMORY_BESIDE);
 }
 
 Test(memory, a_named_limit_does_not_follow) {
