@@ -7,8 +7,10 @@
  * a matrix with 16,384 columns of F32 gives runs of 1 KiB. */
 #define WINDOW_BYTES ((size_t)16 << 20)
 #define RUN_BYTES ((size_t)1 << 20)
-/* Short runs that follow each other closely are read this much ahead. */
+/* Short runs that follow each other closely are read this much ahead: a gap of
+ * so many bytes is copied in the time that a read of its own takes. */
 #define AHEAD_BYTES ((size_t)1 << 18)
+#define SMALL_GAP ((size_t)1 << 13)
 #define SHORT_RUN ((size_t)1 << 14)
 /* A storage up to this size is kept in memory as a whole. */
 #define KEPT_BYTES ((size_t)4 << 20)
@@ -16,8 +18,9 @@
  * make a block of up to so many elements, that lie within so many bytes. */
 #define LONG_LOOP 64u
 /* How many reads a view may take, beside those that follow each other. */
-#define FREE_SCATTERED (UINT64_C(1) << 22)
-#define BYTES_PER_SCATTERED 16u
+#define FREE_SCATTERED (UINT64_C(1) << 21)
+#define BYTES_PER_SCATTERED 32u
+#define READS_PER_AHEAD 16u /* what reading ahead costs */
 #define MOST_HOPS 4096u
 #define BLOCK_BYTES ((size_t)1 << 16)
 
@@ -133,10 +136,11 @@ static bool read_ahead(struct tc_gather *gather, uint64_t offset, struct tc_erro
 /* Counts a fetch that neither follows the last one nor was read ahead. Where
  * nearly every element takes one, as only overlapping views of many short and
  * wide axes can ask for, the time would not follow the bytes any more. */
-static bool count_scattered(struct tc_gather *gather, struct tc_error *error) {
+static bool count_scattered(struct tc_gather *gather, unsigned reads, struct tc_error *error) {
     uint64_t allowed = FREE_SCATTERED + gather->made / BYTES_PER_SCATTERED +
                        gather->view.storage / BYTES_PER_SCATTERED;
-    if (++gather->scattered <= allowed)
+    gather->scattered += reads;
+    if (gather->scattered <= allowed)
         return true;
     tc_fail(error, TC_UNSAFE, "view-limit",
             "the view's elements lie so scattered that each takes a read of its own");
@@ -147,18 +151,19 @@ static bool count_scattered(struct tc_gather *gather, struct tc_error *error) {
 static const unsigned char *look(struct tc_gather *gather, uint64_t offset, size_t length,
                                  struct tc_error *error) {
     bool whole = gather->view.storage <= gather->ahead_most;
-    bool follows = offset >= gather->fetched_to && offset - gather->fetched_to <= AHEAD_BYTES / 4;
+    bool follows = offset >= gather->fetched_to && offset - gather->fetched_to <= SMALL_GAP;
     gather->fetched_to = offset + length;
     bool held =
         offset >= gather->ahead_at && offset - gather->ahead_at + length <= gather->ahead_size;
     if (!held && (whole || (follows && length <= SHORT_RUN))) {
-        if (!read_ahead(gather, offset, error))
+        if (!count_scattered(gather, READS_PER_AHEAD, error) ||
+            !read_ahead(gather, offset, error))
             return NULL;
         held = true;
     }
     if (held)
         return gather->ahead + (offset - gather->ahead_at);
-    if (!count_scattered(gather, error))
+    if (!count_scattered(gather, 1, error))
         return NULL;
     return gather->fetch(gather->context, offset, gather->run, length, error) ? gather->run : NULL;
 }

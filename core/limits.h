@@ -11,6 +11,10 @@
 #define TC_MAX_NAME_BYTES 65536u
 /* A header's nesting: tensors → entry → metadata is 4 deep in every format. */
 #define TC_MAX_JSON_DEPTH 32u
+/* Most bytes of a temporary file: what a pipe brings before it ends, or data
+ * that was packed and is wanted out of order. The disk's free space is the
+ * limit that is met first. */
+#define TC_MAX_SPOOL (UINT64_C(1) << 40)
 /* The hint where no option raises a limit, so that nobody looks for one. */
 #define TC_FIXED_LIMIT "this limit is fixed: no honest file comes near it"
 /* Shards of one index. Real models have at most a few hundred. */
