@@ -44,7 +44,10 @@ bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error) {
 }
 
 bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error) {
-    uint64_t limit = plan->readers[0]->options->limits.made;
+    uint64_t size = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        size += plan->readers[r]->size;
+    uint64_t limit = tc_made_limit(plan->readers[0]->options->limits.made, size);
     if (tc_add(plan->made, bytes, &plan->made) && plan->made <= limit)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",

@@ -127,7 +127,7 @@ static struct tc_format_options own_options(const struct tc_plan *plan,
     const struct tc_limits *limits = &plan->readers[0]->options->limits;
     struct tc_format_options options = {
         .limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE, .unpublished = publish};
-    options.limits.made = UINT64_MAX;
+    options.limits.made = INT64_MAX;
     options.limits.tensors = UINT32_MAX - 2;
     if (limits->memory > options.limits.memory)
         options.limits.memory = limits->memory;

@@ -166,9 +166,12 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
     if (!input)
         return false;
     bool ok = !select->has_map || tc_fail(error, TC_USAGE, "map", "--map may be given once");
-    if (ok && input->size > MAP_LIMIT)
+    if (ok && input->size > MAP_LIMIT) {
         ok = tc_fail(error, TC_UNSAFE, "map", "the map is over %llu bytes",
                      (unsigned long long)MAP_LIMIT);
+        tc_error_hint(error, "this limit is fixed: rules with --rename need less room");
+    }
+    tc_memory_earn(input->size);
     /* Names point into the text, which the arena keeps. */
     char *text = ok ? tc_arena_alloc(&select->arena, input->size, error) : NULL;
     ok = text && tc_input_read(input, 0, text, input->size, error) &&
