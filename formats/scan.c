@@ -364,8 +364,14 @@ static bool try_formats(const struct scan_view *view, struct known *known, struc
         below = best;
     }
     if (!known->opened && known->why->class == TC_OK) {
-        const struct tc_backend *backend = tc_registry_probe(view->input, known->why);
-        return !backend || try_backend(view, backend, 0, known, error);
+        const struct tc_backend *by_name = tc_registry_probe(view->input, known->why);
+        if (by_name && !try_backend(view, by_name, 0, known, error))
+            return false;
+        /* A name alone makes no format of it. */
+        if (by_name && !known->opened) {
+            *known->why = (struct tc_error){0};
+            tc_fail(known->why, TC_INVALID, "unknown-format", "not a file of any known format");
+        }
     }
     return true;
 }
