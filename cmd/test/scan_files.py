@@ -262,7 +262,9 @@ def arrays():
         fields = ", ".join(f"('f{n}', '<f4')" for n in range(size // 14))
         yield (
             f"npy, a header of {size} bytes",
-            lambda p, f=fields: {"in.npy": objects(p, header=header(f"[{f}, ('o', '|O')]"))},
+            lambda p, f=fields: {
+                "in.npy": objects(p, header=header(f"[{f}, ('o', '|O')]"), version=(2, 0))
+            },
         )
     for version in ((2, 0), (3, 0)):
         yield f"npy, version {version}", lambda p, v=version: {"in.npy": objects(p, version=v)}
