@@ -261,6 +261,16 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
     return error->class == TC_OK;
 }
 
+/* The nearest name of all inputs to one that none of them has. */
+static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct tc_error *error) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t r = 0; r < plan->reader_count; r++)
+        for (size_t i = 0; i < plan->readers[r]->table.count; i++)
+            tc_near_try(&near, plan->readers[r]->table.tensors[i].name);
+    return tc_near_hint(&near, error, "tconv list prints the names");
+}
+
 /* What was asked for by name must be there. */
 static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
@@ -269,14 +279,15 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
     if (select->only.bytes && plan->count == 0) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
         tc_error_in_tensor(error, select->only.bytes, select->only.length);
+        hint_tensor(plan, select->only, error);
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     for (size_t i = 0; i < select->row_count; i++)
         if (!select->rows[i].used) {
             tc_fail(error, TC_USAGE, "no-such-tensor",
                     "--rows names a tensor that is not there or left out");
-            return tc_error_in_tensor(error, select->rows[i].name.bytes,
-                                      select->rows[i].name.length);
+            tc_error_in_tensor(error, select->rows[i].name.bytes, select->rows[i].name.length);
+            return hint_tensor(plan, select->rows[i].name, error);
         }
     bool filtered = select->include_count || select->exclude_count;
     if (filtered && plan->count == 0) {
