@@ -268,7 +268,7 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_CALL,
          .value = &convert.select,
          .argument = "NAME=A:B",
-         .help = "of this tensor only rows A to B-1",
+         .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N",
          .call = add_rows},
         {.name = "rename",
          .type = OPTION_CALL,

@@ -215,7 +215,7 @@ int cmd_show(int argc, char **argv) {
          .type = OPTION_CALL,
          .value = &show.rows,
          .argument = "A:B",
-         .help = "rows A to B-1 of the first axis",
+         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
          .given = &show.has_rows,
          .call = common_rows},
         {.name = "full",

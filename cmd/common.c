@@ -80,11 +80,10 @@ bool common_exclude(void *select, const char *value, struct tc_error *error) {
 }
 
 bool common_rows(void *rows, const char *value, struct tc_error *error) {
-    struct tc_rows *into = rows;
-    if (tc_rows_parse(value, &into->first, &into->end))
+    if (tc_rows_parse(value, rows))
         return true;
     tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
-    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1; A: or :B; -N: for the last N");
 }
 
 bool common_check_terminal(const char *output, struct tc_error *error) {
