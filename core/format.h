@@ -213,7 +213,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,
  * companions, the sidecar. *at starts with 0; NULL behind the last. */
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
-/* tc_publish_check against each of them. */
+/* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
