@@ -188,7 +188,7 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_SIZE,
          .value = &convert.plan.shard_size,
          .argument = "SIZE",
-         .help = "several files of at most SIZE, and their index"},
+         .help = "several files of at most SIZE each, header and all, and their index"},
         {.name = "order",
          .type = OPTION_CHOICE,
          .value = &convert.order,

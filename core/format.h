@@ -52,7 +52,7 @@ struct tc_format_options {
     /* Where damage is noted and passed over, so that all of it is found; NULL: it
      * is an error. */
     struct tc_findings *findings;
-    int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
+    int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
@@ -127,7 +127,10 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* Under which name the index lists each item of a part; one without bytes
      * is not listed. NULL: each under its own. */

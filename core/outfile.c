@@ -335,6 +335,10 @@ static bool write_failed(struct tc_outfile *out, int errnum, struct tc_error *er
 static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
                           struct tc_error *error) {
     const char *at = bytes;
+    if (out->counting) {
+        out->end = offset + length > out->end ? offset + length : out->end;
+        return true;
+    }
     while (length) {
         size_t step = length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER;
         ssize_t done = out->stream ? write(out->fd, at, step)
@@ -397,6 +401,17 @@ bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
         return false;
     out->position += length;
     return true;
+}
+
+void tc_outfile_skip(struct tc_outfile *out, uint64_t bytes) {
+    out->position += bytes;
+    out->end = out->position > out->end ? out->position : out->end;
+}
+
+bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *error) {
+    bool ok = flush(out, error);
+    *bytes = out->end;
+    return ok;
 }
 
 /* Whether the kernel can't do it for these files, rather than that it failed. */

@@ -37,6 +37,7 @@ struct tc_outfile {
     uint64_t position;
     mode_t mode;
     bool stream;
+    bool counting; /* nothing is written: only `end` matters (tc_outfile_count) */
     bool in_place; /* standard output, a file */
     uint64_t base; /* where it starts in that file */
     uint64_t end;  /* behind its last byte, from the base */
@@ -95,6 +96,11 @@ bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *by
 /* Bytes of an input file, at the current position, by the kernel where it can. */
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error);
+/* Leaves room for what is not written, and moves the position behind it. */
+void tc_outfile_skip(struct tc_outfile *out, uint64_t bytes);
+/* Of a file that only counts, such as {.fd = -1, .counting = true}: how long it
+ * would be. */
+bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *error);
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error);
 
 /* The file that will have this name in the folder; NULL where there is none. */

@@ -441,8 +441,8 @@ static int item_order(const void *a, const void *b, void *context) {
     return result ? result : x->place < y->place ? -1 : 1;
 }
 
-static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count,
-                       enum tc_order order) {
+void tc_plan_sort_items(const struct tc_plan *plan, struct tc_item *items, size_t count,
+                        enum tc_order order) {
     struct ordering ordering = {plan->target, order};
     for (size_t i = 1; i < count; i++)
         if (item_order(&items[i - 1], &items[i], &ordering) > 0) {
@@ -462,32 +462,25 @@ static bool note_order(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* What each part's own metadata is, in the form the target holds it. */
-static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_part *part, struct tc_error *error) {
     unsigned caps = plan->target->caps;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        struct tc_part *part = &plan->parts[p];
-        if (!(caps & TC_CAN_FILE_METADATA))
-            continue;
-        const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
-        if (!own)
-            return false;
-        part->metadata = *own;
-        if (caps & TC_CAN_TENSOR_METADATA)
-            continue;
-        struct tc_buffer text = {0};
-        bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
-        if (ok && text.length) {
-            char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-            ok = copy &&
-                 tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
-                                 (struct tc_text){copy, text.length}, error);
-        }
-        tc_buffer_release(&text);
-        if (!ok)
-            return false;
+    if (!(caps & TC_CAN_FILE_METADATA))
+        return true;
+    const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
+    if (!own)
+        return false;
+    part->metadata = *own;
+    if (caps & TC_CAN_TENSOR_METADATA)
+        return true;
+    struct tc_buffer text = {0};
+    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    if (ok && text.length) {
+        char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
+        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                     (struct tc_text){copy, text.length}, error);
     }
-    return true;
+    tc_buffer_release(&text);
+    return ok;
 }
 
 /* What the target has no place for goes beside it; one from before, which told
@@ -558,17 +551,20 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
      * order then holds within each file. */
     plan->shard_size = tc_parts_shard_size(plan, output);
     bool split = plan->shard_size || options->folder;
-    sort_items(plan, plan->items, plan->count,
-               split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
+    tc_plan_sort_items(plan, plan->items, plan->count,
+                       split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE
+                                                                  : options->order);
     if (!tc_parts_make(plan, output, error) || (plan->sidecar_names && !plan_sidecar(plan, error)))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
-        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
-    if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
-        !part_metadata(plan, error))
+        tc_plan_sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+                           options->order);
+    if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error))
         return false;
-    for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
-        if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!tc_plan_part_metadata(plan, &plan->parts[p], error) ||
+            (plan->index_name && target->sharding->shard_metadata &&
+             !target->sharding->shard_metadata(plan, &plan->parts[p], p, error)))
             return false;
     return !target->check || target->check(plan, error);
 }

@@ -128,6 +128,7 @@ const struct tc_backend tc_backend_pt = {
             .index_ending = ".index.json",
             .write_index = shards_write_index,
             .listed = torch_write_listed,
+            .leave_room = torch_write_leave_room,
             .single = true,
         },
 };

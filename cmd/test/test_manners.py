@@ -4,6 +4,7 @@
 import functools
 import itertools
 import os
+import random
 import shutil
 import stat
 import subprocess
@@ -155,6 +156,59 @@ def stdout_failure(folder):
     shell(folder, '"$0" -q --shard-size 90 in.safetensors - -t safetensors > got', USAGE)
 
 
+def random_model(seed):
+    """Tensors of many sizes, empty ones too, names of many lengths, perhaps metadata."""
+    chance = random.Random(seed)
+    tensors = {}
+    for i in range(chance.randrange(1, 60)):
+        dtype, size = chance.choice((("U8", 1), ("F32", 4), ("I64", 8), ("F16", 2)))
+        count = chance.choice((0, 1, chance.randrange(50), chance.randrange(2000)))
+        name = f"t{i}" + "x" * chance.choice((0, 3, 90)) + "é" * chance.randrange(3)
+        shape = [count] if chance.random() < 0.7 else [1, count, 1]
+        tensors[name] = files.Tensor(dtype, shape, chance.randbytes(count * size))
+    metadata = {"k" * chance.randrange(1, 9): "v" * chance.randrange(200)} if seed % 3 else None
+    return files.safetensors(tensors, metadata)
+
+
+def shard_files(folder, name):
+    stem, _, extension = name.partition(".")
+    return sorted(folder.glob(f"{stem}-*.{extension}")) or [folder / name]
+
+
+def cut_at(folder, name, size, *options):
+    for path in folder.glob(name.partition(".")[0] + "*"):
+        path.unlink()
+    expect(folder, OK, "-q", "--no-sync", "in.safetensors", name, f"--shard-size={size}", *options)
+    found = []
+    for path in shard_files(folder, name):
+        names = expect(folder, OK, "list", path.name).out.splitlines()
+        found.append((path.stat().st_size, names))
+    return found
+
+
+def shard_sizes(seed, name, options, folder):
+    """No file is larger than was asked, but for one tensor alone; none could hold one more."""
+    (folder / "in.safetensors").write_bytes(random_model(seed))
+    whole = expect(folder, OK, "hash", "--digest", "in.safetensors").out
+    for size in (1, 700, 3000, 20_000, 10**9):
+        found = cut_at(folder, name, size, *options)
+        for nbytes, names in found:
+            check_equal(nbytes <= size or len(names) == 1, True, (size, nbytes, names))
+        index = next((folder / f"{name}{end}" for end in ("", ".index.json") if (folder / f"{name}{end}").exists()))
+        check_equal(expect(folder, OK, "hash", "--digest", index.name).out, whole, "digest")
+        if len(found) < 2 or len(found) > 9:
+            continue
+        # Where a shard takes one byte less it has a tensor less, and as much room is enough for as many.
+        largest = max(range(len(found)), key=lambda i: (len(found[i][1]) > 1, found[i][0]))
+        nbytes, names = found[largest]
+        exact = cut_at(folder, name, nbytes, *options)
+        if max(nbytes for nbytes, _ in found) == nbytes and len(exact) < 10:
+            check_equal(exact[: largest + 1], found[: largest + 1], f"at {nbytes}, its size at {size}")
+        if len(names) > 1:
+            less = cut_at(folder, name, nbytes - 1, *options)
+            check_equal(names in [names for _, names in less], False, f"at {nbytes - 1}")
+
+
 MAKEFILE = """.PHONY: {phony} all
 all: out.npz
 out.npz: ; @echo building; touch out.npz
@@ -227,6 +281,16 @@ def cases():
         yield f"stdout {target}", functools.partial(stdout_file, target)
     yield "stdout opened for appending", stdout_append
     yield "stdout after a failure", stdout_failure
+    for seed, (name, options) in itertools.product(
+        range(8),
+        (
+            ("m.safetensors", ()),
+            ("m.deathtensors", ()),
+            ("m.deathtensors", ("--no-checksum",)),
+            ("m.bin", ()),
+        ),
+    ):
+        yield f"shards {name} {seed} {options}", functools.partial(shard_sizes, seed, name, options)
     for name, place in itertools.product(NAMES, ("", "sub")):
         yield f"make {place} {name}", functools.partial(depends, name, place)
     yield "make and a stranger's shard", strangers_shard
