@@ -28,7 +28,8 @@ static bool begin_one(struct tc_publish *publish, const char *path, const struct
         return false;
     if (!publish->standard_output && !tc_publish_is_stream(publish, name))
         return true;
-    tc_fail(error, TC_USAGE, "usage", "a receipt or depfile goes to a file with a name, not into a pipe");
+    tc_fail(error, TC_USAGE, "usage",
+            "a receipt or depfile goes to a file with a name, not into a pipe");
     return tc_error_in_file(error, path);
 }
 

@@ -27,7 +27,7 @@ static const struct command {
     {"diff", cmd_diff, "A B", "what differs, across formats; values bit by bit, or --atol, --rtol"},
     {"verify", cmd_verify, "FILE...", "structure, checksums, CRCs, index against shards"},
     {"check", cmd_check, "--schema S FILE...", "names, dtypes, shapes, metadata keys"},
-    {"show", cmd_show, "FILE NAME", "values, abbreviated as numpy prints them"},
+    {"show", cmd_show, "FILE NAME...", "values, abbreviated as numpy prints them"},
     {"stats", cmd_stats, "FILE [NAME...]", "count, min, max, mean, stddev, zeros, NaN, Inf"},
     {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
     {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
