@@ -102,8 +102,9 @@ struct common {
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
-/* A format by the name the user gave; fills the error where there is none. */
-const struct tc_backend *common_backend(const char *name, struct tc_error *error);
+/* A format by the name the user gave, of several that a name stands for that of
+ * the path's extension (which may be NULL); fills the error where there is none. */
+const struct tc_backend *common_backend(const char *name, const char *path, struct tc_error *error);
 
 /* The format to write: by name, or where that is NULL by the path's extension;
  * NULL with the error filled where there is none that can be written. */
@@ -130,6 +131,8 @@ int common_each_file(const struct common *common, const struct arguments *argume
 
 /* Whether it is the name of a command. */
 bool is_command(const char *name);
+/* After an error: the command whose name is nearest, if it may have been meant. */
+bool hint_command(const char *name, struct tc_error *error, const char *otherwise);
 
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);

@@ -129,7 +129,10 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* Under which name the index lists each item of a part; one without bytes
      * is not listed. NULL: each under its own. */
@@ -218,7 +221,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,
  * companions, the sidecar. *at starts with 0; NULL behind the last. */
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
-/* tc_publish_check against each of them. */
+/* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;

@@ -274,6 +274,8 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;
     input->inode = status.st_ino;
+    /* What was spooled has no name, and its permissions are our own choice. */
+    input->mode = status.st_nlink ? status.st_mode & 0777 : 0777;
     input->modified = status.st_mtim;
     tc_memory_open(input->size);
     if (pool) {

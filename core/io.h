@@ -33,6 +33,7 @@ struct tc_input {
     unsigned users;
     dev_t device;
     ino_t inode;
+    mode_t mode; /* permissions; all of them where it came out of a pipe */
     struct timespec modified;
     struct tc_input_pool *pool; /* NULL: stays open */
     struct tc_input *newer;

@@ -112,7 +112,7 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     reread->seen = calloc(count ? count : 1, sizeof *reread->seen);
     if (!reread->seen)
         return tc_fail_memory(error);
-    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, watch, error);
+    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, NULL, watch, error);
     for (size_t i = 0; i < reread->count && ok; i++)
         ok = compare_item(reread, reread->first + i, error);
     ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
