@@ -69,6 +69,12 @@ struct common {
          .argument = "strict|inert",                                                               \
          .choices = (const char *const[]){"strict", "inert", NULL},                                \
          .help = "pickles of unknown classes: refused (strict), or their tensors taken (inert)"},  \
+        {.name = "strings",                                                                        \
+         .type = OPTION_CHOICE,                                                                    \
+         .value = &(common)->format.strings_bytes,                                                 \
+         .argument = "skip|bytes",                                                                 \
+         .choices = (const char *const[]){"skip", "bytes", NULL},                                  \
+         .help = "text arrays of numpy: left out (skip), or kept as bytes (bytes)"},               \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \

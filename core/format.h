@@ -53,6 +53,7 @@ struct tc_format_options {
      * is an error. */
     struct tc_findings *findings;
     int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
+    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
@@ -187,6 +188,9 @@ struct tc_backend {
      * to the ledger and say under which name an item comes back
      * (tc_item.written), and touches nothing else. May be NULL. */
     bool (*check)(struct tc_plan *plan, struct tc_error *error);
+    /* Whether the format says by itself what an item's metadata says, so that
+     * none is lost though it holds none. May be NULL: never. */
+    bool (*holds_metadata)(const struct tc_item *item);
     /* Whether a part needs a second file for its data, its name with ".data"
      * behind. May be NULL: never. */
     bool (*companion)(const struct tc_plan *plan, const struct tc_part *part);

@@ -416,13 +416,20 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* Metadata that goes nowhere unless something else keeps it. */
+static bool has_loose_metadata(const struct tc_plan *plan, const struct tc_item *item) {
+    const struct tc_backend *target = plan->target;
+    return item->metadata && item->metadata->count &&
+           !(target->holds_metadata && target->holds_metadata(item));
+}
+
 static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->metadata.count; i++)
         if (!tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
                           "%s holds no metadata; the file's is lost", plan->target->name))
             return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count &&
+        if (has_loose_metadata(plan, &plan->items[i]) &&
             !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
                           "%s holds no metadata; that of tensors is lost", plan->target->name))
             return false;
@@ -441,7 +448,7 @@ static bool has_metadata(const struct tc_plan *plan) {
     if (plan->metadata.count)
         return true;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count)
+        if (has_loose_metadata(plan, &plan->items[i]))
             return true;
     return false;
 }

@@ -497,6 +497,24 @@ char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct
 
 #define VERIFY_STEP ((size_t)1 << 18)
 
+bool zip_member_check(struct tc_input *input, const struct zip_member *member,
+                      struct tc_error *error) {
+    if (member->method == ZIP_STORED)
+        return zip_verify_stored(input, member, error);
+    struct zip_stream stream = {0};
+    unsigned char *buffer = malloc(VERIFY_STEP);
+    bool ok = buffer || tc_fail_memory(error);
+    for (uint64_t at = 0; ok && (at < member->size || at == 0);) {
+        uint64_t left = member->size - at;
+        size_t step = left < VERIFY_STEP ? left : VERIFY_STEP;
+        ok = zip_stream_read(&stream, input, member, at, buffer, step, error);
+        at += step ? step : 1;
+    }
+    zip_stream_release(&stream);
+    free(buffer);
+    return ok;
+}
+
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error) {
     unsigned char *buffer = malloc(VERIFY_STEP);
