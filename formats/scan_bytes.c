@@ -8,124 +8,6 @@
 /* Pickles in bytes of pickles. */
 #define MAX_DEPTH 4u
 
-/* Modules that no data needs: they run programs, load code, or reach files and
- * the network. A name on no list is unsafe too; this tells how sure it is. */
-static const char *const dangerous[] = {
-    "os",
-    "posix",
-    "nt",
-    "posixpath",
-    "ntpath",
-    "sys",
-    "subprocess",
-    "commands",
-    "popen2",
-    "pty",
-    "platform",
-    "shutil",
-    "builtins",
-    "__builtin__",
-    "runpy",
-    "importlib",
-    "imp",
-    "pkgutil",
-    "pickle",
-    "_pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "marshal",
-    "shelve",
-    "copyreg",
-    "copy_reg",
-    "types",
-    "code",
-    "codeop",
-    "bdb",
-    "pdb",
-    "trace",
-    "timeit",
-    "cProfile",
-    "profile",
-    "ctypes",
-    "cffi",
-    "socket",
-    "ssl",
-    "http",
-    "httplib",
-    "urllib",
-    "urllib2",
-    "requests",
-    "aiohttp",
-    "ftplib",
-    "smtplib",
-    "telnetlib",
-    "webbrowser",
-    "asyncio",
-    "multiprocessing",
-    "threading",
-    "_thread",
-    "thread",
-    "signal",
-    "operator",
-    "_operator",
-    "functools",
-    "_functools",
-    "itertools",
-    "inspect",
-    "gc",
-    "weakref",
-    "io",
-    "_io",
-    "tempfile",
-    "glob",
-    "linecache",
-    "fileinput",
-    "zipimport",
-    "pip",
-    "ensurepip",
-    "venv",
-    "distutils",
-    "setuptools",
-    "lib2to3",
-    "idlelib",
-    "pydoc",
-    "doctest",
-    "unittest",
-    "test",
-    "logging",
-    "sqlite3",
-    "numpy.load",
-    "numpy.testing",
-    "numpy.f2py",
-    "torch.load",
-    "torch.jit",
-    "torch.storage",
-    "torch.hub",
-    "torch.utils",
-    "torch._dynamo",
-    "torch._inductor",
-    "torch.package",
-    "uuid",
-    "_aix_support",
-    "_osx_support",
-    "_pyrepl",
-    "_imp",
-    "nturl2path",
-    "?",
-};
-
-static bool is_dangerous(struct tc_text name) {
-    for (size_t i = 0; i < sizeof dangerous / sizeof *dangerous; i++) {
-        struct tc_text module = tc_text_of(dangerous[i]);
-        if (tc_text_starts(name, module) &&
-            (name.length == module.length || name.bytes[module.length] == '.'))
-            return true;
-    }
-    return false;
-}
-
 void scan_init(struct scan *scan, const struct tc_format_options *options) {
     *scan = (struct scan){.options = options, .broken = calloc(1, sizeof *scan->broken)};
     tc_arena_init(&scan->arena, options->limits.memory);
@@ -164,7 +46,7 @@ static bool add_finding(struct scan *scan, struct scan_finding finding, struct t
         return false;
     finding.member = scan->member;
     finding.relative = scan->relative;
-    finding.dangerous = !finding.allowed && is_dangerous(finding.name);
+    finding.dangerous = !finding.allowed && pickle_is_dangerous(finding.name);
     scan->findings[scan->count++] = finding;
     return true;
 }
