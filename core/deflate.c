@@ -26,6 +26,10 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
     return ~crc;
 }
 
+uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {
+    return isal_adler32(sum, bytes, length);
+}
+
 static const struct level {
     uint32_t level;
     uint32_t buffer;
@@ -149,6 +153,20 @@ bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struc
         at += step;
         length -= step;
     }
+    return true;
+}
+
+bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, size_t *got,
+                     struct tc_error *error) {
+    struct inflate_state *state = inflater->state;
+    /* avail_out is 32 bits wide. */
+    uint32_t step = length < (1u << 30) ? (uint32_t)length : 1u << 30;
+    state->next_out = buffer;
+    state->avail_out = step;
+    while (state->avail_out && state->block_state != ISAL_BLOCK_FINISH)
+        if (!inflate_some(inflater, error))
+            return false;
+    *got = step - state->avail_out;
     return true;
 }
 

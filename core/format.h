@@ -81,6 +81,9 @@ struct tc_reader {
     /* What it holds that a file of its tensors and metadata would not, such as
      * code; NULL: nothing. Such a file is not written anew in its place. */
     const char *beyond;
+    /* Its tensors stand in lists, dicts or objects, of which names joined with
+     * dots are left in a file that has none. */
+    bool nested;
     struct tc_buffer warnings; /* one a line, for people */
     struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
     struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */

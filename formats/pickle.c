@@ -222,7 +222,9 @@ static struct pickle_node *container(struct pickle *pickle, struct pickle_node *
                                      enum pickle_kind kind) {
     if (node->kind == kind)
         return node;
-    bool object = node->kind == PICKLE_OBJECT && pickle->mode != PICKLE_STRICT;
+    bool plain = node->kind == PICKLE_OBJECT && node->callable &&
+                 node->callable->global == PICKLE_PLAIN_CLASS;
+    bool object = node->kind == PICKLE_OBJECT && (plain || pickle->mode != PICKLE_STRICT);
     if (object && !node->content)
         node->content = pickle_node(pickle, kind);
     if (object && pickle_is(node->content, kind))
@@ -336,7 +338,7 @@ static bool op_stack_global(struct pickle *pickle, int unused) {
         return pickle_push(pickle,
                            pickle_find_global(pickle, pickle_text(module), pickle_text(name)));
     /* A name that only running the pickle would tell. */
-    if (pickle->mode == PICKLE_SCAN)
+    if (pickle->mode != PICKLE_STRICT)
         return pickle_push(pickle, pickle_find_global(pickle, TC_TEXT("?"), TC_TEXT("?")));
     return pickle_bad(pickle, "a global's name is no string");
 }
@@ -346,7 +348,7 @@ static bool op_extension(struct pickle *pickle, int bytes) {
     uint64_t code;
     if (!pickle_take_number(pickle, (unsigned)bytes, &code))
         return false;
-    if (pickle->mode != PICKLE_SCAN)
+    if (pickle->mode == PICKLE_STRICT)
         return pickle_unsafe(pickle, "the pickle names extension %llu, which may be anything",
                              (unsigned long long)code);
     return pickle_push(pickle,
@@ -358,9 +360,9 @@ static bool call(struct pickle *pickle, struct pickle_node *callable,
     if (pickle->on_call &&
         !pickle->on_call(pickle->context, callable, arguments, pickle->opcode_at, pickle->error))
         return false;
-    if (callable->kind != PICKLE_GLOBAL && pickle->mode != PICKLE_SCAN)
+    if (callable->kind != PICKLE_GLOBAL && pickle->mode == PICKLE_STRICT)
         return pickle_unsafe(pickle, "the pickle calls something that is no known function");
-    if (arguments->kind != PICKLE_TUPLE && pickle->mode != PICKLE_SCAN)
+    if (arguments->kind != PICKLE_TUPLE && pickle->mode == PICKLE_STRICT)
         return pickle_bad(pickle, "a call's arguments are no tuple");
     return pickle_push(pickle, pickle_call(pickle, callable, arguments));
 }
@@ -376,6 +378,8 @@ static bool is_class(const struct pickle_node *node) {
     case PICKLE_BYTEARRAY:
     case PICKLE_SIZE:
     case PICKLE_SCRIPT_CLASS:
+    case PICKLE_PLAIN_CLASS:
+    case PICKLE_JOBLIB_ARRAY:
         return true;
     default:
         return false;
@@ -397,14 +401,24 @@ static bool op_reduce(struct pickle *pickle, int opcode) {
     return call(pickle, callable, arguments);
 }
 
-/* NEWOBJ_EX has keyword arguments, which no honest tensor file uses. */
+/* NEWOBJ_EX has keyword arguments, which no honest tensor file uses; they are
+ * kept as one more argument. */
 static bool op_newobj_ex(struct pickle *pickle, int unused) {
     (void)unused;
-    if (!pickle_pop(pickle))
+    struct pickle_node *keywords = pickle_pop(pickle);
+    if (!keywords)
         return false;
     if (pickle->mode == PICKLE_STRICT && pickle->depth >= pickle_fence(pickle) + 2)
         return pickle_unsafe(pickle, "the pickle makes an object with keyword arguments");
-    return op_reduce(pickle, 0x81);
+    struct pickle_node *given = pickle_pop(pickle);
+    struct pickle_node *arguments = given ? pickle_node(pickle, PICKLE_TUPLE) : NULL;
+    if (!arguments)
+        return false;
+    bool tuple = given->kind == PICKLE_TUPLE;
+    return pickle_add_all(pickle, arguments, tuple ? given->items : &given,
+                          tuple ? given->count : 1) &&
+           pickle_add(pickle, arguments, keywords) && pickle_push(pickle, arguments) &&
+           op_reduce(pickle, 0x81);
 }
 
 /* INST and OBJ: calls as protocols 0 and 1 have them. */
@@ -438,11 +452,17 @@ static bool op_build(struct pickle *pickle, int unused) {
     bool numpy =
         pickle_calls(node, PICKLE_NUMPY_RECONSTRUCT) || pickle_calls(node, PICKLE_NUMPY_DTYPE);
     if (numpy || node->kind == PICKLE_OBJECT) {
+        bool array = !numpy && node->callable && node->callable->global == PICKLE_JOBLIB_ARRAY;
+        node->state = state;
+        return !array || !pickle->on_build ||
+               pickle->on_build(pickle->context, node, pickle->error);
+    }
+    /* torch's state dicts have attributes, which say nothing of tensors. */
+    if (node->kind == PICKLE_DICT && node->value && state->kind == PICKLE_DICT) {
         node->state = state;
         return true;
     }
-    /* torch's state dicts have attributes, which say nothing of tensors. */
-    if (node->kind == PICKLE_DICT && node->value && state->kind == PICKLE_DICT)
+    if (pickle->mode == PICKLE_INERT)
         return true;
     if (pickle->mode != PICKLE_SCAN)
         return pickle_unsafe(pickle, "the pickle sets the state of a value that has none");
@@ -456,7 +476,7 @@ static bool op_persistent(struct pickle *pickle, int opcode) {
     if (opcode == 'P') {
         if (!pickle_take_line(pickle, MAX_NAME_LINE, &line))
             return false;
-        if (pickle->mode != PICKLE_SCAN)
+        if (pickle->mode == PICKLE_STRICT)
             return pickle_unsafe(pickle, "the pickle has a persistent id of protocol 0");
         return push_kind(pickle, PICKLE_NONE);
     }
@@ -475,13 +495,13 @@ static bool op_persistent(struct pickle *pickle, int opcode) {
         id->content = node;
     if (pickle->persistent && !pickle->persistent(pickle->context, id, node, pickle->error))
         return pickle->memory ? false : tc_error_at(pickle->error, pickle->opcode_at);
-    if (!pickle->persistent && pickle->mode != PICKLE_SCAN)
+    if (!pickle->persistent && pickle->mode == PICKLE_STRICT)
         return pickle_bad(pickle, "a persistent id in a pickle that is not torch's");
     return pickle_push(pickle, node);
 }
 
 static bool op_buffer(struct pickle *pickle, int opcode) {
-    if (pickle->mode == PICKLE_SCAN)
+    if (pickle->mode != PICKLE_STRICT)
         return opcode == 0x97 ? push_kind(pickle, PICKLE_BYTES) : pickle_top(pickle) != NULL;
     if (opcode == 0x98 && !pickle_top(pickle))
         return false;

@@ -73,16 +73,20 @@ enum pickle_global {
     PICKLE_NUMPY_FROMBUFFER,
     PICKLE_NUMPY_DTYPE,
     PICKLE_NUMPY_ARRAY,
+    PICKLE_LOAD_BYTES,   /* bytes that hold a legacy torch file of one storage */
+    PICKLE_PLAIN_CLASS,  /* a class of plain attributes: its objects are walked, never made */
+    PICKLE_JOBLIB_ARRAY, /* a numpy array whose bytes follow its state in the file */
 };
 
 struct pickle_node {
     uint8_t kind;
-    uint8_t global; /* enum pickle_global */
-    uint8_t value;  /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
-    bool open : 1;  /* a walk is inside it */
-    bool raw : 1;   /* text that stood as bytes */
-    uint32_t count; /* items; a dict's keys and values counted each */
-    uint64_t at;    /* of its opcode, in the file */
+    uint8_t global;   /* enum pickle_global */
+    uint8_t value;    /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
+    bool open : 1;    /* a walk is inside it */
+    bool settled : 1; /* of a dict: each key is there once */
+    bool raw : 1;     /* text that stood as bytes */
+    uint32_t count;   /* items; a dict's keys and values counted each */
+    uint64_t at;      /* of its opcode, in the file */
     union {
         int64_t integer;
         double real;

@@ -73,6 +73,15 @@ static const struct known known[] = {
     {"numpy._core.numeric", "_frombuffer", PICKLE_NUMPY_FROMBUFFER, 0},
     {"numpy", "dtype", PICKLE_NUMPY_DTYPE, 0},
     {"numpy", "ndarray", PICKLE_NUMPY_ARRAY, 0},
+    {"torch.storage", "_load_from_bytes", PICKLE_LOAD_BYTES, 0},
+    {"joblib.numpy_pickle", "NumpyArrayWrapper", PICKLE_JOBLIB_ARRAY, 0},
+    {"argparse", "Namespace", PICKLE_PLAIN_CLASS, 0},
+    {"types", "SimpleNamespace", PICKLE_PLAIN_CLASS, 0},
+    {"collections", "deque", PICKLE_PLAIN_CLASS, 0},
+    {"pytorch_lightning.utilities.parsing", "AttributeDict", PICKLE_PLAIN_CLASS, 0},
+    {"lightning.pytorch.utilities.parsing", "AttributeDict", PICKLE_PLAIN_CLASS, 0},
+    {"lightning_fabric.utilities.data", "AttributeDict", PICKLE_PLAIN_CLASS, 0},
+    {"lightning.fabric.utilities.data", "AttributeDict", PICKLE_PLAIN_CLASS, 0},
     {"torch.storage", "UntypedStorage", PICKLE_STORAGE_CLASS, TC_NONE},
     {"torch", "UntypedStorage", PICKLE_STORAGE_CLASS, TC_NONE},
 };
@@ -227,6 +236,8 @@ static struct pickle_node *bad_call(struct pickle *pickle, const struct pickle_n
         return pickle_misuse(pickle, pickle_text(callable), "it is called with odd arguments")
                    ? pickle_node(pickle, PICKLE_OBJECT)
                    : NULL;
+    if (pickle->mode == PICKLE_INERT)
+        return pickle_node(pickle, PICKLE_OBJECT);
     pickle_bad(pickle, "%.*s is called with arguments that it does not take",
                tc_text_shown(pickle_text(callable), 200), callable->text);
     return NULL;
@@ -330,19 +341,13 @@ static struct pickle_node *refuse_call(struct pickle *pickle, struct pickle_node
                                        struct pickle_node *arguments) {
     if (pickle->mode != PICKLE_STRICT)
         return note_call(pickle, PICKLE_OBJECT, callable, arguments);
-    if (callable->global == PICKLE_KNOWN_UNSUPPORTED) {
-        pickle_unsupported(pickle, "tensor-kind",
-                           "a kind of tensor that is not supported: it is made by %.*s",
-                           tc_text_shown(pickle_text(callable), 200), callable->text);
-    } else {
-        pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
-                      tc_text_shown(pickle_text(callable), 200), callable->text);
-    }
+    pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
+                  tc_text_shown(pickle_text(callable), 200), callable->text);
     return NULL;
 }
 
-struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
-                                struct pickle_node *arguments) {
+static struct pickle_node *make_call(struct pickle *pickle, struct pickle_node *callable,
+                                     struct pickle_node *arguments) {
     if (callable->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
         return note_call(pickle, PICKLE_OBJECT, callable, arguments); /* only a scan gets here */
     struct pickle_node *first = pickle_item(arguments, 0);
@@ -376,6 +381,8 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
     case PICKLE_BYTEARRAY:
         return make_bytearray(pickle, callable, arguments);
     case PICKLE_SCRIPT_CLASS:
+    case PICKLE_PLAIN_CLASS:
+    case PICKLE_JOBLIB_ARRAY:
         return note_call(pickle, PICKLE_OBJECT, callable, arguments);
     case PICKLE_COMPLEX:
     case PICKLE_DEVICE:
@@ -391,8 +398,21 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
     case PICKLE_NUMPY_RECONSTRUCT:
     case PICKLE_NUMPY_FROMBUFFER:
     case PICKLE_NUMPY_DTYPE:
+    case PICKLE_LOAD_BYTES:
+    case PICKLE_KNOWN_UNSUPPORTED:
         return note_call(pickle, PICKLE_CALL, callable, arguments);
     default:
         return refuse_call(pickle, callable, arguments);
     }
+}
+
+struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
+                                struct pickle_node *arguments) {
+    struct pickle_node *made = make_call(pickle, callable, arguments);
+    /* A known name with arguments it does not take: whatever they hold is kept. */
+    if (made && made->kind == PICKLE_OBJECT && !made->callable && arguments->kind == PICKLE_TUPLE) {
+        made->callable = callable;
+        made->arguments = arguments;
+    }
+    return made;
 }
