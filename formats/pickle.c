@@ -132,6 +132,22 @@ static bool take_length(struct pickle *pickle, int bytes, uint64_t *length) {
     return *length <= INT64_MAX || pickle_bad(pickle, "a length beyond 63 bits");
 }
 
+/* UTF-8, or halves of characters, which Python's strings may hold alone. */
+static bool is_unicode(struct tc_text text) {
+    for (size_t at = 0; at < text.length;) {
+        uint32_t character;
+        size_t step = tc_utf8_length(text.bytes + at, text.length - at, &character);
+        const unsigned char *byte = (const unsigned char *)text.bytes + at;
+        if (!step && text.length - at >= 3 && byte[0] == 0xED && byte[1] >= 0xA0 &&
+            byte[1] <= 0xBF && (byte[2] & 0xC0) == 0x80)
+            step = 3;
+        if (!step)
+            return false;
+        at += step;
+    }
+    return true;
+}
+
 static bool op_unicode(struct pickle *pickle, int bytes) {
     uint64_t length;
     if (!take_length(pickle, bytes, &length))
@@ -142,7 +158,7 @@ static bool op_unicode(struct pickle *pickle, int bytes) {
         return false;
     node->text = copy;
     node->length = length;
-    if (!tc_utf8_valid(pickle_text(node)))
+    if (!is_unicode(pickle_text(node)))
         return pickle_bad(pickle, "a string is not valid UTF-8");
     return pickle_push(pickle, node);
 }

@@ -54,12 +54,39 @@ bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *o
     return code.length > 1 || *objects;
 }
 
+/* Types that numpy has by another package, as jax uses it. */
+static enum tc_dtype find_class(struct tc_text name) {
+    static const struct {
+        const char *name;
+        enum tc_dtype dtype;
+    } classes[] = {
+        {"ml_dtypes.bfloat16", TC_BF16},
+        {"ml_dtypes.float8_e4m3fn", TC_F8_E4M3},
+        {"ml_dtypes.float8_e5m2", TC_F8_E5M2},
+        {"ml_dtypes.float8_e4m3fnuz", TC_F8_E4M3FNUZ},
+        {"ml_dtypes.float8_e5m2fnuz", TC_F8_E5M2FNUZ},
+        {"ml_dtypes.float8_e8m0fnu", TC_F8_E8M0},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (tc_text_equal(name, tc_text_of(classes[i].name)))
+            return classes[i].dtype;
+    return TC_NONE;
+}
+
 /* TC_NONE for what is no number. */
 static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, bool *swap,
                        struct tc_error *error) {
     const struct pickle_node *name =
         pickle_calls(node, PICKLE_NUMPY_DTYPE) ? pickle_item(node->arguments, 0) : NULL;
     const struct pickle_node *order = name ? pickle_item(node->state, 1) : NULL;
+    if (pickle_is(name, PICKLE_GLOBAL)) {
+        *dtype = find_class(pickle_text(name));
+        return true;
+    }
+    if (pickle_is(node, PICKLE_OBJECT) || pickle_is(name, PICKLE_OBJECT)) {
+        *dtype = TC_NONE;
+        return true;
+    }
     if (!pickle_is(name, PICKLE_TEXT))
         return bad(error, "has no dtype");
     struct tc_text code = read_code(node);

@@ -300,16 +300,30 @@ struct child {
     bool attributes;
 };
 
+/* A module's state that is an argument, as torch.fx has it. */
+static struct pickle_node *as_object(struct torch_walk *walk, struct pickle_node *state) {
+    struct pickle_node *object =
+        tc_arena_alloc(torch_walk_arena(walk), sizeof *object, walk->error);
+    if (object) {
+        object->kind = PICKLE_OBJECT;
+        object->state = state;
+    }
+    return object;
+}
+
 /* Arguments have the number of their place behind the object's name; a dict
  * among them is as good as the object's attributes. */
-static void argument_child(struct torch_walk *walk, const struct pickle_node *arguments, size_t i,
-                           struct child *child) {
+static void argument_child(struct torch_walk *walk, struct torch_frame *frame,
+                           const struct pickle_node *arguments, size_t i, struct child *child) {
     struct pickle_node *argument = pickle_item(arguments, i);
     struct pickle_node *deferred = find_deferred(walk, arguments, i);
     child->members = true;
     child->node = deferred ? deferred : argument;
+    if (deferred)
+        frame->next += deferred->state ? 2 : 1;
     if (deferred || pickle_is(argument, PICKLE_DICT)) {
-        child->attributes = is_module(argument);
+        if (!deferred && is_module(argument))
+            child->node = as_object(walk, argument);
         return;
     }
     if (walk->named)
@@ -345,7 +359,7 @@ static bool object_child(struct torch_walk *walk, struct torch_frame *frame, str
     else if (!pickle_item(object->arguments, stage - ARGUMENTS))
         return false;
     else
-        argument_child(walk, object->arguments, stage - ARGUMENTS, child);
+        argument_child(walk, frame, object->arguments, stage - ARGUMENTS, child);
     return true;
 }
 
@@ -414,6 +428,21 @@ static struct pickle_node *find_attributes(const struct pickle_node *node) {
     return pickle_is(state, PICKLE_DICT) && state->count ? state : NULL;
 }
 
+/* Plain attributes have no place beside a tensor; torch's own say nothing that
+ * its state dict keeps. */
+static bool tell_attributes(struct torch_walk *walk, const struct pickle_node *attributes) {
+    size_t told = 0;
+    for (size_t i = 0; i + 1 < attributes->count; i += 2) {
+        const struct pickle_node *key = attributes->items[i];
+        bool own =
+            key->kind == PICKLE_TEXT && (tc_text_starts(pickle_text(key), TC_TEXT("_")) ||
+                                         tc_text_equal(pickle_text(key), TC_TEXT("persistent")));
+        told += !own && torch_leaf_is_scalar(attributes->items[i + 1]);
+    }
+    return told == 0 || torch_walk_skip(walk, TC_SKIP_VALUE, "%zu plain attribute%s of the tensor",
+                                        told, told == 1 ? "" : "s");
+}
+
 /* An array of objects is looked into only where the user asked for whatever
  * tensors there are. */
 static struct pickle_node *find_objects(const struct torch_walk *walk,
@@ -424,11 +453,14 @@ static struct pickle_node *find_objects(const struct torch_walk *walk,
 }
 
 static bool visit_call(struct torch_walk *walk, struct pickle_node *node, bool members) {
+    if (members && pickle_calls(node, PICKLE_NUMPY_DTYPE))
+        return true;
     struct pickle_node *objects = find_objects(walk, node);
     if (objects)
         return visit_container(walk, objects, members);
     struct pickle_node *attributes = find_attributes(node);
-    if (attributes && !visit_container(walk, attributes, members))
+    if (attributes && ((!members && !tell_attributes(walk, attributes)) ||
+                       !visit_container(walk, attributes, true)))
         return false;
     return torch_add_call(walk, node) || torch_walk_forgive(walk);
 }

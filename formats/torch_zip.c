@@ -21,6 +21,8 @@
 /* What libtorch itself takes; 3 is what everything writes. */
 #define MAX_VERSION 10
 #define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
+/* What only a torch.package has. */
+#define PACKAGE_MEMBER "/.data/extern_modules"
 #define TAIL_BYTES ((size_t)1 << 16)
 
 /* Names in the directory, which lies at the file's end; most archives' fits
@@ -37,6 +39,7 @@ bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
         return false;
     bool seen = memmem(tail, size, "/data.pkl", 9) || memmem(tail, size, "data.pklPK", 10) ||
                 memmem(tail, size, "/model.json", 11) ||
+                memmem(tail, size, PACKAGE_MEMBER, strlen(PACKAGE_MEMBER)) ||
                 memmem(probe->head + 30, probe->length - 30, "data.pkl", 8);
     *script = seen && memmem(tail, size, "/constants.pkl", 14);
     free(tail);
@@ -130,7 +133,7 @@ static size_t find_main(struct torch *torch, struct tc_text main) {
 /* torch.package: Python source and pickles of any name. */
 static bool is_package(const struct torch *torch) {
     for (size_t i = 0; i < torch->zip.count; i++)
-        if (tc_text_ends(torch->zip.members[i].name, TC_TEXT("/.data/extern_modules")))
+        if (tc_text_ends(torch->zip.members[i].name, TC_TEXT(PACKAGE_MEMBER)))
             return true;
     return false;
 }
