@@ -269,6 +269,7 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->at = at;
     pickle->end = end;
     pickle->script = torch->script;
+    pickle->nested = true;
     pickle->mode = options->pickle_inert ? PICKLE_INERT : PICKLE_STRICT;
     pickle->context = torch;
     pickle->on_global = note_class;

@@ -112,6 +112,8 @@ bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_er
     unsigned rank;
     bool objects = false;
     (void)error;
+    if (pickle->at < pickle->frame_end)
+        return bad(pickle, "stands inside of a frame");
     if (!shape || !dtype || !order || !torch_sizes(shape, sizes, &rank) || rank > TC_MAX_RANK ||
         !torch_numpy_item(dtype, &nbytes, &objects))
         return bad(pickle, "has no shape, dtype or order");

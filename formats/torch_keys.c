@@ -165,47 +165,15 @@ bool torch_settle_dict(struct torch_walk *walk, struct pickle_node *dict) {
     return ok;
 }
 
-/* Texts with half a character */
+/* Names */
 
-/* The bytes of a surrogate at the start, as Python writes a lone one; else 0. */
-static unsigned read_surrogate(const char *bytes, size_t length) {
-    const unsigned char *byte = (const unsigned char *)bytes;
-    if (length < 3 || byte[0] != 0xED || byte[1] < 0xA0 || byte[1] > 0xBF ||
-        (byte[2] & 0xC0) != 0x80)
-        return 0;
-    return 0xD000u | (byte[1] & 0x3Fu) << 6 | (byte[2] & 0x3Fu);
-}
-
-/* Each half character, and each byte that is none, as `\udXXX`, or as one mark
- * where a name is made. */
-static void add_without_surrogates(struct tc_buffer *to, struct tc_text text, bool name) {
+/* Half a character, which the machine has as `\\udXXX`, is one mark in a name. */
+static void add_without_surrogates(struct tc_buffer *to, struct tc_text text) {
     for (size_t at = 0; at < text.length;) {
-        uint32_t character;
-        size_t step = tc_utf8_length(text.bytes + at, text.length - at, &character);
-        unsigned half = step ? 0 : read_surrogate(text.bytes + at, text.length - at);
-        if (step)
-            tc_buffer_add(to, text.bytes + at, step);
-        else if (name || !half)
-            tc_buffer_add_string(to, "?");
-        else
-            tc_buffer_addf(to, "\\u%04x", half);
-        at += step ? step : half ? 3 : 1;
+        bool half = text.length - at >= 6 && memcmp(text.bytes + at, "\\ud", 3) == 0;
+        tc_buffer_add(to, half ? "?" : text.bytes + at, 1);
+        at += half ? 6 : 1;
     }
-}
-
-bool torch_clean_text(struct torch_walk *walk, struct tc_text *text) {
-    if (tc_utf8_valid(*text))
-        return true;
-    struct tc_buffer clean = {0};
-    walk->surrogates++;
-    add_without_surrogates(&clean, *text, false);
-    const char *copy =
-        tc_buffer_ok(&clean, walk->error)
-            ? tc_arena_copy(torch_walk_arena(walk), clean.bytes, clean.length, walk->error)
-            : NULL;
-    *text = (struct tc_text){copy, clean.length};
-    tc_buffer_release(&clean);
-    return copy != NULL;
 }
 
 void torch_add_key(struct torch_walk *walk, const struct pickle_node *key, uint32_t place) {
@@ -215,18 +183,16 @@ void torch_add_key(struct torch_walk *walk, const struct pickle_node *key, uint3
         tc_buffer_addf(path, "%lld", (long long)key->integer);
     else if (key->kind != PICKLE_TEXT && key->kind != PICKLE_LONG)
         tc_buffer_addf(path, "?%u", place);
-    else if (tc_utf8_valid(pickle_text(key)))
+    else if (!key->surrogates)
         tc_buffer_add_text(path, pickle_text(key));
     else {
         walk->surrogates++;
-        add_without_surrogates(path, pickle_text(key), true);
+        add_without_surrogates(path, pickle_text(key));
     }
     for (size_t i = start; walk->torch->bars && i < path->length; i++)
         if (path->bytes[i] == '|')
             path->bytes[i] = '.';
 }
-
-/* Names, each once */
 
 static struct tc_text join(struct torch_walk *walk, struct tc_text name, const char *ending) {
     size_t extra = strlen(ending);

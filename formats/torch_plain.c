@@ -52,6 +52,7 @@ static bool open_pickle(struct torch *torch, const unsigned char *memory, uint64
     struct pickle_node *root;
     torch_pickle_init(torch, &pickle, 0, length, error);
     pickle.persistent = NULL;
+    pickle.joblib = true;
     pickle.memory = memory;
     if (memory)
         pickle.input = NULL;

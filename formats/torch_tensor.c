@@ -55,7 +55,7 @@ static bool read_rebuild(struct torch_walk *walk, const struct pickle_node *argu
     const struct pickle_node *storage = pickle_item(arguments, 0);
     const struct pickle_node *offset = pickle_item(arguments, 1);
     unsigned strides;
-    if (pickle_calls(storage, PICKLE_LOAD_BYTES) &&
+    if (pickle_calls(storage, PICKLE_LOAD_FROM_BYTES) &&
         !(storage = torch_nested_storage(walk, storage)))
         return false;
     if (!pickle_is(storage, PICKLE_STORAGE) || !pickle_is(offset, PICKLE_INT) ||
@@ -325,12 +325,19 @@ static const char *why_unsupported(struct tc_text function) {
         {"_rebuild_nested_tensor", "a nested tensor"},
         {"_rebuild_njt", "a nested tensor"},
         {"NestedTensor", "a nested tensor"},
+        {"NDArrayWrapper", "an array of an old joblib, which has it in a file of its own"},
         {"DTensor", "a DTensor, which is spread over several machines"},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (tc_text_ends(function, tc_text_of(kinds[i].ending)))
             return kinds[i].why;
     return "a kind of tensor that is not supported";
+}
+
+bool torch_skip_known(struct torch_walk *walk, const struct pickle_node *function) {
+    struct tc_text name = pickle_text(function);
+    return torch_walk_skip(walk, TC_SKIP_VALUE, "%s: it is made by %.*s", why_unsupported(name),
+                           tc_text_shown(name, 200), name.bytes);
 }
 
 static bool add_known(struct torch_walk *walk, const struct pickle_node *node) {
@@ -350,14 +357,12 @@ static bool add_known(struct torch_walk *walk, const struct pickle_node *node) {
         return add_numpy(walk, node);
     case PICKLE_NUMPY_DTYPE:
         return torch_walk_skip(walk, TC_SKIP_VALUE, "a numpy dtype");
-    case PICKLE_LOAD_BYTES: {
+    case PICKLE_LOAD_FROM_BYTES: {
         const struct pickle_node *storage = torch_nested_storage(walk, node);
         return storage && torch_add_storage_node(walk, storage);
     }
     case PICKLE_KNOWN_UNSUPPORTED:
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "%s: it is made by %.*s",
-                               why_unsupported(function), tc_text_shown(function, 200),
-                               function.bytes);
+        return torch_skip_known(walk, node->callable);
     default:
         return torch_walk_skip(walk, TC_SKIP_VALUE, "made by %.*s, which makes no tensor",
                                tc_text_shown(function, 200), function.bytes);

@@ -89,30 +89,15 @@ static bool is_inert(const struct torch_walk *walk) {
 
 /* Leaves as metadata */
 
-static bool add_item(struct torch_walk *walk, struct tc_buffer *value,
-                     const struct pickle_node *node) {
-    struct pickle_node clean = *node;
-    if (node->kind == PICKLE_TEXT) {
-        struct tc_text text = pickle_text(node);
-        if (!torch_clean_text(walk, &text))
-            return false;
-        clean.text = text.bytes;
-        clean.length = text.length;
-    }
-    torch_leaf_json(value, &clean);
-    return true;
-}
-
-static bool add_items(struct torch_walk *walk, struct tc_buffer *value,
+static void add_items(struct torch_walk *walk, struct tc_buffer *value,
                       const struct pickle_node *node) {
-    bool ok = true;
     tc_buffer_add_string(value, "[");
-    for (size_t i = 0; i < node->count && ok; i++) {
+    for (size_t i = 0; i < node->count; i++) {
         tc_buffer_add_string(value, i ? "," : "");
-        ok = add_item(walk, value, node->items[i]);
+        torch_leaf_json(value, node->items[i]);
+        walk->surrogates += node->items[i]->surrogates;
     }
     tc_buffer_add_string(value, "]");
-    return ok;
 }
 
 /* A key as the file's metadata has it: what could be no tensor's name could be
@@ -139,22 +124,19 @@ static bool add_leaf(struct torch_walk *walk, const struct pickle_node *node) {
         return false;
     if (!key.bytes)
         return true;
-    if (node->kind == PICKLE_TEXT) {
-        struct tc_text text = pickle_text(node);
-        return torch_clean_text(walk, &text) &&
-               tc_metadata_add(metadata, torch_walk_arena(walk), key, text, walk->error);
-    }
-    bool ok = true;
+    walk->surrogates += node->surrogates;
+    if (node->kind == PICKLE_TEXT)
+        return tc_metadata_add(metadata, torch_walk_arena(walk), key, pickle_text(node),
+                               walk->error);
     if (node->kind == PICKLE_DICT)
         tc_buffer_add_string(&value, "{}");
     else if (node->kind >= PICKLE_LIST && node->kind <= PICKLE_SET)
-        ok = add_items(walk, &value, node);
+        add_items(walk, &value, node);
     else if (torch_leaf_is_word(node))
         torch_leaf_word(&value, node);
     else
         torch_leaf_json(&value, node);
-    ok = ok && charge_text(walk, value.length);
-    if (ok)
+    if (charge_text(walk, value.length))
         return torch_add_metadata(walk, metadata, key, &value);
     tc_buffer_release(&value);
     return false;
@@ -256,6 +238,11 @@ static bool is_module_part(const struct pickle_node *key) {
 }
 
 static bool visit_object(struct torch_walk *walk, struct pickle_node *node, bool members) {
+    const struct pickle_node *class = node->callable;
+    if (pickle_is(class, PICKLE_GLOBAL) && class->global == PICKLE_KNOWN_UNSUPPORTED) {
+        if (!torch_skip_known(walk, class) || !is_inert(walk))
+            return walk->error->class == TC_OK;
+    }
     if (node->open)
         return torch_walk_skip(walk, TC_SKIP_VALUE, "an object that holds itself");
     if (!members)
@@ -335,7 +322,7 @@ static void argument_child(struct torch_walk *walk, struct torch_frame *frame,
 /* An object's parts: items put into it, its state (a module's parts first), the
  * arguments of the call that made it. False behind the last. */
 static bool object_child(struct torch_walk *walk, struct torch_frame *frame, struct child *child) {
-    enum { CONTENT, PART, STATE = PART + 3, SLOTS, ARGUMENTS };
+    enum { CONTENT, PART, STATE = PART + 3, SLOTS, CALLABLE, ARGUMENTS };
     struct pickle_node *object = frame->node;
     struct pickle_node *state = object->state;
     struct pickle_node *slots = NULL;
@@ -452,7 +439,17 @@ static struct pickle_node *find_objects(const struct torch_walk *walk,
     return is_inert(walk) && pickle_is(items, PICKLE_LIST) ? items : NULL;
 }
 
+/* A parameter of what is no tensor that we know. */
+static struct pickle_node *find_object(struct pickle_node *node) {
+    for (int i = 0; i < 16 && pickle_calls(node, PICKLE_REBUILD_PARAMETER); i++)
+        node = pickle_item(node->arguments, 0);
+    return pickle_is(node, PICKLE_OBJECT) ? node : NULL;
+}
+
 static bool visit_call(struct torch_walk *walk, struct pickle_node *node, bool members) {
+    struct pickle_node *object = find_object(node);
+    if (object)
+        return visit_object(walk, object, members);
     if (members && pickle_calls(node, PICKLE_NUMPY_DTYPE))
         return true;
     struct pickle_node *objects = find_objects(walk, node);

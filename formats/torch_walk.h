@@ -69,13 +69,13 @@ bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t
 bool torch_keep_name(struct torch_walk *walk, struct tc_text name);
 /* Metadata keys, one each, in the same way. */
 bool torch_settle_metadata(struct torch_walk *walk);
-/* Half characters as \udXXX; the text itself where there is none. */
-bool torch_clean_text(struct torch_walk *walk, struct tc_text *text);
 
 /* torch_tensor.c */
 
 /* The tensor that a call stands for, added to the table, or left out. */
 bool torch_add_call(struct torch_walk *walk, const struct pickle_node *node);
+/* Leaves out a kind of tensor that is known by its function alone. */
+bool torch_skip_known(struct torch_walk *walk, const struct pickle_node *function);
 /* The storage in the file that a call of torch.storage._load_from_bytes holds;
  * NULL where there is none. */
 struct pickle_node *torch_nested_storage(struct torch_walk *walk, const struct pickle_node *call);
