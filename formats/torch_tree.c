@@ -343,7 +343,10 @@ static bool object_child(struct torch_walk *walk, struct torch_frame *frame, str
         child->attributes = module;
     } else if (stage == SLOTS)
         child->node = slots;
-    else if (!pickle_item(object->arguments, stage - ARGUMENTS))
+    else if (stage == CALLABLE) {
+        child->node = pickle_is(object->callable, PICKLE_GLOBAL) ? NULL : object->callable;
+        child->members = true;
+    } else if (!pickle_item(object->arguments, stage - ARGUMENTS))
         return false;
     else
         argument_child(walk, frame, object->arguments, stage - ARGUMENTS, child);
