@@ -59,10 +59,13 @@ static bool take_rows(struct showing *showing, const struct tc_rows *rows, struc
 }
 
 /* The elements kept, in memory that the user allows. */
-static bool make_room(const struct show *show, struct array *array, struct tc_error *error) {
-    uint64_t limit = show->common.format.limits.memory;
+static bool make_room(struct showing *showing, struct tc_error *error) {
+    struct array *array = &showing->array;
+    uint64_t stored = showing->reader->size;
+    tc_memory_earn_data(showing->tensor->nbytes < stored ? showing->tensor->nbytes : stored);
+    uint64_t limit = tc_memory_allowed();
     size_t parts = array->kind == ARRAY_COMPLEX ? 2 : 1;
-    if (array->count > limit / sizeof(double) / parts) {
+    if (limit && array->count > limit / sizeof(double) / parts) {
         tc_fail(error, TC_UNSAFE, "memory-limit", "%zu values need more memory than %llu bytes",
                 array->count, (unsigned long long)limit);
         return tc_error_hint(error, "choose some with --rows, or raise --max-memory");
@@ -169,6 +172,7 @@ static bool print(const struct show *show, const struct showing *showing, const 
         tc_shape_print(&out, array->shape, array->rank);
         tc_buffer_add_string(&out, ",\"text\":");
         tc_buffer_add_json(&out, (struct tc_text){text.bytes, text.length - 1}, TC_ESCAPE_DISPLAY);
+        report_skipped(&out, showing->reader, NULL);
         tc_buffer_add_string(&out, "}\n");
         ok = tc_buffer_ok(&out, error);
     }
@@ -196,7 +200,7 @@ static bool show_tensor(const struct show *show, const char *path, const char *n
     }
     if (ok && !array_plan(array, show->full))
         ok = tc_fail(error, TC_INTERNAL, "shape", "a shape that was not measured");
-    ok = ok && make_room(show, array, error) && load_kept(&showing, error) &&
+    ok = ok && make_room(&showing, error) && load_kept(&showing, error) &&
          print(show, &showing, path, error);
     free(array->integers);
     free(array->reals);

@@ -37,8 +37,8 @@ struct tc_reader *common_open(const struct common *common, const char *path,
     if (common->from && !(backend = common_backend(common->from, error)))
         return NULL;
     struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
-    if (reader && !common->quiet)
-        report_warnings(reader);
+    if (reader)
+        report_warnings(reader, common->quiet, common->verbose);
     return reader;
 }
 
@@ -76,6 +76,12 @@ bool common_exclude(void *select, const char *value, struct tc_error *error) {
     return tc_select_exclude(select, value, error);
 }
 
+bool common_max_memory(void *size, const char *value, struct tc_error *error) {
+    (void)value, (void)error;
+    tc_memory_limit(*(const uint64_t *)size);
+    return true;
+}
+
 bool common_rows(void *rows, const char *value, struct tc_error *error) {
     struct tc_rows *into = rows;
     if (tc_rows_parse(value, &into->first, &into->end))
@@ -97,6 +103,7 @@ int common_each_file(const struct common *common, const struct arguments *argume
     for (size_t i = 0; i < arguments->count; i++) {
         struct tc_error error = {0};
         const char *path = arguments->names[i];
+        tc_memory_begin_file();
         struct tc_reader *reader = common_open(common, path, &error);
         bool ok = reader && action(context, reader, path, &error);
         tc_reader_close(reader);

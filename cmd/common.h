@@ -48,13 +48,14 @@ struct common {
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.memory,                                                 \
          .argument = "SIZE",                                                                       \
-         .help = "most memory for tables (default 2G)",                                            \
+         .help = "most memory for tables (default: 128M, or 64 times the header or pickle)",       \
+         .call = common_max_memory,                                                                \
          .aside = true},                                                                           \
         {.name = "max-size",                                                                       \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.made,                                                   \
          .argument = "SIZE",                                                                       \
-         .help = "most bytes a file may make out of nothing (default 16G)",                        \
+         .help = "most bytes made out of nothing (default: 256M and 100 times the file)",                        \
          .aside = true},                                                                           \
         {.name = "max-pickle",                                                                     \
          .type = OPTION_SIZE,                                                                      \
@@ -112,9 +113,10 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
 const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
                                     struct tc_error *error);
 
-/* For option tables: the context is a struct tc_select, or a struct tc_rows. */
+/* For option tables: the context is a struct tc_select, a size or a struct tc_rows. */
 bool common_include(void *select, const char *value, struct tc_error *error);
 bool common_exclude(void *select, const char *value, struct tc_error *error);
+bool common_max_memory(void *size, const char *value, struct tc_error *error);
 bool common_rows(void *rows, const char *value, struct tc_error *error);
 
 /* Refuses to print an array on a terminal. */

@@ -112,6 +112,7 @@ int main(int argc, char **argv) {
     struct tc_error error = {0};
     fill_standard_descriptors();
     tc_signals_install();
+    tc_memory_follow();
     int code = run(argc, argv, &error);
     /* Whatever was printed must have arrived, help too. */
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;

@@ -110,7 +110,9 @@ static bool set_value(const struct option *option, const char *value, struct arg
         *(const char **)option->value = value;
         return true;
     case OPTION_SIZE:
-        return options_size(value, option->value) || bad_value(option, value, error);
+        if (!options_size(value, option->value))
+            return bad_value(option, value, error);
+        return !option->call || option->call(option->value, value, error);
     case OPTION_REAL:
         return set_real(option, value, error);
     case OPTION_CHOICE:

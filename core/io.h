@@ -66,6 +66,9 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
 
 /* An unlinked temporary file in $TMPDIR or /var/tmp; -1 with the error filled. */
 int tc_tempfile(struct tc_error *error);
+/* Before `more` bytes are added to a temporary file that has `length`: they must
+ * stay below TC_MAX_SPOOL and leave its disk some room for others. */
+bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error);
 /* write() until all is written. */
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error);
 

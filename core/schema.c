@@ -183,10 +183,12 @@ bool tc_schema_load(struct tc_schema *schema, const char *path, struct tc_error 
     if (!input)
         return false;
     uint64_t length = input->size;
-    bool ok =
-        length <= SCHEMA_LIMIT ||
+    bool ok = length <= SCHEMA_LIMIT;
+    if (!ok) {
         tc_fail(error, TC_UNSAFE, "header-limit", "the schema is too long (%llu bytes, limit %llu)",
                 (unsigned long long)length, (unsigned long long)SCHEMA_LIMIT);
+        tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     schema->text = ok ? tc_input_load(input, 0, length, error) : NULL;
     tc_input_close(input);
     return (schema->text && parse(schema, length, error)) || tc_error_in_file(error, path);

@@ -35,7 +35,8 @@ static bool scan_member(struct scan *scan, struct tc_reader *reader,
     if (!damage)
         return tc_fail_memory(error);
     if (member->size > MAX_UNPACKED)
-        tc_fail(damage, TC_UNSAFE, "scan-limit", "a packed member of %llu bytes",
+        tc_fail(damage, TC_UNSAFE, "scan-limit",
+                "a packed member of %llu bytes (this limit is fixed)",
                 (unsigned long long)member->size);
     else
         bytes = zip_load(reader, member, damage);

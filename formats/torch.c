@@ -501,31 +501,24 @@ static void tell_classes(struct torch *torch) {
                        torch->classes.count - MAX_CLASSES_TOLD);
 }
 
-/* What has no tensor because all of it was left out is no success. */
+/* What has no tensor because its objects are not understood is no success. */
 static bool check_anything(const struct torch *torch, struct tc_error *error) {
-    const struct tc_reader *reader = torch->reader;
-    bool unknown = torch->classes.count > 0;
-    if (reader->table.count || (!reader->skipped.length && !unknown))
+    if (torch->reader->table.count || !torch->classes.count)
         return true;
-    if (unknown || reader->skipped_pickle) {
-        tc_fail(error, TC_UNSAFE, "nothing-left",
-                "no tensor was found: all it holds was left out, objects that are not understood "
-                "among it (%.*s)",
-                unknown ? tc_text_shown(torch->classes.tensors[0].name, 200) : 8,
-                unknown ? torch->classes.tensors[0].name.bytes : "a pickle");
-        return tc_error_hint(error, "tconv scan shows all that it names");
-    }
-    return tc_fail(error, TC_UNSUPPORTED, "nothing-left",
-                   "it holds no tensor that can be read; left out: %.*s", 500,
-                   reader->skipped.bytes);
+    struct tc_text class = torch->classes.tensors[0].name;
+    tc_fail(error, TC_UNSAFE, "nothing-left",
+            "no tensor was found; %zu name%s not understood, among them %.*s", torch->classes.count,
+            torch->classes.count == 1 ? " is" : "s are", tc_text_shown(class, 200), class.bytes);
+    return tc_error_hint(error, "nothing was run; tconv scan shows all that it names");
 }
 
 bool torch_finish(struct torch *torch, struct tc_error *error) {
     struct tc_reader *reader = torch->reader;
     uint64_t size = reader->input->size;
-    uint64_t limit = reader->options->limits.made;
+    uint64_t limit = tc_reader_made_limit(reader);
     /* Views may show one storage many times over. */
-    if (torch->total > size && torch->total - size > limit) {
+    reader->made = torch->total > size ? torch->total - size : 0;
+    if (reader->made > limit) {
         tc_fail(error, TC_UNSAFE, "size-limit",
                 "its tensors have %llu bytes in all, the file %llu: views repeat its data "
                 "(limit %llu bytes beyond the file)",
@@ -534,5 +527,10 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
     tell_classes(torch);
+    if (torch->nested &&
+        !tc_reader_note(reader, TC_CHANGE, TC_KIND_STRUCTURE, (struct tc_text){NULL, 0}, error,
+                        "lists, dicts and objects in one another are written flat, their keys "
+                        "joined with dots"))
+        return false;
     return check_storages(torch, error) && check_anything(torch, error) && tie_views(torch, error);
 }

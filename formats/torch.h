@@ -69,6 +69,7 @@ struct torch {
     unsigned char *unpacked; /* a file that is deflated as a whole */
     void *container;         /* what its persistent ids need; a container's own */
     bool swap;               /* the file is big-endian */
+    bool nested;             /* tensors stand in lists, dicts or objects in one another */
     bool legacy;             /* persistent ids may name views of storages */
     /* Of a zip. */
     struct zip zip;

@@ -190,7 +190,7 @@ static void note_nesting(struct torch_walk *walk, const struct pickle_node *node
     if (walk->torch->script || flat)
         return;
     walk->torch->reader->beyond = "lists or dicts in one another";
-    walk->torch->reader->nested = true;
+    walk->torch->nested = true;
 }
 
 static bool visit_container(struct torch_walk *walk, struct pickle_node *node, bool members) {
@@ -385,7 +385,7 @@ static bool next_child(struct torch_walk *walk, struct torch_frame *frame, struc
     else
         tc_buffer_add_number(&walk->path, frame->next);
     if (key && key->kind != PICKLE_TEXT && !frame->members)
-        walk->torch->reader->nested = true;
+        walk->torch->nested = true;
     frame->next += dict ? 2 : 1;
     return true;
 }
@@ -534,6 +534,7 @@ static bool step(struct torch_walk *walk) {
 
 static void tell(struct torch_walk *walk) {
     struct tc_reader *reader = walk->torch->reader;
+    walk->torch->nested |= walk->renamed > 0;
     if (walk->renamed)
         tc_reader_warn(reader,
                        "%llu tensor%s the name of another, and %s called NAME~1 and so on; the "
@@ -570,7 +571,7 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
                        "the pickle holds a single value that is no tensor");
     if (!is_container(root) && !torch->script) {
         torch->reader->beyond = "a tensor without a name";
-        torch->reader->nested = true;
+        torch->nested = true;
     }
     return run(&walk, root);
 }

@@ -330,9 +330,9 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
     const struct zip_member *member = find_member(torch, "tconv.json");
     if (!member)
         return true;
-    if (member->size > MAX_SIDECAR)
-        return tc_fail(error, TC_UNSAFE, "sidecar-limit", "tconv.json is over %llu bytes",
-                       (unsigned long long)MAX_SIDECAR);
+    if (!tc_reader_check_header(torch->reader, "member tconv.json", member->size, MAX_SIDECAR,
+                                error))
+        return false;
     const char *text = zip_load(torch->reader, member, error);
     if (text && tc_sidecar_read(torch->reader, text, member->size, error))
         return true;
