@@ -181,9 +181,7 @@ bool tc_metadata_join(struct tc_metadata *into, const struct tc_metadata *const 
         }
     }
     tc_arena_release(&scratch);
-    return ok && (into->count <= TC_MAX_METADATA ||
-                  tc_fail(error, TC_UNSAFE, "metadata-limit", "more than %u metadata entries",
-                          TC_MAX_METADATA));
+    return ok;
 }
 
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key) {
