@@ -19,9 +19,14 @@
 bool torch_legacy_seen(const struct tc_probe *probe) {
     static const unsigned char binary[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                            0x20, 0x6a, 0xa8, 0x50, 0x19};
-    size_t length = probe->length < 64 ? probe->length : 64;
-    return memmem(probe->head, length, binary, sizeof binary) != NULL ||
-           memmem(probe->head, length, MAGIC_DECIMAL, strlen(MAGIC_DECIMAL)) != NULL;
+    /* At most a protocol, a frame, and the opcode with its length stand before
+     * it: further on it may be in a storage's bytes. */
+    size_t most = 13 + sizeof binary;
+    size_t text = 3 + strlen(MAGIC_DECIMAL);
+    size_t length = probe->length;
+    return memmem(probe->head, length < most ? length : most, binary, sizeof binary) != NULL ||
+           memmem(probe->head, length < text ? length : text, MAGIC_DECIMAL,
+                  strlen(MAGIC_DECIMAL)) != NULL;
 }
 
 static bool bad(struct pickle *pickle, const char *what) {

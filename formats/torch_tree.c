@@ -282,7 +282,8 @@ static struct pickle_node *find_deferred(struct torch_walk *walk,
 
 /* What is walked next, and how. */
 struct child {
-    struct pickle_node *node; /* NULL: nothing here */
+    struct pickle_node *node;      /* NULL: nothing here */
+    const struct pickle_node *key; /* of a dict; NULL: none */
     bool members;
     bool attributes;
 };
@@ -380,9 +381,11 @@ static bool next_child(struct torch_walk *walk, struct torch_frame *frame, struc
     if (walk->named)
         tc_buffer_add_string(&walk->path, ".");
     walk->named = true;
-    if (key)
+    if (key) {
         torch_add_key(walk, key, frame->next / 2);
-    else
+        child->key = key;
+    }
+    if (!key)
         tc_buffer_add_number(&walk->path, frame->next);
     if (key && key->kind != PICKLE_TEXT && !frame->members)
         walk->torch->nested = true;
@@ -458,11 +461,15 @@ static bool visit_call(struct torch_walk *walk, struct pickle_node *node, bool m
     struct pickle_node *objects = find_objects(walk, node);
     if (objects)
         return visit_container(walk, objects, members);
+    size_t before = walk->torch->reader->table.count;
+    if (!torch_add_call(walk, node))
+        return torch_walk_forgive(walk);
+    /* Parts of what was left out are no more than that, unless all is wanted. */
     struct pickle_node *attributes = find_attributes(node);
-    if (attributes && ((!members && !tell_attributes(walk, attributes)) ||
-                       !visit_container(walk, attributes, true)))
-        return false;
-    return torch_add_call(walk, node) || torch_walk_forgive(walk);
+    if (!attributes || (walk->torch->reader->table.count == before && !is_inert(walk)))
+        return true;
+    return (members || tell_attributes(walk, attributes)) &&
+           visit_container(walk, attributes, true);
 }
 
 static bool visit_global(struct torch_walk *walk, const struct pickle_node *node, bool members) {
@@ -472,10 +479,17 @@ static bool visit_global(struct torch_walk *walk, const struct pickle_node *node
                            tc_text_shown(pickle_text(node), 200), node->text);
 }
 
+/* A key is a name: what else it held is gone. */
+static bool tell_key(struct torch_walk *walk, const struct pickle_node *key) {
+    bool plain = key->kind <= PICKLE_BYTES || key->kind == PICKLE_TUPLE ||
+                 key->kind == PICKLE_GLOBAL || torch_leaf_is_scalar(key);
+    return plain || torch_walk_skip(walk, TC_SKIP_VALUE, "a dict's key that is no plain value");
+}
+
 static bool visit(struct torch_walk *walk, const struct child *child) {
     struct pickle_node *node = child->node;
     bool members = child->members;
-    if (!torch_walk_charge(walk, 1))
+    if (!torch_walk_charge(walk, 1) || (child->key && !tell_key(walk, child->key)))
         return false;
     if (torch_leaf_is_scalar(node))
         return members || add_leaf(walk, node);
