@@ -26,6 +26,10 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
     return ~crc;
 }
 
+uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {
+    return isal_adler32(sum, bytes, length);
+}
+
 static const struct level {
     uint32_t level;
     uint32_t buffer;

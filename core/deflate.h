@@ -15,6 +15,8 @@
  * CRC-32C (Castagnoli) TFRecord's. */
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length);
 uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length);
+/* zlib's; starts from 1. */
+uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length);
 
 typedef bool tc_deflate_sink(void *context, const void *bytes, size_t length,
                              struct tc_error *error);

@@ -92,6 +92,7 @@ struct pickle_node {
     bool surrogates : 1; /* text that has lone surrogates, which stand here as \\udXXX */
     bool array : 1;      /* bytes that are a bytearray in Python, which can change */
     bool frozen : 1;     /* a state was given to it already */
+    bool settled : 1;    /* of a dict: each key is there once */
     bool seen : 1;       /* for the caller: its bytes were looked into */
     uint32_t count;      /* items; a dict's keys and values counted each */
     uint64_t at;         /* of its opcode, in the file */

@@ -26,6 +26,8 @@ static struct pickle_node *bad_call(struct pickle *pickle, struct pickle_node *c
                              "it is called with arguments that it does not take")
                    ? note_call(pickle, PICKLE_OBJECT, callable, arguments)
                    : NULL;
+    if (pickle->mode == PICKLE_INERT)
+        return note_call(pickle, PICKLE_OBJECT, callable, arguments);
     pickle_bad(pickle, "%.*s is called with arguments that it does not take",
                tc_text_shown(pickle_text(callable), 200), callable->text);
     return NULL;
@@ -260,16 +262,10 @@ static struct pickle_node *refuse_call(struct pickle *pickle, struct pickle_node
     bool known = callable->global != PICKLE_UNKNOWN && callable->global != PICKLE_KNOWN_UNSUPPORTED;
     if (pickle->mode == PICKLE_SCAN && known)
         return bad_call(pickle, callable, arguments); /* it is there to be named, not called */
-    if (pickle->mode != PICKLE_STRICT)
+    if (pickle->mode != PICKLE_STRICT || callable->global == PICKLE_KNOWN_UNSUPPORTED)
         return note_call(pickle, PICKLE_OBJECT, callable, arguments);
-    if (callable->global == PICKLE_KNOWN_UNSUPPORTED) {
-        pickle_unsupported(pickle, "tensor-kind",
-                           "a kind of tensor that is not supported: it is made by %.*s",
-                           tc_text_shown(pickle_text(callable), 200), callable->text);
-    } else {
-        pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
-                      tc_text_shown(pickle_text(callable), 200), callable->text);
-    }
+    pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
+                  tc_text_shown(pickle_text(callable), 200), callable->text);
     return NULL;
 }
 
@@ -309,7 +305,7 @@ static struct pickle_node *keep_call(struct pickle *pickle, enum pickle_kind kin
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
                                 struct pickle_node *arguments) {
     if (callable->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
-        return note_call(pickle, PICKLE_OBJECT, callable, arguments); /* only a scan gets here */
+        return note_call(pickle, PICKLE_OBJECT, callable, arguments); /* never in a strict one */
     struct pickle_node *first = pickle_item(arguments, 0);
     switch ((enum pickle_global)callable->global) {
     case PICKLE_ORDERED_DICT:

@@ -165,7 +165,7 @@ bool pickle_op_stack_global(struct pickle *pickle, int unused) {
     /* A name that only running the pickle would tell. */
     bool made = (!is_plain(module) || module->kind == PICKLE_TEXT) &&
                 (!is_plain(name) || name->kind == PICKLE_TEXT);
-    if (pickle->mode == PICKLE_SCAN && made)
+    if ((pickle->mode == PICKLE_SCAN && made) || pickle->mode == PICKLE_INERT)
         return pickle_push(pickle, pickle_find_global(pickle, TC_TEXT("?"), TC_TEXT("?")));
     return pickle_bad(pickle, "a global's name is no string");
 }
@@ -175,7 +175,7 @@ bool pickle_op_extension(struct pickle *pickle, int bytes) {
     uint64_t code;
     if (!pickle_take_number(pickle, (unsigned)bytes, &code))
         return false;
-    if (pickle->mode != PICKLE_SCAN)
+    if (pickle->mode == PICKLE_STRICT)
         return pickle_unsafe(pickle, "the pickle names extension %llu, which may be anything",
                              (unsigned long long)code);
     return pickle_push(pickle,
@@ -187,7 +187,7 @@ bool pickle_op_extension(struct pickle *pickle, int bytes) {
 /* pickle.py takes any sequence for arguments, C's machine only a tuple. */
 static bool check_call(struct pickle *pickle, const struct pickle_node *callable,
                        const struct pickle_node *arguments) {
-    if (pickle->mode != PICKLE_SCAN && arguments->kind != PICKLE_TUPLE)
+    if (pickle->mode == PICKLE_STRICT && arguments->kind != PICKLE_TUPLE)
         return pickle_bad(pickle, "a call's arguments are no tuple");
     if (pickle->mode != PICKLE_SCAN || arguments->kind == PICKLE_TUPLE)
         return true;
@@ -204,7 +204,7 @@ static bool call(struct pickle *pickle, struct pickle_node *callable,
     if (pickle->on_call &&
         !pickle->on_call(pickle->context, callable, arguments, pickle->opcode_at, pickle->error))
         return false;
-    if (callable->kind != PICKLE_GLOBAL && pickle->mode != PICKLE_SCAN)
+    if (callable->kind != PICKLE_GLOBAL && pickle->mode == PICKLE_STRICT)
         return pickle_unsafe(pickle, "the pickle calls something that is no known function");
     return check_call(pickle, callable, arguments) &&
            pickle_push(pickle, pickle_call(pickle, callable, arguments));
@@ -237,6 +237,18 @@ bool pickle_op_reduce(struct pickle *pickle, int opcode) {
     return call(pickle, callable, arguments);
 }
 
+/* Keeps keyword arguments as one argument more. */
+static bool add_keywords(struct pickle *pickle, struct pickle_node *keywords) {
+    struct pickle_node *given = pickle_pop(pickle);
+    struct pickle_node *arguments = given ? pickle_node(pickle, PICKLE_TUPLE) : NULL;
+    if (!arguments)
+        return false;
+    bool tuple = given->kind == PICKLE_TUPLE;
+    return pickle_add_all(pickle, arguments, tuple ? given->items : &given,
+                          tuple ? given->count : 1) &&
+           pickle_add(pickle, arguments, keywords) && pickle_push(pickle, arguments);
+}
+
 /* NEWOBJ_EX has keyword arguments, which no honest tensor file uses. */
 bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
     (void)unused;
@@ -250,6 +262,8 @@ bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
     if (pickle->mode == PICKLE_SCAN && pickle_is(class, PICKLE_GLOBAL) &&
         class->global != PICKLE_UNKNOWN && (keywords->kind != PICKLE_DICT || keywords->count) &&
         !pickle_misuse(pickle, pickle_text(class), "it is called with keyword arguments"))
+        return false;
+    if (pickle->mode == PICKLE_INERT && !add_keywords(pickle, keywords))
         return false;
     return pickle_op_reduce(pickle, 0x81);
 }
@@ -304,12 +318,15 @@ bool pickle_op_build(struct pickle *pickle, int unused) {
             return false;
     } else if (has_state(node)) {
         node->state = state;
-    } else if (node->kind != PICKLE_DICT || !node->value || state->kind != PICKLE_DICT) {
-        /* torch's state dicts have attributes, which say nothing of tensors. */
+    } else if (node->kind == PICKLE_DICT && node->value && state->kind == PICKLE_DICT) {
+        node->state = state; /* attributes, as torch's state dicts have them */
+    } else if (pickle->mode == PICKLE_STRICT) {
         return pickle_unsafe(pickle, "the pickle sets the state of a value that has none");
     }
     bool joblib = node->kind == PICKLE_OBJECT && pickle_is(node->callable, PICKLE_GLOBAL) &&
                   node->callable->global == PICKLE_JOBLIB_ARRAY;
+    if (joblib && pickle->mode != PICKLE_SCAN && pickle->on_build)
+        return pickle->on_build(pickle->context, node, pickle->error);
     return !joblib ||
            (pickle_take_array(pickle, node) &&
             (!pickle->on_build || pickle->on_build(pickle->context, node, pickle->error)));
@@ -327,6 +344,8 @@ static bool text_id(struct pickle *pickle) {
     struct tc_text line;
     if (!pickle_take_word(pickle, &line))
         return false;
+    if (pickle->mode == PICKLE_INERT)
+        return pickle_push(pickle, pickle_node(pickle, PICKLE_NONE));
     if (pickle->mode != PICKLE_SCAN)
         return pickle_unsafe(pickle, "the pickle has a persistent id of protocol 0");
     return odd_id(pickle);
@@ -353,7 +372,7 @@ bool pickle_op_persistent(struct pickle *pickle, int opcode) {
         id->content = node;
     if (pickle->persistent && !pickle->persistent(pickle->context, id, node, pickle->error))
         return pickle->memory ? false : tc_error_at(pickle->error, pickle->opcode_at);
-    if (!pickle->persistent && !scanned)
+    if (!pickle->persistent && !scanned && pickle->mode != PICKLE_INERT)
         return pickle_bad(pickle, "a persistent id in a pickle that is not torch's");
     return pickle_push(pickle, node);
 }

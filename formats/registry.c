@@ -6,6 +6,7 @@
 
 #include "core/metadata.h"
 #include "core/ties.h"
+#include "formats/foreign.h"
 
 #define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
 #include "formats/registry.def"
@@ -126,99 +127,6 @@ bool tc_registry_is_index(const struct tc_backend *backend) {
     return backend == &tc_backend_index;
 }
 
-/* Files that end up where a model should be. */
-static const struct foreign {
-    const char *magic;
-    size_t length;
-    size_t offset;
-    enum tc_class class;
-    const char *what;
-    const char *hint;
-} foreigners[] = {
-    {"version https://git-lfs", 23, 0, TC_INVALID, "a git-lfs pointer, not the file itself",
-     "fetch the file with: git lfs pull"},
-    {"<!DOCTYPE", 9, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
-    {"<!doctype", 9, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
-    {"<html", 5, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
-    {"<HTML", 5, 0, TC_INVALID, "an HTML page; the download went wrong", NULL},
-    {"<?xml", 5, 0, TC_INVALID, "an XML document; the download may have gone wrong", NULL},
-    {"\x1f\x8b", 2, 0, TC_UNSUPPORTED, "gzip-compressed", "unpack it first with: gzip -d"},
-    {"\xfd"
-     "7zXZ",
-     5, 0, TC_UNSUPPORTED, "xz-compressed", "unpack it first with: xz -d"},
-    {"BZh", 3, 0, TC_UNSUPPORTED, "bzip2-compressed", "unpack it first with: bzip2 -d"},
-    {"\x28\xb5\x2f\xfd", 4, 0, TC_UNSUPPORTED, "zstd-compressed", "unpack it first with: zstd -d"},
-    {"7z\xbc\xaf\x27\x1c", 6, 0, TC_UNSUPPORTED, "a 7z archive", "unpack it first"},
-    {"Rar!\x1a\x07", 6, 0, TC_UNSUPPORTED, "a RAR archive", "unpack it first"},
-    {"ustar", 5, 257, TC_UNSUPPORTED, "a tar archive", "unpack it first with: tar -xf"},
-    {"GGUF", 4, 0, TC_UNSUPPORTED, "a GGUF file", NULL},
-    {"\x89HDF\r\n\x1a\n", 8, 0, TC_UNSUPPORTED, "an HDF5 file", NULL},
-    {"\x7f"
-     "ELF",
-     4, 0, TC_UNSUPPORTED, "a program (ELF)", NULL},
-    {"PK\3\4", 4, 0, TC_UNSUPPORTED, "a zip archive of some other kind", NULL},
-    {"\x80\x02", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
-    {"\x80\x03", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
-    {"\x80\x04", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
-    {"\x80\x05", 2, 0, TC_UNSUPPORTED, "a Python pickle", NULL},
-};
-
-static const struct foreign *find_foreign(const struct tc_probe *probe, size_t start) {
-    for (size_t i = 0; i < sizeof foreigners / sizeof *foreigners; i++) {
-        const struct foreign *foreign = &foreigners[i];
-        size_t at = foreign->offset + start;
-        if (probe->length >= at + foreign->length &&
-            memcmp(probe->head + at, foreign->magic, foreign->length) == 0)
-            return foreign;
-    }
-    return NULL;
-}
-
-/* Printable characters and white space only; the last one may be cut. */
-static bool looks_like_text(const struct tc_probe *probe) {
-    const char *bytes = (const char *)probe->head;
-    size_t at = 0;
-    while (at < probe->length) {
-        uint32_t character;
-        size_t step = tc_utf8_length(bytes + at, probe->length - at, &character);
-        if (step == 0)
-            return at > 0 && probe->length - at < 4 && probe->length == sizeof probe->head;
-        if (character < 0x20 && !strchr("\t\n\r\f", (int)character))
-            return false;
-        at += step;
-    }
-    return true;
-}
-
-/* Nothing knows the file by its content: say what it is. What has a format's
- * extension, and is not plainly something else, that format's open explains. */
-static const struct tc_backend *explain(const struct tc_probe *probe,
-                                        const struct tc_backend *by_name, struct tc_error *error) {
-    size_t blank = 0;
-    while (blank < probe->length && memchr(" \t\r\n", probe->head[blank], 4))
-        blank++;
-    const struct foreign *foreign = find_foreign(probe, 0);
-    if (!foreign)
-        foreign = find_foreign(probe, blank);
-    bool json = blank < probe->length && probe->head[blank] == '{';
-    bool text = looks_like_text(probe);
-    if (foreign) {
-        tc_fail(error, foreign->class, "wrong-file", "this is %s", foreign->what);
-        if (foreign->hint)
-            tc_error_hint(error, "%s", foreign->hint);
-    } else if (probe->length == 0) {
-        tc_fail(error, TC_INVALID, "empty", "the file is empty");
-    } else if (by_name && (json || !text)) {
-        return by_name;
-    } else if (text) {
-        tc_fail(error, TC_INVALID, "wrong-file", "this is a text file, no tensors");
-    } else {
-        tc_fail(error, TC_INVALID, "unknown-format", "not a file of any known format");
-        tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
-    }
-    return NULL;
-}
-
 const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error) {
     struct tc_probe probe = {.input = input};
     probe.length = input->size < sizeof probe.head ? input->size : sizeof probe.head;
@@ -236,7 +144,19 @@ const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_err
     }
     if (best)
         return best;
-    return explain(&probe, by_name, error);
+    /* What has a format's extension, and is not plainly something else, that
+     * format's open explains. */
+    if (by_name && !foreign_recognised(&probe))
+        return by_name;
+    foreign_explain(&probe, error);
+    return NULL;
+}
+
+bool tc_registry_explain(struct tc_input *input, struct tc_error *error) {
+    struct tc_probe probe = {.input = input};
+    probe.length = input->size < sizeof probe.head ? input->size : sizeof probe.head;
+    return tc_input_read(input, 0, probe.head, probe.length, error) &&
+           foreign_explain(&probe, error);
 }
 
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,

@@ -21,6 +21,8 @@ const struct tc_backend *tc_registry_for_path(const char *path);
  * open then says what is wrong), else NULL with an error that says what the
  * file looks like. */
 const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error);
+/* Fails with what a file looks like that is none of ours. */
+bool tc_registry_explain(struct tc_input *input, struct tc_error *error);
 /* Whether it is an index of shards, not a file of tensors. */
 bool tc_registry_is_index(const struct tc_backend *backend);
 
