@@ -106,6 +106,7 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
+    convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
     convert->perform.beside.also = convert->maps;
     convert->perform.beside.also_count = convert->map_count;

@@ -126,7 +126,8 @@ static void add_metadata_json(struct tc_buffer *out, const struct tc_compare *co
     tc_buffer_add_string(out, "]");
 }
 
-static void diff_json(struct tc_buffer *out, const struct tc_compare *compare) {
+static void diff_json(struct tc_buffer *out, const struct tc_compare *compare,
+                      const struct tc_reader *a, const struct tc_reader *b) {
     tc_buffer_addf(out, "{\"equal\":%s", compare->equal ? "true" : "false");
     add_names_json(out, "added", compare->added, compare->added_count);
     add_names_json(out, "removed", compare->removed, compare->removed_count);
@@ -134,6 +135,7 @@ static void diff_json(struct tc_buffer *out, const struct tc_compare *compare) {
     add_dtypes_json(out, compare);
     add_values_json(out, compare);
     add_metadata_json(out, compare);
+    report_skipped(out, a, b);
     tc_buffer_add_string(out, "}\n");
 }
 
@@ -245,7 +247,7 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     bool ok = b && tc_compare_run(&compare, a, b, &diff->options, error);
     report_progress_end(&progress, ok);
     if (ok && diff->common.json)
-        diff_json(&out, &compare);
+        diff_json(&out, &compare, a, b);
     else if (ok)
         diff_text(&out, &compare, diff->common.quiet);
     ok = ok && tc_buffer_ok(&out, error);

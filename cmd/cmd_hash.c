@@ -24,7 +24,9 @@ static void add_json(struct tc_buffer *out, const struct tc_digest *digest,
         tc_shape_print(out, tensor->shape, tensor->rank);
         tc_buffer_addf(out, ",\"sha256\":\"%s\"}", hex);
     }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, reader, NULL);
+    tc_buffer_add_string(out, "}\n");
 }
 
 static bool hash_file(void *context, struct tc_reader *reader, const char *path,

@@ -143,7 +143,9 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const str
         tc_buffer_add_string(out, i ? "," : "");
         add_tensor_json(out, reader, shown->tensors[i]);
     }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, reader, NULL);
+    tc_buffer_add_string(out, "}\n");
 }
 
 struct rows {

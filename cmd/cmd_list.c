@@ -30,8 +30,11 @@ static bool list_names(void *context, struct tc_reader *reader, const char *path
         tc_buffer_add_visible(&text, table->tensors[i].name);
         tc_buffer_add_string(&text, "\n");
     }
-    if (list->common.json)
-        tc_buffer_add_string(&text, "]}\n");
+    if (list->common.json) {
+        tc_buffer_add_string(&text, "]");
+        report_skipped(&text, reader, NULL);
+        tc_buffer_add_string(&text, "}\n");
+    }
     bool ok = tc_buffer_ok(&text, error);
     report_out(&text);
     return ok;

@@ -172,6 +172,7 @@ static bool print(const struct show *show, const struct showing *showing, const 
         tc_shape_print(&out, array->shape, array->rank);
         tc_buffer_add_string(&out, ",\"text\":");
         tc_buffer_add_json(&out, (struct tc_text){text.bytes, text.length - 1}, TC_ESCAPE_DISPLAY);
+        report_skipped(&out, showing->reader, NULL);
         tc_buffer_add_string(&out, "}\n");
         ok = tc_buffer_ok(&out, error);
     }

@@ -52,8 +52,9 @@ static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tenso
     tc_buffer_add_string(out, histogram ? "]}" : "}");
 }
 
-static void add_json(struct tc_buffer *out, const struct tc_table *table,
+static void add_json(struct tc_buffer *out, const struct tc_reader *reader,
                      const struct results *results, const char *path) {
+    const struct tc_table *table = &reader->table;
     const char *before = "";
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
@@ -65,7 +66,9 @@ static void add_json(struct tc_buffer *out, const struct tc_table *table,
                             results->histograms ? &results->histograms[i] : NULL);
             before = ",";
         }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, reader, NULL);
+    tc_buffer_add_string(out, "}\n");
 }
 
 struct rows {
@@ -153,7 +156,7 @@ static bool *choose(const struct stats *options, const struct tc_reader *reader,
     for (size_t i = 0; i < table->count && ok; i++) {
         struct tc_text name = table->tensors[i].name;
         bool taken = false;
-        ok = tc_select_apply(&options->select, name, NULL, &taken, &name, error);
+        ok = tc_select_takes(&options->select, name, &taken, error);
         wanted[i] = taken && (wanted[i] || count == 0);
         any |= wanted[i];
     }
@@ -191,7 +194,7 @@ static bool print(const struct stats *options, const struct tc_reader *reader, c
     struct tc_buffer out = {0};
     bool ok = true;
     if (options->common.json)
-        add_json(&out, &reader->table, results, path);
+        add_json(&out, reader, results, path);
     else if (options->plot)
         add_plots(&out, &reader->table, results);
     else if (!options->html)

@@ -37,8 +37,8 @@ struct tc_reader *common_open(const struct common *common, const char *path,
     if (common->from && !(backend = common_backend(common->from, error)))
         return NULL;
     struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
-    if (reader && !common->quiet)
-        report_warnings(reader);
+    if (reader)
+        report_warnings(reader, common->quiet, common->verbose);
     return reader;
 }
 

@@ -202,7 +202,7 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
         if (!part->name)
             return false;
         if (memchr(item->name.bytes, '/', item->name.length) &&
-            !tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                           "\"/\" in a name becomes \".\" in its file's name"))
             return false;
     }
@@ -224,7 +224,7 @@ static bool number_items(struct tc_plan *plan, struct tc_error *error) {
         return true;
     plan->sidecar_names = plan->options->keep_metadata == TC_KEEP_SIDECAR;
     for (size_t i = 0; i < plan->count && !plan->sidecar_names; i++)
-        if (!tc_plan_note(plan, TC_LOSS, "name", plan->items[i].name, error,
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, plan->items[i].name, error,
                           "%s holds no names; numbers take their place", plan->target->name))
             return false;
     return true;
@@ -242,7 +242,7 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
         return true;
     struct tc_item *item = &plan->items[0];
     return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
-           tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+           tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                         "%s holds no name; the file's takes its place", plan->target->name);
 }
 

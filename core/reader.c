@@ -18,6 +18,12 @@ static struct tc_text stem_of(const char *path) {
     return (struct tc_text){name, dot && dot != name ? (size_t)(dot - name) : strlen(name)};
 }
 
+/* A note that found no room is no reason to read on in silence: the budget is
+ * spent, and what can't be charged says so. */
+static bool all_told(struct tc_reader *reader, struct tc_error *error) {
+    return !reader->untold || tc_arena_charge(&reader->arena, UINT64_MAX, error);
+}
+
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
                                  const struct tc_format_options *options, struct tc_error *error) {
     struct tc_reader *reader = calloc(1, sizeof *reader);
@@ -38,7 +44,8 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     reader->stem = stem_of(input->path);
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
-    if (!backend->open(reader, error)) {
+    tc_notes_init(&reader->notes, &reader->arena);
+    if (!backend->open(reader, error) || !all_told(reader, error)) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;
@@ -52,9 +59,6 @@ void tc_reader_close(struct tc_reader *reader) {
     reader->backend->close(reader);
     tc_table_release(&reader->table);
     tc_arena_release(&reader->arena);
-    tc_buffer_release(&reader->warnings);
-    tc_buffer_release(&reader->losses);
-    tc_buffer_release(&reader->skipped);
     tc_input_close(reader->sidecar);
     tc_input_close(reader->input);
     free(reader->state);
@@ -185,27 +189,35 @@ bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-/* A line of its own, whatever the names in it hold. */
-static void add_line(struct tc_buffer *lines, const char *format, va_list args) {
-    char line[512];
-    vsnprintf(line, sizeof line, format, args);
-    for (char *at = line; *at; at++)
-        if (*at == '\n')
-            *at = ' ';
-    tc_buffer_addf(lines, "%s\n", line);
+bool tc_reader_note(struct tc_reader *reader, enum tc_severity severity, enum tc_kind kind,
+                    struct tc_text name, struct tc_error *error, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    bool ok = tc_notes_add_list(&reader->notes, severity, kind, name, error, format, args);
+    va_end(args);
+    return ok;
+}
+
+/* A note of someone who has no error to fill. */
+static void tell(struct tc_reader *reader, enum tc_severity severity, const char *format,
+                 va_list args) {
+    struct tc_error refused = {0};
+    if (!tc_notes_add_list(&reader->notes, severity, TC_KIND_INPUT, (struct tc_text){0}, &refused,
+                           format, args))
+        reader->untold = true;
 }
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add_line(&reader->warnings, format, args);
+    tell(reader, TC_WARNING, format, args);
     va_end(args);
 }
 
 void tc_reader_lose(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add_line(&reader->losses, format, args);
+    tell(reader, TC_LOSS, format, args);
     va_end(args);
 }
 
@@ -219,19 +231,28 @@ bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name) {
 
 bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
                     struct tc_error *error, const char *reason, ...) {
-    char text[512];
     va_list args;
     if (!tc_reader_wants(reader, name))
         return true;
-    va_start(args, reason);
-    vsnprintf(text, sizeof text, reason, args);
-    va_end(args);
-    if (reader->skipped.length)
-        tc_buffer_add_string(&reader->skipped, ", ");
-    tc_buffer_add_text(&reader->skipped, name);
-    tc_buffer_addf(&reader->skipped, " (%s)", text);
     reader->skipped_pickle |= what == TC_SKIP_PICKLE;
-    return tc_buffer_ok(&reader->skipped, error);
+    va_start(args, reason);
+    bool ok =
+        tc_notes_add_list(&reader->notes, TC_LOSS, TC_KIND_SKIPPED, name, error, reason, args);
+    va_end(args);
+    return ok;
+}
+
+bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *error) {
+    enum tc_class class = reader->skipped_pickle ? TC_UNSAFE : TC_UNSUPPORTED;
+    size_t count = tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED);
+    const struct tc_note_group *group = reader->notes.groups;
+    while (group->kind != TC_KIND_SKIPPED)
+        group++;
+    tc_fail(error, class, "nothing-left", "no tensor is left: %zu %s skipped (%s)", count,
+            count == 1 ? "member is" : "members are", group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, reader->input->path);
 }
 
 /* What a file may grow to without being counted. */

@@ -76,25 +76,6 @@ void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone) {
                    date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec, zone);
 }
 
-void tc_ledger_print(struct tc_buffer *text, const struct tc_plan *plan,
-                     enum tc_severity severity) {
-    const char *comma = "";
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity != severity)
-            continue;
-        tc_buffer_addf(text, "%s{\"kind\":\"%s\"", comma, entry->kind);
-        comma = ",";
-        if (entry->tensor.bytes) {
-            tc_buffer_add_string(text, ",\"tensor\":");
-            tc_buffer_add_json(text, entry->tensor, TC_ESCAPE_DISPLAY);
-        }
-        tc_buffer_add_string(text, ",\"detail\":");
-        tc_buffer_add_json(text, tc_text_of(entry->detail), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(text, "}");
-    }
-}
-
 static bool add_file(struct tc_buffer *text, const char *key, const char *name,
                      struct tc_input *input, struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
@@ -177,9 +158,9 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     tc_buffer_addf(text, "],\"digest\":\"%s\",\"options\":", digest);
     tc_buffer_add_text(text, facts->options);
     tc_buffer_add_string(text, ",\"changes\":[");
-    tc_ledger_print(text, plan, TC_CHANGE);
+    tc_notes_print(text, &plan->notes, TC_CHANGE);
     tc_buffer_add_string(text, "],\"losses\":[");
-    tc_ledger_print(text, plan, TC_LOSS);
+    tc_notes_print(text, &plan->notes, TC_LOSS);
     if (facts->tensors) {
         tc_buffer_add_string(text, "],\"tensors\":[");
         add_tensors(text, &conversion->proof);

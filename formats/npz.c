@@ -101,7 +101,7 @@ static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t leng
     const struct fetch *fetch = context;
     const struct array *array = fetch->array;
     struct npz_reader *npz = fetch->reader->state;
-    if (array->member->method == ZIP_DEFLATED && array->header.fortran) {
+    if (array->member->method != ZIP_STORED && array->header.fortran) {
         if (!npz->spool.open && !fill_spool(fetch->reader, array, error))
             return false;
         return tc_spool_read(&npz->spool, offset, buffer, length, error);
@@ -158,7 +158,7 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
     if (!npy_header_read(reader, fetch_member, &fetch, member->size, member->data, &array->header,
                          error))
         return tc_error_in_tensor(error, name.bytes, name.length);
-    bool deflated = member->method == ZIP_DEFLATED;
+    bool deflated = member->method != ZIP_STORED;
     struct tc_tensor tensor = {.name = name,
                                .dtype = array->header.dtype,
                                .rank = array->header.rank,
@@ -174,10 +174,10 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
             tc_error_in_tensor(error, name.bytes, name.length));
 }
 
-static void skip_member(struct tc_reader *reader, const struct zip_member *member) {
-    if (reader->skipped.length)
-        tc_buffer_add_string(&reader->skipped, ", ");
-    tc_buffer_add_text(&reader->skipped, member->name);
+static bool skip_member(struct tc_reader *reader, const struct zip_member *member,
+                        struct tc_error *error) {
+    return tc_reader_note(reader, TC_LOSS, TC_KIND_MEMBER, member->name, error,
+                          "not a tensor, left out");
 }
 
 static bool is_array(const struct zip_member *member) {
@@ -203,7 +203,8 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     for (size_t i = 0; i < npz->zip.count; i++) {
         const struct zip_member *member = &npz->zip.members[i];
         if (!is_array(member)) {
-            skip_member(reader, member);
+            if (!skip_member(reader, member, error))
+                return false;
             continue;
         }
         if (!add_array(reader, member, error))
@@ -273,7 +274,7 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
             ok = tc_table_add(&names, &entry, error);
         }
         if (ok && tc_table_find(&names, stem))
-            ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+            ok = tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, name, error,
                               "numpy finds another tensor under this name, that without .npy");
     }
     tc_table_release(&names);

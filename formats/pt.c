@@ -127,6 +127,7 @@ const struct tc_backend tc_backend_pt = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
             .listed = torch_write_listed,
             .single = true,
         },

@@ -166,6 +166,12 @@ struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *ba
     return input ? tc_registry_open_input(input, backend, options, error) : NULL;
 }
 
+/* An empty file is legal; one of which nothing can be read is not read. */
+static bool something_left(const struct tc_reader *reader, struct tc_error *error) {
+    return reader->table.count || !tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED) ||
+           tc_reader_refuse_rest(reader, error);
+}
+
 struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc_backend *backend,
                                          const struct tc_format_options *options,
                                          struct tc_error *error) {
@@ -178,8 +184,8 @@ struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc
     }
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
     bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
-    if (reader &&
-        ((sidecar && !tc_sidecar_restore(reader, error)) || !tc_ties_restore(reader, error))) {
+    if (reader && ((sidecar && !tc_sidecar_restore(reader, error)) ||
+                   !tc_ties_restore(reader, error) || !something_left(reader, error))) {
         tc_reader_close(reader);
         return NULL;
     }

@@ -263,8 +263,8 @@ const struct tc_backend tc_backend_safetensors = {
     .summary = "Hugging Face safetensors",
     .extensions = (const char *const[]){".safetensors", NULL},
     .mime = "application/vnd.safetensors",
-    .caps = TC_NAMES_FRAMEWORK | TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME |
-            TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
     .dtypes = DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
@@ -287,6 +287,7 @@ const struct tc_backend tc_backend_safetensors = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
             .single = true,
         },
 };
