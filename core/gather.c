@@ -120,8 +120,13 @@ static void scatter(unsigned char *to, uint64_t to_step, const unsigned char *fr
     }
 }
 
+/* Whether all of the storage is in memory, once it was looked at. */
+static bool is_kept(const struct tc_gather *gather) {
+    return gather->view.storage <= gather->ahead_most;
+}
+
 static bool read_ahead(struct tc_gather *gather, uint64_t offset, struct tc_error *error) {
-    bool whole = gather->view.storage <= gather->ahead_most;
+    bool whole = is_kept(gather);
     uint64_t from = whole ? 0 : offset;
     uint64_t left = gather->view.storage - from;
     size_t size = left < gather->ahead_most ? left : gather->ahead_most;
@@ -150,7 +155,7 @@ static bool count_scattered(struct tc_gather *gather, unsigned reads, struct tc_
 /* Bytes of the storage, at most RUN_BYTES, until the next call. */
 static const unsigned char *look(struct tc_gather *gather, uint64_t offset, size_t length,
                                  struct tc_error *error) {
-    bool whole = gather->view.storage <= gather->ahead_most;
+    bool whole = is_kept(gather);
     bool follows = offset >= gather->fetched_to && offset - gather->fetched_to <= SMALL_GAP;
     gather->fetched_to = offset + length;
     bool held =
@@ -237,6 +242,12 @@ struct loop {
     uint64_t at;
 };
 
+/* What a loop jumps over in a round. Where the storage is in memory, both sides
+ * count, so that neither is touched in a new place with every element. */
+static uint64_t hop_length(const struct tc_gather *gather, const struct loop *loop) {
+    return is_kept(gather) && loop->to < loop->from ? loop->to : loop->from;
+}
+
 /* Axes of the tile, the one densest in the storage last, so that the file is
  * read forwards. */
 static unsigned plan_loops(const struct tc_gather *gather, uint64_t rows, struct loop *loops) {
@@ -249,7 +260,8 @@ static unsigned plan_loops(const struct tc_gather *gather, uint64_t rows, struct
         if (loop.count == 1)
             continue;
         unsigned place = used++;
-        while (place > 0 && loops[place - 1].from < loop.from) {
+        while (place > 0 &&
+               hop_length(gather, &loops[place - 1]) < hop_length(gather, &loop)) {
             loops[place] = loops[place - 1];
             place--;
         }
@@ -267,13 +279,14 @@ static unsigned list_hops(struct tc_gather *gather, const struct loop *loops, un
     gather->hop_count = 0;
     if (loops[depth - 1].count >= LONG_LOOP)
         return depth;
+    size_t most = is_kept(gather) ? gather->ahead_most : BLOCK_BYTES;
     gather->hops[0] = (struct tc_hop){0, 0};
     gather->hop_span = gather->view.element;
     size_t count = 1;
     while (depth > 0) {
         const struct loop *loop = &loops[depth - 1];
         if (loop->count > MOST_HOPS / count ||
-            (loop->from && loop->count - 1 > (BLOCK_BYTES - gather->hop_span) / loop->from))
+            (loop->from && loop->count - 1 > (most - gather->hop_span) / loop->from))
             break;
         for (size_t i = count; i < count * loop->count; i++) {
             const struct tc_hop *before = &gather->hops[i - count];

@@ -273,7 +273,8 @@ static bool run(struct walk *walk, struct wire_source *source, enum message kind
             ok = take_text(walk, level, &field);
         else if (depth == MAX_DEPTH)
             ok = tc_fail(walk->damage, TC_UNSAFE, "depth-limit",
-                         "graphs lie over %u deep in each other", MAX_DEPTH);
+                         "graphs lie over %u deep in each other (this limit is fixed)",
+                         MAX_DEPTH);
         else
             levels[depth++] = (struct level){
                 .wire = wire_inside(&level->wire, &field), .message = inner, .at = field.at};

@@ -64,6 +64,7 @@ struct torch {
     struct torch_view *views; /* by a tensor's cookie */
     size_t view_count;
     size_t view_capacity;
+    uint64_t unpacked_total; /* bytes of packed storages that were unpacked so far */
     uint64_t total;          /* bytes of all tensors */
     uint64_t steps;          /* opcodes that the pickles took */
     uint64_t text;           /* bytes that they have */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "formats/torch.h"
 
 #define SPOOL_STEP ((size_t)1 << 18)
@@ -24,6 +25,15 @@ static bool fill_spool(struct torch *torch, const struct torch_storage *storage,
                        struct tc_error *error) {
     tc_spool_release(&torch->spool);
     torch->spooled = NULL;
+    /* Views that go to and fro between packed storages unpack them again and
+     * again: all of that counts. */
+    uint64_t limit = tc_reader_made_limit(torch->reader);
+    if (!tc_add(torch->unpacked_total, storage->nbytes, &torch->unpacked_total) || torch->unpacked_total > limit) {
+        tc_fail(error, TC_UNSAFE, "size-limit",
+                "its packed storages would be unpacked to over %llu bytes in all",
+                (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+    }
     unsigned char *buffer = malloc(SPOOL_STEP);
     bool ok = buffer ? tc_spool_open(&torch->spool, storage->nbytes, error) : tc_fail_memory(error);
     for (uint64_t at = 0; at < storage->nbytes && ok;) {

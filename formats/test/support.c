@@ -12,7 +12,7 @@
 #include "core/deflate.h"
 #include "core/digest.h"
 
-const struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
+struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
 struct tc_error test_error;
 
 static char folder[64];

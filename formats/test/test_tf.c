@@ -337,6 +337,7 @@ Test(tf, messages_beyond_2_gib_are_refused) {
     const char *out = test_path("out.tensor");
     unsigned char bytes[64];
     test_write(test_path("x.tensor"), bytes, unhex("0801 12081206088080808002", bytes));
+    test_options.limits.made = UINT64_C(4) << 30;
     cr_assert_eq(test_convert(test_path("x.tensor"), out, tc_registry_named("tf"), NULL, NULL),
                  TC_UNSUPPORTED);
     cr_assert_str_eq(test_error.code, "message-size");
