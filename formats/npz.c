@@ -96,20 +96,14 @@ static bool read_header(struct tc_reader *reader, struct npy_array *array, struc
            zip_member_check(reader->input, member, error);
 }
 
-/* Only what can't be an array any more is passed over where nobody wants it: of
- * a structured array somebody may want a field. */
 static bool add_array(struct tc_reader *reader, const struct zip_member *member,
                       struct npy_array *array, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
     struct tc_text name = name_of(member);
     *array = (struct npy_array){
         .owner = member, .base = member->data, .packed = member->method != ZIP_STORED};
-    if (!read_header(reader, array, error)) {
-        if (error->class == TC_UNSUPPORTED ||
-            (error->class != TC_IO && !tc_reader_wants(reader, name)))
-            return npy_list_refuse(&npz->list, reader, name, error);
-        return tc_error_in_tensor(error, name.bytes, name.length);
-    }
+    if (!read_header(reader, array, error))
+        return refused_add(&npz->list.refused, reader, name, error);
     reader->compressed |= array->packed;
     return npy_list_add(&npz->list, reader, array, name, error);
 }
@@ -175,7 +169,7 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     }
     if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
-    return check_bare_names(reader, error) && npy_list_finish(&npz->list, reader, error) &&
+    return check_bare_names(reader, error) && refused_finish(&npz->list.refused, reader, error) &&
            tc_reader_check_expansion(reader, unpacked, error);
 }
 
