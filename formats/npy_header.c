@@ -102,6 +102,7 @@ static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context,
         return NULL;
     }
     size_t end = scanner->at + length;
+    tc_memory_earn(length);
     char *text = malloc(end > sizeof prefix ? end : sizeof prefix);
     if (!text) {
         tc_fail_memory(error);

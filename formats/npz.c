@@ -117,6 +117,12 @@ static bool count_unpacked(struct tc_reader *reader, const struct zip_member *me
            tc_fail(error, TC_INVALID, "size-overflow", "the members' sizes overflow");
 }
 
+static bool skip_member(struct tc_reader *reader, const struct zip_member *member,
+                        struct tc_error *error) {
+    return tc_reader_note(reader, TC_LOSS, TC_KIND_MEMBER, member->name, error,
+                          "not a tensor, left out");
+}
+
 static bool is_array(const struct zip_member *member) {
     return tc_text_ends(member->name, extension);
 }
@@ -158,7 +164,7 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     for (size_t i = 0; i < npz->zip.count; i++) {
         const struct zip_member *member = &npz->zip.members[i];
         if (!is_array(member)) {
-            if (!tc_reader_skip(reader, member->name, TC_SKIP_VALUE, error, "no .npy member"))
+            if (!skip_member(reader, member, error))
                 return false;
             continue;
         }
@@ -259,7 +265,7 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
             ok = tc_table_add(&names, &entry, error);
         }
         if (ok && tc_table_find(&names, stem))
-            ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+            ok = tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, name, error,
                               "numpy finds another tensor under this name, that without .npy");
     }
     tc_table_release(&names);

@@ -139,6 +139,7 @@ static bool grow_records(struct tfrecord_reader *tfrecord, struct tc_error *erro
     size_t more = (capacity - tfrecord->capacity) * sizeof *tfrecord->records;
     if (!tc_arena_charge(&reader->arena, more, error))
         return false;
+    tc_memory_earn((capacity - tfrecord->capacity) * (HEAD_BYTES + TAIL_BYTES));
     struct range *records = reallocarray(tfrecord->records, capacity, sizeof *records);
     if (!records)
         return tc_fail_memory(error);

@@ -333,10 +333,8 @@ static bool check_end(const struct end *end, const struct tc_reader *reader,
         return bad(error, end->offset, "more members than the directory has room for");
     if (end->count == 0 && (end->size != 0 || end->directory != 0))
         return bad(error, end->offset, "an empty archive that is not empty");
-    if (end->size > DIRECTORY_LIMIT)
-        return tc_fail(error, TC_UNSAFE, "header-limit",
-                       "the zip's directory is too long (%llu bytes, limit %llu)",
-                       (unsigned long long)end->size, (unsigned long long)DIRECTORY_LIMIT);
+    if (!tc_reader_check_header(reader, "zip's directory", end->size, DIRECTORY_LIMIT, error))
+        return false;
     if (end->count > reader->options->limits.tensors) {
         tc_fail(error, TC_UNSAFE, "tensor-limit", "a zip of %llu members (limit %llu)",
                 (unsigned long long)end->count,
@@ -484,6 +482,7 @@ void zip_stream_release(struct zip_stream *stream) {
 
 char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error) {
     struct zip_stream stream = {0};
+    tc_memory_earn(member->stored);
     char *bytes = zip_member_readable(member, error)
                       ? tc_arena_alloc(&reader->arena, member->size + 1, error)
                       : NULL;

@@ -502,7 +502,7 @@ def odd_tensors_among_others():
     }
     for label, content in odd.items():
         for order, graph in (("first", content + one), ("last", one + content)):
-            yield Input(f"{label} {order}", model(graph), tensors={"w": THREE}, message="odd (")
+            yield Input(f"{label} {order}", model(graph), tensors={"w": THREE}, message='"odd"')
         yield Input(
             f"{label} --strict",
             model(one + content),
