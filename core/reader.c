@@ -74,8 +74,9 @@ bool tc_reader_has_beside(const struct tc_reader *reader, const char *path) {
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
                                        struct tc_input_pool *pool, struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
+    /* A file may be called -, which is standard input only where a user says so. */
     if (!unpublished)
-        return tc_input_open(path, pool, error);
+        return tc_input_open(strcmp(path, "-") == 0 ? "./-" : path, pool, error);
     const struct tc_outfile *out = tc_publish_find(unpublished, tc_path_name(path));
     if (out)
         return tc_outfile_reopen(out, pool, error);

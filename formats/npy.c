@@ -88,7 +88,7 @@ static bool open_npy(struct tc_reader *reader, struct tc_error *error) {
             !npy_list_add(&npy->list, reader, array, name, error))
             return false;
     }
-    return npy_list_finish(&npy->list, reader, error);
+    return refused_finish(&npy->list.refused, reader, error);
 }
 
 static bool read_npy(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,

@@ -12,6 +12,7 @@
 #include "core/format.h"
 #include "core/gather.h"
 #include "core/spool.h"
+#include "formats/refused.h"
 
 #define NPY_DTYPES                                                                                 \
     (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_F32) | TC_SET(TC_F64) |        \
@@ -83,19 +84,13 @@ struct npy_list {
     struct npy_tensor *tensors; /* by a tensor's cookie */
     size_t count;
     size_t capacity;
-    struct tc_error *refused; /* the first of what was left out; NULL: nothing */
+    struct refused refused;
 };
 
 /* Adds the tensors of an array of this name, which must outlive the table, and
  * tells what is left out. */
 bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct npy_array *array,
                   struct tc_text name, struct tc_error *error);
-/* Leaves out an array for a reason of the backend's own, which is `error` and
- * then none. */
-bool npy_list_refuse(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
-                     struct tc_error *error);
-/* Fails where nothing but what was left out was there. */
-bool npy_list_finish(struct npy_list *list, struct tc_reader *reader, struct tc_error *error);
 void npy_list_release(struct npy_list *list);
 
 /* Reads one tensor at a time. */

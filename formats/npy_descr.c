@@ -96,13 +96,13 @@ static const char *foreign_kind(char letter) {
 
 static void tell_skipped(struct npy_leaf *leaf, struct tc_text descr, struct tc_text code) {
     const char *kind = foreign_kind(code.length ? code.bytes[0] : '\0');
-    int shown = tc_text_shown(descr, 40);
+    /* Without the width, so that all of a kind are told in one line. */
     if (kind)
-        snprintf(leaf->skipped, sizeof leaf->skipped,
-                 "dtype '%.*s' is not supported: %s, no numbers", shown, descr.bytes, kind);
+        snprintf(leaf->skipped, sizeof leaf->skipped, "dtype '%c' is not supported (%s)",
+                 code.bytes[0], kind);
     else
-        snprintf(leaf->skipped, sizeof leaf->skipped, "dtype '%.*s' is not supported", shown,
-                 descr.bytes);
+        snprintf(leaf->skipped, sizeof leaf->skipped, "dtype '%.*s' is not supported",
+                 tc_text_shown(descr, 40), descr.bytes);
     if (kind && strcmp(kind, "text") == 0)
         leaf->hint = "--strings=bytes keeps it as bytes";
     else if (tc_text_equal(code, TC_TEXT("V2")))

@@ -101,8 +101,8 @@ static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context,
         tc_error_hint(error, "raise the limit with --max-header if you trust this file");
         return NULL;
     }
-    tc_memory_earn(length);
     size_t end = scanner->at + length;
+    tc_memory_earn(length);
     char *text = malloc(end > sizeof prefix ? end : sizeof prefix);
     if (!text) {
         tc_fail_memory(error);

@@ -19,30 +19,6 @@ static bool grow(struct npy_list *list, struct tc_reader *reader, struct tc_erro
     return true;
 }
 
-/* Keeps the first reason, for a file that has nothing else: that something is a
- * pickle goes first. */
-static bool keep_refused(struct npy_list *list, struct tc_text name, const struct tc_error *reason,
-                         struct tc_error *error) {
-    if (list->refused && list->refused->class >= reason->class)
-        return true;
-    if (!list->refused && !(list->refused = malloc(sizeof *list->refused)))
-        return tc_fail_memory(error);
-    *list->refused = *reason;
-    tc_error_in_tensor(list->refused, name.bytes, name.length);
-    return true;
-}
-
-bool npy_list_refuse(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
-                     struct tc_error *error) {
-    struct tc_error reason = *error;
-    *error = (struct tc_error){0};
-    if (!tc_reader_wants(reader, name))
-        return true;
-    enum tc_skip what = reason.class == TC_UNSAFE ? TC_SKIP_PICKLE : TC_SKIP_VALUE;
-    return keep_refused(list, name, &reason, error) &&
-           tc_reader_skip(reader, name, what, error, "%s", reason.message);
-}
-
 static bool refuse_objects(struct npy_list *list, struct tc_reader *reader,
                            const struct npy_array *array, struct tc_text name,
                            struct tc_error *error) {
@@ -50,7 +26,7 @@ static bool refuse_objects(struct npy_list *list, struct tc_reader *reader,
             "an array of Python objects carries a pickle, which could run code");
     tc_error_at(error, array->base);
     tc_error_hint(error, "save it again as an array of numbers");
-    return npy_list_refuse(list, reader, name, error);
+    return refused_add(&list->refused, reader, name, error);
 }
 
 static bool refuse_field(struct npy_list *list, struct tc_reader *reader,
@@ -61,7 +37,7 @@ static bool refuse_field(struct npy_list *list, struct tc_reader *reader,
     tc_error_at(error, array->base);
     if (field->hint)
         tc_error_hint(error, "%s", field->hint);
-    return npy_list_refuse(list, reader, name, error);
+    return refused_add(&list->refused, reader, name, error);
 }
 
 /* The array's name and the field's behind it; the arena's. */
@@ -157,7 +133,7 @@ bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct 
         tc_fail(error, TC_UNSUPPORTED, "npy-structured",
                 header->unmeasured ? "a structured array with a field of an unknown type"
                                    : "a structured array without a field");
-        return npy_list_refuse(list, reader, name, error);
+        return refused_add(&list->refused, reader, name, error);
     }
     for (size_t i = 0; i < header->field_count; i++)
         if (!add_field(list, reader, array, &header->fields[i], name, error))
@@ -165,14 +141,7 @@ bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct 
     return true;
 }
 
-bool npy_list_finish(struct npy_list *list, struct tc_reader *reader, struct tc_error *error) {
-    if (reader->table.count || !list->refused)
-        return true;
-    *error = *list->refused;
-    return false;
-}
-
 void npy_list_release(struct npy_list *list) {
     free(list->tensors);
-    free(list->refused);
+    refused_release(&list->refused);
 }

@@ -96,20 +96,14 @@ static bool read_header(struct tc_reader *reader, struct npy_array *array, struc
            zip_member_check(reader->input, member, error);
 }
 
-/* Only what can't be an array any more is passed over where nobody wants it: of
- * a structured array somebody may want a field. */
 static bool add_array(struct tc_reader *reader, const struct zip_member *member,
                       struct npy_array *array, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
     struct tc_text name = name_of(member);
     *array = (struct npy_array){
         .owner = member, .base = member->data, .packed = member->method != ZIP_STORED};
-    if (!read_header(reader, array, error)) {
-        if (error->class == TC_UNSUPPORTED ||
-            (error->class != TC_IO && !tc_reader_wants(reader, name)))
-            return npy_list_refuse(&npz->list, reader, name, error);
-        return tc_error_in_tensor(error, name.bytes, name.length);
-    }
+    if (!read_header(reader, array, error))
+        return refused_add(&npz->list.refused, reader, name, error);
     reader->compressed |= array->packed;
     return npy_list_add(&npz->list, reader, array, name, error);
 }
@@ -121,6 +115,12 @@ static bool count_unpacked(struct tc_reader *reader, const struct zip_member *me
         return true;
     return !__builtin_add_overflow(*sum, member->size, sum) ||
            tc_fail(error, TC_INVALID, "size-overflow", "the members' sizes overflow");
+}
+
+static bool skip_member(struct tc_reader *reader, const struct zip_member *member,
+                        struct tc_error *error) {
+    return tc_reader_note(reader, TC_LOSS, TC_KIND_MEMBER, member->name, error,
+                          "not a tensor, left out");
 }
 
 static bool is_array(const struct zip_member *member) {
@@ -164,7 +164,7 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     for (size_t i = 0; i < npz->zip.count; i++) {
         const struct zip_member *member = &npz->zip.members[i];
         if (!is_array(member)) {
-            if (!tc_reader_skip(reader, member->name, TC_SKIP_VALUE, error, "no .npy member"))
+            if (!skip_member(reader, member, error))
                 return false;
             continue;
         }
@@ -175,7 +175,7 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     }
     if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
-    return check_bare_names(reader, error) && npy_list_finish(&npz->list, reader, error) &&
+    return check_bare_names(reader, error) && refused_finish(&npz->list.refused, reader, error) &&
            tc_reader_check_expansion(reader, unpacked, error);
 }
 

@@ -87,6 +87,7 @@ void tf_reader_release(struct tf_reader *tf) {
     typed_reader_release(&tf->typed);
     wire_source_release(&tf->source);
     free(tf->values);
+    refused_release(&tf->refused);
 }
 
 /* A shape has dimensions and unknown_rank, and nothing else. */
@@ -421,12 +422,13 @@ bool tf_tensor_add(struct tf_reader *tf, const struct tf_tensor *tensor, struct 
     return tc_table_add(&tf->reader->table, &entry, error);
 }
 
-void tf_reader_warn(struct tf_reader *tf) {
+bool tf_reader_finish(struct tf_reader *tf, struct tc_error *error) {
     if (tf->zeroes)
         tc_reader_warn(tf->reader,
                        "%llu tensor%s no values in the file, which means zeros; if it was cut "
                        "short, nothing tells",
                        (unsigned long long)tf->zeroes, tf->zeroes == 1 ? " has" : "s have");
+    return refused_finish(&tf->refused, tf->reader, error);
 }
 
 /* Elements as stored, from offset 0. */

@@ -223,7 +223,7 @@ def methods():
             zip_file([unknown, Member(b"b.npy", ARRAY)]),
             OK,
             tensors={"b": THREE},
-            message="a (zip compression method",
+            message="zip compression method",
         )
         yield Input(
             f"method {method} --strict",
