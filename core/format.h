@@ -246,6 +246,10 @@ bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip 
 /* Whether --include and --exclude let a tensor of this name through. A backend
  * asks before one tensor makes it refuse the file. */
 bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name);
+/* Refuses a file that should have `expected` bytes, or at least as many, and has
+ * fewer: says how many are missing. */
+bool tc_reader_cut_short(const struct tc_reader *reader, uint64_t expected, bool at_least,
+                         struct tc_error *error);
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */
