@@ -61,6 +61,7 @@ struct report_progress {
     struct timespec started;
     struct timespec last;
 };
+double report_seconds_since(const struct timespec *start);
 /* Options NULL: auto. */
 void report_progress_start(struct report_progress *progress,
                            const struct report_progress_options *options, bool quiet);

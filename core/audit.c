@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "core/trusted.h"
+
 #define STEP ((size_t)1 << 18)
 /* What direct I/O and vector instructions like best. */
 #define PLEASANT 64u
@@ -127,6 +129,7 @@ bool tc_audit(struct tc_reader *reader, const struct tc_audit_options *options,
         *error = damage;
         ok = false;
     }
+    ok = ok && tc_trusted_check(reader, error);
     note_alignment(reader, 0);
     if (options->verbose)
         note_alignment(reader, PLEASANT);

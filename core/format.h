@@ -270,6 +270,10 @@ uint64_t tc_reader_made_limit(const struct tc_reader *reader);
 /* Counts bytes that its tensors have but its files do not: one value or one
  * stretch of data shown many times. A sharded model counts those of its shards. */
 bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_error *error);
+/* Refuses a file that should have `expected` bytes, or at least as many, and has
+ * fewer: says how many are missing. */
+bool tc_reader_cut_short(const struct tc_reader *reader, uint64_t expected, bool at_least,
+                         struct tc_error *error);
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */

@@ -48,6 +48,32 @@ static const struct tc_tensor *find_item(const struct reread *reread, size_t pos
     return turn < table->count ? &table->tensors[turn] : NULL;
 }
 
+static bool differ_in(struct tc_text key, struct tc_error *error) {
+    return tc_fail(error, TC_IO, "verification", "the metadata of key \"%.*s\" is not as it was",
+                   tc_text_shown(key, 200), key.bytes);
+}
+
+/* Whether all pairs are there. What says how tensors share their data was taken
+ * for that when the output was read, and is then a tensor's name. */
+static bool compare_metadata(const struct tc_metadata *meant, const struct tc_metadata *got,
+                             const struct tc_table *table, struct tc_error *error) {
+    for (size_t i = 0; meant && i < meant->count; i++) {
+        const struct tc_pair *pair = &meant->pairs[i];
+        const struct tc_text *value = tc_metadata_find(got, pair->key);
+        bool taken = table && (tc_text_equal(pair->key, TC_TEXT(TC_ALIASES_KEY)) ||
+                               tc_table_find(table, pair->key));
+        if (!taken && !(value && tc_text_equal(*value, pair->value)))
+            return differ_in(pair->key, error);
+    }
+    return true;
+}
+
+/* Whether the output has a place for metadata, in itself or beside it. */
+static bool holds_metadata(const struct tc_plan *plan) {
+    return plan->options->keep_metadata != TC_KEEP_DROP &&
+           (plan->target->caps & TC_CAN_FILE_METADATA || plan->sidecar_name);
+}
+
 static bool compare_item(struct reread *reread, size_t position, struct tc_error *error) {
     const struct tc_plan *plan = reread->plan;
     const struct tc_table *table = &reread->reader->table;
@@ -64,8 +90,11 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
         return differ(item, error, "the shape is another");
     const unsigned char *meant =
         reread->proof->sums[kept ? (size_t)(kept - plan->items) : position];
-    return memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) == 0 ||
-           differ(item, error, "its bytes are others (SHA-256 mismatch)");
+    if (memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) != 0)
+        return differ(item, error, "its bytes are others (SHA-256 mismatch)");
+    return !holds_metadata(plan) ||
+           compare_metadata(item->metadata, tensor->metadata, NULL, error) ||
+           tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
 /* What was not meant may only be another name of what was. */
@@ -115,6 +144,9 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     bool ok = tc_digest_make_watched(&reread->digest, reread->reader, NULL, watch, error);
     for (size_t i = 0; i < reread->count && ok; i++)
         ok = compare_item(reread, reread->first + i, error);
+    if (ok && holds_metadata(reread->plan))
+        ok = compare_metadata(&reread->plan->metadata, &reread->reader->table.metadata,
+                              &reread->reader->table, error);
     ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
     tc_digest_release(&reread->digest);
     free(reread->seen);

@@ -287,6 +287,17 @@ bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_e
     return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
+bool tc_reader_cut_short(const struct tc_reader *reader, uint64_t expected, bool at_least,
+                         struct tc_error *error) {
+    uint64_t size = reader->input->size;
+    uint64_t missing = expected - size;
+    tc_fail(error, TC_INVALID, "truncated",
+            "the file is cut short: %s%llu byte%s missing (it has %llu of %llu)",
+            at_least ? "at least " : "", (unsigned long long)missing,
+            missing == 1 ? " is" : "s are", (unsigned long long)size, (unsigned long long)expected);
+    return tc_error_hint(error, "a download or copy that was not finished? get the file again");
+}
+
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
                                struct tc_error *error) {
     uint64_t size = reader->input->size;

@@ -57,6 +57,10 @@ static bool restore(struct tc_reader *reader, const struct tc_table *listed, boo
         bool alias_key = has_list ? is_alias_key(pair.key) && tc_table_find(listed, pair.key)
                                   : looks_recorded(pair.key);
         const struct tc_tensor *kept = alias_key ? tc_table_find(table, pair.value) : NULL;
+        if (has_list && alias_key && !kept && reader->options->findings)
+            tc_findings_add(reader->options->findings, "alias", NULL, pair.key,
+                            "it is an alias of \"%.*s\", which is not there",
+                            tc_text_shown(pair.value, 300), pair.value.bytes);
         size_t position = kept ? (size_t)(kept - table->tensors) : own;
         if (position >= own || tc_table_find(table, pair.key)) {
             metadata->pairs[left++] = pair;

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Permissions of what is written, standard output that is a file, and rules that make takes."""
+"""Permissions and sizes of what is written, standard output that is a file, rules that make takes,
+and what verify finds that loaders would believe."""
 
 import functools
 import itertools
+import json
+import math
 import os
 import random
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 
@@ -209,6 +213,119 @@ def shard_sizes(seed, name, options, folder):
             check_equal(names in [names for _, names in less], False, f"at {nbytes - 1}")
 
 
+def i64(*values, shape=None):
+    return files.Tensor("I64", shape or [len(values)], struct.pack(f"<{len(values)}q", *values))
+
+
+ROLES = {"csr": ("crow_indices", "col_indices"), "csc": ("ccol_indices", "row_indices")}
+ROLES |= {"bsr": ROLES["csr"], "bsc": ROLES["csc"]}
+
+
+def sparse(layout, pointers, indices, values=None, shape=(2, 3)):
+    """A sparse tensor of shape [2,3], or of four [1,1] blocks in [2,2]."""
+    blocks = [1, 1] if layout[0] == "b" else []
+    names = ROLES.get(layout, ("indices",)) + ("values", "shape")
+    values = values or files.Tensor("F32", [3, *blocks], b"\0" * 12)
+    parts = (*([pointers] if layout != "coo" else []), indices, values, i64(*shape))
+    metadata = {
+        f"s.{name}": {"sparse_layout": layout, "sparse_parent": "s", "sparse_role": name} for name in names
+    }
+    tensors = {f"s.{name}": part for name, part in zip(names, parts)}
+    return files.safetensors(tensors, {"tconv.tensor_metadata": files.compact(metadata)})
+
+
+def sparse_files():
+    """(label, file, whether it is right)"""
+    for layout in ROLES:
+        lines, most = (2, 3) if ROLES[layout][0] == "crow_indices" else (3, 2)
+        good = [0, 1, 3] if lines == 2 else [0, 1, 2, 3]
+        honest = [0, 0, 1]
+        yield f"{layout} honest", sparse(layout, i64(*good), i64(*honest)), True
+        for label, pointers in (
+            ("starts late", [1] + good[1:]),
+            ("ends early", good[:-1] + [2]),
+            ("ends late", good[:-1] + [4]),
+            ("goes back", [0, 3, 1] if lines == 2 else [0, 3, 1, 3]),
+            ("negative", [0, -1] + good[2:]),
+            ("huge", [0, 2**62] + good[2:]),
+            ("too short", good[:-1]),
+        ):
+            yield f"{layout} {label}", sparse(layout, i64(*pointers), i64(*honest)), False
+        for label, indices in (("beyond", [0, 0, most]), ("negative", [0, -1, 1]), ("huge", [0, 0, 2**63 - 1])):
+            yield f"{layout} index {label}", sparse(layout, i64(*good), i64(*indices)), False
+    for label, indices, right in (
+        ("honest", [0, 0, 1, 0, 2, 1], True),
+        ("row beyond", [0, 0, 2, 0, 2, 1], False),
+        ("column beyond", [0, 0, 1, 0, 3, 1], False),
+        ("negative", [0, 0, 1, 0, -1, 1], False),
+    ):
+        yield f"coo {label}", sparse("coo", None, i64(*indices, shape=[2, 3])), right
+    for label, shape in (("negative shape", (-2, 3)), ("shape of another rank", (2,))):
+        yield f"coo {label}", sparse("coo", None, i64(0, 0, 1, 0, 2, 1, shape=[2, 3]), shape=shape), False
+
+
+def quantised(scales, zeros, axis, rank=2):
+    """A tensor quantised along an axis of [2,3]."""
+    metadata = {"q": {"quant.scheme": "per_channel_affine", "quant.axis": str(axis)}}
+    tensors = {"q": files.Tensor("I8", [2, 3], bytes(6))}
+    if scales is not None:
+        tensors["q.scales"] = files.Tensor("F64", list(scales), bytes(8 * math.prod(scales)))
+    if zeros is not None:
+        tensors["q.zero_points"] = files.Tensor("I64", list(zeros), bytes(8 * math.prod(zeros)))
+    return files.safetensors(tensors, {"tconv.tensor_metadata": files.compact(metadata)})
+
+
+def trusted_files():
+    """(code of the finding, label, file, whether it is right)"""
+    for label, data, right in sparse_files():
+        yield "sparse", label, data, right
+    for label, right, arguments in (
+        ("rows", True, ([2], [2], 0)),
+        ("columns", True, ([3], [3], 1)),
+        ("too many scales", False, ([3], [2], 0)),
+        ("too few scales", False, ([1], [2], 0)),
+        ("zero points of another length", False, ([2], [3], 0)),
+        ("scales of rank 2", False, ([2, 1], [2], 0)),
+        ("no scales", False, (None, [2], 0)),
+        ("no zero points", False, ([2], None, 0)),
+        ("an axis beyond", False, ([2], [2], 2)),
+        ("a negative axis", False, ([2], [2], -1)),
+        ("an axis that is no number", False, ([2], [2], "x")),
+    ):
+        yield "quantisation", f"quantised {label}", quantised(*arguments), right
+    tensors = {"embed.weight": f32(1), "b": f32(2)}
+    for label, right, metadata in (
+        ("right", True, {"lm_head.weight": "embed.weight"}),
+        ("listed", True, {"head": "b", "tconv.aliases": '["head"]'}),
+        ("no alias", True, {"train.rate": "0.1", "lm_head.weight": "tied, see paper", "a.version": "v1.2"}),
+        ("target missing", False, {"lm_head.weight": "embed.wieght.weight"}),
+        ("listed target missing", False, {"head": "c", "tconv.aliases": '["head"]'}),
+    ):
+        yield "alias", f"alias {label}", files.safetensors(tensors, metadata), right
+
+
+def trusted(code, data, right, folder):
+    """verify finds what loaders would believe, under its code, and nothing in what is right."""
+    (folder / "x.safetensors").write_bytes(data)
+    result = expect(folder, OK if right else 1, "verify", "--json", "x.safetensors")
+    found = [finding["code"] for finding in json.loads(result.out)["findings"] if finding["code"] != "alignment"]
+    check_equal(set(found), set() if right else {code}, "findings", result)
+
+
+def lost_metadata(place, folder):
+    """--verify compares metadata too: a bit that flips in a key or a value is seen."""
+    metadata = {"note": "precious", "tconv.tensor_metadata": files.compact({"w": {"unit": "kelvin"}})}
+    (folder / "in.safetensors").write_bytes(files.safetensors(MODEL, metadata))
+    expect(folder, OK, "-q", "in.safetensors", "out.safetensors", "--verify")
+    at = (folder / "out.safetensors").read_bytes().index(place.encode())
+    (folder / "out.safetensors").unlink()
+    command = ("-q", "--json", "--verify", "in.safetensors", "out.safetensors")
+    result = expect(folder, {OK, 6}, *command, quiet=False, env={"TCONV_TEST_FLIP": str(at)})
+    if result.code == OK:
+        raise Skip("built without test hooks")
+    check_equal(json.loads(result.out)["error"]["code"], "verification", "code", result)
+
+
 MAKEFILE = """.PHONY: {phony} all
 all: out.npz
 out.npz: ; @echo building; touch out.npz
@@ -291,6 +408,10 @@ def cases():
         ),
     ):
         yield f"shards {name} {seed} {options}", functools.partial(shard_sizes, seed, name, options)
+    for code, label, data, right in trusted_files():
+        yield f"verify {label}", functools.partial(trusted, code, data, right)
+    for place in ("precious", "note", "kelvin", "unit"):
+        yield f"verify metadata {place}", functools.partial(lost_metadata, place)
     for name, place in itertools.product(NAMES, ("", "sub")):
         yield f"make {place} {name}", functools.partial(depends, name, place)
     yield "make and a stranger's shard", strangers_shard
