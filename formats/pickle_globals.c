@@ -261,7 +261,8 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         node->global = (uint8_t)found->global;
         node->value = (uint8_t)found->value;
     }
-    pickle->named |= pickle_is_importable(pickle_text(node));
+    pickle->names += pickle_is_importable(pickle_text(node));
+    pickle->named = pickle->names > 0;
     if (pickle->on_global && !pickle->on_global(pickle->context, node, pickle->error))
         return NULL;
     if (!found && pickle->mode == PICKLE_STRICT) {
