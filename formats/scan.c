@@ -24,6 +24,10 @@
 #define INDEX_LIMIT UINT64_C(100000000)
 /* A text of a member of an archive: licences, labels, versions. */
 #define MAX_TEXT ((uint64_t)16 << 20)
+/* Members of a file, and of archives in it that are packed: no honest member is
+ * this short. */
+#define FREE_REGIONS 100000u
+#define BYTES_A_REGION 64u
 /* A probe this sure saw the format's own mark. */
 #define SURE 90
 /* And this one saw more than an accident. */
@@ -129,9 +133,10 @@ bool scan_name_ends(struct tc_text name, const char *ending) {
 
 static struct scan_region *push(struct scan *scan, struct scan_region region,
                                 struct tc_error *error) {
-    if (++scan->regions > scan->options->limits.tensors) {
+    bool many = scan->regions >= scan->options->limits.tensors;
+    if (many || scan->regions >= scan->most_regions) {
         /* The walk goes on with those that wait. */
-        scan_note_limit(scan, "members", "--max-tensors");
+        scan_note_limit(scan, "members", many ? "--max-tensors" : NULL);
         drop_source(region.source);
         return tc_arena_alloc(&scan->arena, sizeof region, error);
     }
@@ -140,6 +145,7 @@ static struct scan_region *push(struct scan *scan, struct scan_region region,
         drop_source(region.source);
         return NULL;
     }
+    scan->regions++;
     *added = region;
     added->next = scan->pending;
     scan->pending = added;
@@ -214,6 +220,7 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
     }
     if (!input)
         return true;
+    scan->most_regions += 1 + input->size / BYTES_A_REGION;
     struct scan_source *source = new_source(input, false, error);
     struct scan_region region = {.source = source,
                                  .length = source ? source->input->size : 0,
@@ -651,6 +658,7 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
         return false;
     bool ok = scan->broken && scan->other ? true : tc_fail_memory(error);
     scan->most_unpacked = unpacking_limit(&scan->options->limits, source->input->size);
+    scan->most_regions = FREE_REGIONS + source->input->size / BYTES_A_REGION;
     source->users++; /* ours: it is asked at last whether it changed */
     ok = ok && push(scan,
                     (struct scan_region){
@@ -663,6 +671,13 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
         drop_source(region->source);
     }
     ok = ok && tc_input_unchanged(source->input, error);
+    /* More memory than is allowed: what is not looked at is not proven. */
+    if (!ok && error->class == TC_UNSAFE) {
+        if (scan->broken->class == TC_OK)
+            *scan->broken = *error;
+        *error = (struct tc_error){0};
+        ok = true;
+    }
     if (!ok)
         tc_error_in_file(error, path);
     drop_source(source);

@@ -52,7 +52,8 @@ struct scan_region {
     bool archived;   /* a member of an archive: it has a name of its own there */
     bool script;     /* of a TorchScript archive */
     bool package;    /* of a torch.package archive */
-    bool fragment;   /* of a zip that is broken: not looked at as a zip again */
+    bool keys;       /* of torch's tar: persistent ids are keys */
+    bool fragment;   /* of an archive that is broken: not looked at as one again */
 };
 
 /* What a region's parts are told. */

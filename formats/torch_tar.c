@@ -468,6 +468,7 @@ static bool run(struct tar *tar, struct pickle *pickle, int member) {
         return read_tensors(tar, pickle, pickle->error);
     default:
         pickle->persistent = persistent;
+        pickle->keys = true;
         tar->torch->container = tar;
         if (tar->torch->watch.context)
             torch_watch_pickle(tar->torch, pickle);
