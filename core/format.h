@@ -79,6 +79,7 @@ struct tc_reader {
     size_t companion_count;
     struct tc_input *sidecar; /* that metadata came from; NULL: none */
     uint64_t size;            /* bytes of all files */
+    uint64_t made;            /* bytes its tensors have that the files do not; --max-size */
     /* What it holds that a file of its tensors and metadata would not, such as
      * code; NULL: nothing. Such a file is not written anew in its place. */
     const char *beyond;
@@ -129,7 +130,10 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* Under which name the index lists each item of a part; one without bytes
      * is not listed. NULL: each under its own. */
@@ -218,7 +222,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,
  * companions, the sidecar. *at starts with 0; NULL behind the last. */
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
-/* tc_publish_check against each of them. */
+/* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
@@ -257,6 +261,12 @@ bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *erro
 /* Whether --include and --exclude let a tensor of this name through. A backend
  * asks before one tensor makes it refuse the file. */
 bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name);
+/* What --max-size allows for files of this size in all. */
+uint64_t tc_made_limit(uint64_t limit, uint64_t size);
+uint64_t tc_reader_made_limit(const struct tc_reader *reader);
+/* Counts bytes that its tensors have but its files do not: one value or one
+ * stretch of data shown many times. A sharded model counts those of its shards. */
+bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_error *error);
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */
@@ -264,5 +274,8 @@ void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error);
 /* The header's own limit, or the user's. */
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard);
+/* Refuses what is longer than that; `what` says what it is: "header". */
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error);
 
 #endif

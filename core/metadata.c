@@ -306,9 +306,9 @@ bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     if (!input)
         return false;
     reader->sidecar = input;
-    bool ok = input->size <= SIDECAR_LIMIT ||
-              tc_fail(error, TC_UNSAFE, "sidecar-limit", "the sidecar is over %llu bytes",
-                      (unsigned long long)SIDECAR_LIMIT);
+    bool ok = tc_reader_check_header(reader, "sidecar", input->size, SIDECAR_LIMIT, error);
+    if (ok)
+        tc_memory_earn(input->size);
     /* The arena keeps the text: names and values point into it. */
     char *text = ok ? tc_arena_alloc(&reader->arena, input->size, error) : NULL;
     ok = text && tc_input_read(input, 0, text, input->size, error) &&

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/checked.h"
 #include "core/format.h"
 #include "core/select.h"
 
@@ -115,9 +116,11 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error) {
     struct tc_input *input;
-    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));) {
         if (!tc_publish_check(publish, name, &input, 1, error))
             return false;
+        tc_publish_limit(publish, input);
+    }
     return true;
 }
 
@@ -255,27 +258,68 @@ bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *erro
     return tc_error_in_file(error, reader->input->path);
 }
 
+/* What a file may grow to without being counted. */
+static uint64_t free_expansion(uint64_t size) {
+    uint64_t bytes;
+    return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
+}
+
+uint64_t tc_made_limit(uint64_t limit, uint64_t size) {
+    if (limit != TC_LIMIT_BY_FILE)
+        return limit;
+    uint64_t sum;
+    return tc_add(free_expansion(size), TC_LEAST_MADE, &sum) && sum < TC_MOST_MADE ? sum
+                                                                                   : TC_MOST_MADE;
+}
+
+uint64_t tc_reader_made_limit(const struct tc_reader *reader) {
+    return tc_made_limit(reader->options->limits.made, reader->size);
+}
+
+bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_error *error) {
+    uint64_t limit = tc_reader_made_limit(reader);
+    if (tc_add(reader->made, bytes, &reader->made) && reader->made <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "size-limit",
+            "its tensors have over %llu bytes that the file does not have: values, views or "
+            "packed data that repeat (limit %llu)",
+            (unsigned long long)limit, (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+}
+
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
                                struct tc_error *error) {
+    uint64_t size = reader->input->size;
     uint64_t limit = reader->options->limits.made;
-    uint64_t free_bytes;
-    if (__builtin_mul_overflow(reader->input->size, (uint64_t)TC_FREE_EXPANSION, &free_bytes))
-        return true;
-    if (expanded <= free_bytes || expanded - free_bytes <= limit)
-        return true;
+    uint64_t free_bytes = free_expansion(size);
+    uint64_t beyond = expanded > free_bytes ? expanded - free_bytes : 0;
+    if (limit == TC_LIMIT_BY_FILE)
+        limit = TC_LEAST_MADE;
+    if (beyond <= limit)
+        return tc_reader_charge_made(reader, beyond, error);
     tc_fail(error, TC_UNSAFE, "size-limit",
             "%llu bytes of data from a file of %llu bytes: this looks like a decompression bomb "
             "(limit %llu bytes beyond %u times the file)",
-            (unsigned long long)expanded, (unsigned long long)reader->input->size,
-            (unsigned long long)limit, TC_FREE_EXPANSION);
+            (unsigned long long)expanded, (unsigned long long)size, (unsigned long long)limit,
+            TC_FREE_EXPANSION);
     return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
 void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error) {
-    return tc_arena_charge(&reader->arena, length, error)
-               ? tc_input_load(reader->input, offset, length, error)
-               : NULL;
+    if (!tc_arena_charge(&reader->arena, length, error))
+        return NULL;
+    return tc_input_load(reader->input, offset, length, error);
+}
+
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error) {
+    uint64_t limit = tc_reader_header_limit(reader, standard);
+    if (length <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "header-limit", "the %s is too long (%llu bytes, limit %llu)", what,
+            (unsigned long long)length, (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
 }
 
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard) {

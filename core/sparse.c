@@ -69,10 +69,14 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
     const struct tc_tensor *others[] = {densify->first, densify->plain, densify->shape};
     uint64_t limit = plan->arena.budget;
     bool lost = false;
-    if (limit && (plan->arena.used > limit || densify->memory > limit - plan->arena.used)) {
+    bool named = limit && limit != TC_LIMIT_BY_FILE;
+    tc_memory_earn_data(densify->nbytes < plan->readers[0]->size ? densify->nbytes : plan->readers[0]->size);
+    if ((named && (plan->arena.used > limit || densify->memory > limit - plan->arena.used)) ||
+        !tc_memory_fits(densify->memory)) {
         tc_fail(error, TC_UNSAFE, "memory-limit",
                 "its indices and values would take %llu bytes of memory (limit %llu)",
-                (unsigned long long)densify->memory, (unsigned long long)limit);
+                (unsigned long long)densify->memory,
+                (unsigned long long)(named ? limit : tc_memory_allowed()));
         return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
     }
     if (densify->memory > plan->densify_memory)

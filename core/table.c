@@ -11,9 +11,6 @@ static bool pairs_grow(struct tc_metadata *metadata, struct tc_arena *arena,
                        struct tc_error *error) {
     if (metadata->count < metadata->capacity)
         return true;
-    if (metadata->count >= TC_MAX_METADATA)
-        return tc_fail(error, TC_UNSAFE, "metadata-limit", "more than %u metadata entries",
-                       TC_MAX_METADATA);
     size_t capacity = metadata->capacity ? metadata->capacity * 2 : 4;
     struct tc_pair *pairs = tc_arena_array(arena, capacity, sizeof *pairs, error);
     if (!pairs)
@@ -184,9 +181,7 @@ bool tc_metadata_join(struct tc_metadata *into, const struct tc_metadata *const 
         }
     }
     tc_arena_release(&scratch);
-    return ok && (into->count <= TC_MAX_METADATA ||
-                  tc_fail(error, TC_UNSAFE, "metadata-limit", "more than %u metadata entries",
-                          TC_MAX_METADATA));
+    return ok;
 }
 
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key) {
@@ -263,10 +258,11 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
 }
 
 bool tc_name_check(struct tc_text name, struct tc_error *error) {
-    if (name.length > TC_MAX_NAME_BYTES)
-        return tc_fail(error, TC_UNSAFE, "name-limit",
-                       "a tensor's name is too long (%zu bytes, limit %u)", name.length,
-                       TC_MAX_NAME_BYTES);
+    if (name.length > TC_MAX_NAME_BYTES) {
+        tc_fail(error, TC_UNSAFE, "name-limit", "a tensor's name is too long (%zu bytes, limit %u)",
+                name.length, TC_MAX_NAME_BYTES);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     if (name.length && memchr(name.bytes, '\0', name.length))
         return tc_fail(error, TC_INVALID, "name-nul", "a tensor's name holds a NUL character");
     if (!tc_utf8_valid(name))
@@ -347,6 +343,15 @@ static void permute(struct tc_tensor *tensors, uint32_t *order, size_t count) {
         }
         tensors[at] = first;
     }
+}
+
+bool tc_table_hint(const struct tc_table *table, struct tc_text name, struct tc_error *error,
+                   const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t i = 0; i < table->count; i++)
+        tc_near_try(&near, table->tensors[i].name);
+    return tc_near_hint(&near, error, otherwise);
 }
 
 bool tc_table_sort(struct tc_table *table, struct tc_error *error) {

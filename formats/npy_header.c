@@ -289,6 +289,7 @@ static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context,
         tc_error_hint(error, "raise the limit with --max-header if you trust this file");
         return NULL;
     }
+    tc_memory_earn(length);
     char *text = malloc(scanner->at + length);
     if (!text) {
         tc_fail_memory(error);

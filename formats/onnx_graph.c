@@ -56,6 +56,7 @@ static bool enter(struct walk *walk, const struct wire_field *field, enum level_
     if (walk->depth == MAX_LEVELS) {
         tc_fail(walk->error, TC_UNSAFE, "depth-limit", "graphs are nested more than %u deep",
                 MAX_GRAPHS);
+        tc_error_hint(walk->error, TC_FIXED_LIMIT);
         return tc_error_at(walk->error, field->at);
     }
     walk->levels[walk->depth++] = (struct level){.wire = wire_inside(&outer->wire, field),

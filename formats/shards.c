@@ -26,9 +26,11 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         *position = present->cookie;
         return true;
     }
-    if (shards->files.count >= TC_MAX_SHARDS)
-        return tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
-                       TC_MAX_SHARDS);
+    if (shards->files.count >= TC_MAX_SHARDS) {
+        tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
+                TC_MAX_SHARDS);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     *position = (uint32_t)shards->files.count;
     struct tc_tensor entry = {.name = file, .cookie = *position, .offset = *position};
     return tc_table_add(&shards->files, &entry, error);
@@ -165,6 +167,8 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         return false;
     check_size(shards, reader, position);
     reader->size += shard->size;
+    if (!tc_reader_charge_made(reader, shard->made, error))
+        return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
     reader->skipped_pickle |= shard->skipped_pickle;

@@ -59,9 +59,9 @@ def hash_lines(rows):
 
 
 def quoted(name):
-    """A name as `hash` prints it: JSON, raw UTF-8, but DEL and bidirectional controls escaped."""
+    """A name as `hash` prints it: JSON, raw UTF-8, but control characters, line ends and bidirectional controls escaped."""
     return re.sub(
-        "[\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]",
+        "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]",
         lambda match: f"\\u{ord(match[0]):04x}",
         json.dumps(name, ensure_ascii=False),
     )
