@@ -64,6 +64,19 @@ void chosen_release(struct chosen *chosen) {
     *chosen = (struct chosen){0};
 }
 
+void choose_end(struct choose *choose, const struct common *common, int code) {
+    struct tc_arena arena;
+    struct tc_notes notes;
+    struct tc_error error = {0};
+    bool asked = code <= TC_DIFFERENT && !common->help && !common->quiet;
+    tc_arena_init(&arena, 0);
+    tc_notes_init(&notes, &arena);
+    if (asked && tc_select_note_unused(&choose->select, &notes, &error))
+        report_notes(&notes);
+    tc_arena_release(&arena);
+    tc_select_release(&choose->select);
+}
+
 bool chosen_some(const struct chosen *chosen, const struct tc_reader *reader,
                  struct tc_error *error) {
     if (chosen->count || !reader->table.count)

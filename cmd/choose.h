@@ -8,7 +8,7 @@
 enum choose_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
 extern const char *const choose_sorts[];
 
-/* The caller says tc_select_init and tc_select_release. */
+/* The caller says tc_select_init and choose_end. */
 struct choose {
     struct tc_select select;
     int sort; /* enum choose_sort */
@@ -57,6 +57,10 @@ void chosen_release(struct chosen *chosen);
 /* Fails where patterns left nothing of a file that has tensors. */
 bool chosen_some(const struct chosen *chosen, const struct tc_reader *reader,
                  struct tc_error *error);
+
+/* Tells, where the command went well, of patterns that met no tensor, and
+ * releases what was chosen by. */
+void choose_end(struct choose *choose, const struct common *common, int code);
 
 /* Tensors by one of the orders; what is equal stays as it is in memory. */
 int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sort);

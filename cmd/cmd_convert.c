@@ -60,6 +60,8 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (!target)
         return false;
+    if (convert->ot_dialect && strcmp(target->name, "onnx") != 0)
+        convert->plan.idle = "--ot-dialect has nothing to do: the output is no .ot";
     if (convert->checksum_given && convert->checksum && !(target->caps & TC_CAN_CHECKSUM))
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
     return perform(&convert->perform, readers, count, target, &convert->plan, error);

@@ -342,6 +342,6 @@ int cmd_diff(int argc, char **argv) {
         {.type = OPTION_END},
     };
     int code = run(&diff, options, argc, argv);
-    tc_select_release(&diff.choose.select);
+    choose_end(&diff.choose, &diff.common, code);
     return code;
 }

@@ -142,6 +142,6 @@ int cmd_hash(int argc, char **argv) {
     else
         code = common_each_file(&hash.common, &arguments, hash_file, &hash);
     free(arguments.names);
-    tc_select_release(&hash.choose.select);
+    choose_end(&hash.choose, &hash.common, code);
     return code;
 }

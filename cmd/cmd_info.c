@@ -316,7 +316,7 @@ int cmd_info(int argc, char **argv) {
             options);
     else
         code = common_each_file(&info.common, &arguments, info_file, &info);
-    tc_select_release(&info.choose.select);
+    choose_end(&info.choose, &info.common, code);
     free(arguments.names);
     return code;
 }

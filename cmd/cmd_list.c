@@ -70,6 +70,6 @@ int cmd_list(int argc, char **argv) {
         code = common_each_file(&list.common, &arguments, list_names, &list);
     }
     free(arguments.names);
-    tc_select_release(&list.choose.select);
+    choose_end(&list.choose, &list.common, code);
     return code;
 }

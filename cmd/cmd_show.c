@@ -275,6 +275,6 @@ int cmd_show(int argc, char **argv) {
                           &error);
     int code = ok ? 0 : report_error(&error, show.common.json);
     free(arguments.names);
-    tc_select_release(&show.choose.select);
+    choose_end(&show.choose, &show.common, code);
     return code;
 }

@@ -227,6 +227,6 @@ int cmd_stats(int argc, char **argv) {
         ok = stats_file(&stats, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, stats.common.json);
     free(arguments.names);
-    tc_select_release(&stats.choose.select);
+    choose_end(&stats.choose, &stats.common, code);
     return code;
 }

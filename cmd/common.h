@@ -85,7 +85,7 @@ struct common {
          .letter = 'q',                                                                            \
          .type = OPTION_FLAG,                                                                      \
          .value = &(common)->quiet,                                                                \
-         .help = "no notes, no warnings, no progress",                                             \
+         .help = "no notes, no progress, no warnings but of what is skipped",                      \
          .aside = true},                                                                           \
         {.name = "verbose",                                                                        \
          .letter = 'v',                                                                            \

@@ -177,6 +177,18 @@ void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
         tc_buffer_add_string(out, "]");
 }
 
+static void report_note(const struct tc_note_group *group, bool verbose) {
+    struct tc_buffer line = {0};
+    tc_buffer_addf(&line, "tconv: warning: %s: ", tc_kind_name(group->kind));
+    add_group(&line, group, verbose);
+    emit(&line, stderr);
+}
+
+void report_notes(const struct tc_notes *notes) {
+    for (size_t i = 0; i < notes->count; i++)
+        report_note(&notes->groups[i], false);
+}
+
 void report_problems(const struct tc_plan *plan) {
     struct tc_buffer out = {0};
     size_t left = 0;
@@ -226,15 +238,14 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
         const struct tc_note_group *group = &plan->notes.groups[i];
         if (tellings[group->kind].routine && group->severity != TC_WARNING && !verbose)
             continue;
+        if (group->severity == TC_WARNING) {
+            report_note(group, verbose);
+            continue;
+        }
         struct tc_buffer line = {0};
         bool named = group->name_count > 0;
         tc_buffer_addf(&line, "tconv: %s: %s: ", group->severity == TC_CHANGE ? "note" : "warning",
                        tc_kind_name(group->kind));
-        if (group->severity == TC_WARNING) {
-            add_group(&line, group, verbose);
-            emit(&line, stderr);
-            continue;
-        }
         tc_buffer_add_visible(&line, tc_text_of(group->detail));
         if (group->count > 1 || named)
             tc_buffer_addf(&line, " (%zu %s%s)", group->count, named ? "tensor" : "key",

@@ -12,6 +12,8 @@
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
+/* Warnings about what was asked for. */
+void report_notes(const struct tc_notes *notes);
 /* What a reader tells, a line for each kind; quiet: only what is missing from
  * the data. */
 void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);

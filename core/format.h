@@ -69,6 +69,7 @@ struct tc_reader {
     void *state;
     bool checksum;
     bool compressed;
+    const char *framework; /* the backend's, unless open knows better */
     /* Of a sharded model: the format of its shards and their file names. */
     const struct tc_backend *shard_backend;
     const char *const *shards;

@@ -304,6 +304,7 @@ static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
            note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
                        "--keep-metadata=sidecar has nothing to do: the output holds metadata",
                        error) &&
+           note_option(plan, options->idle != NULL, options->idle, error) &&
            note_option(plan, options->write.onnx_external && !plan->target->companion,
                        "--onnx-external has nothing to do: the output is no ONNX model", error);
 }
@@ -360,11 +361,8 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
 /* Whose tensors the inputs hold, where one of them says so by its format. */
 static const char *find_framework(const struct tc_plan *plan) {
     const char *framework = NULL;
-    for (size_t r = 0; r < plan->reader_count && !framework; r++) {
-        const struct tc_reader *reader = plan->readers[r];
-        framework =
-            reader->shard_backend ? reader->shard_backend->framework : reader->backend->framework;
-    }
+    for (size_t r = 0; r < plan->reader_count && !framework; r++)
+        framework = plan->readers[r]->framework;
     return framework;
 }
 

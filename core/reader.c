@@ -41,6 +41,7 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     reader->options = options;
     reader->state = state;
     reader->size = input->size;
+    reader->framework = backend->framework;
     reader->stem = stem_of(input->path);
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);

@@ -45,6 +45,7 @@ static bool open_ot(struct tc_reader *reader, struct tc_error *error) {
     if (!ot->is_onnx)
         return open_archive(&ot->torch, reader, error);
     reader->beyond = "the form of an ONNX model";
+    reader->framework = NULL; /* an ONNX model is anybody's */
     onnx_init(&ot->onnx, reader);
     return onnx_read_model(&ot->onnx, error);
 }

@@ -302,8 +302,10 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
         shards->count++;
         if (!shards->readers[i])
             continue;
-        if (!reader->shard_backend)
+        if (!reader->shard_backend) {
             reader->shard_backend = shards->readers[i]->backend;
+            reader->framework = shards->readers[i]->framework;
+        }
         shards->inputs[i] = shards->readers[i]->input;
         if (!merge_shard(shards, reader, i, error))
             return false;

@@ -1,6 +1,7 @@
-"""Attacks on .safetensors (S01 to S17)."""
+"""Attacks on .safetensors (S01 to S18)."""
 
 import functools
+import json
 import struct
 
 from attacks import Input, cuts, row
@@ -276,3 +277,15 @@ def a_million_empty_tensors():
         "1,000,000",
         header("{" + ",".join(f'"{name}":{piece}' for name in range(1_000_000)) + "}", b""),
     )
+
+
+@row("S18", INVALID, FILE)
+def metadata_of_one_tensor_again_and_again():
+    for count in (2, 20_000):
+        maps = ",".join(f'"a":{{"k{n}":"v"}}' for n in range(count))
+        text = json.dumps("{" + maps + "}")
+        yield Input(
+            f"{count} times",
+            header(f'{{"__metadata__":{{"tconv.tensor_metadata":{text}}},"a":{ENTRY}}}'),
+            message="twice",
+        )

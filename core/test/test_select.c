@@ -174,3 +174,42 @@ Test(select, catastrophic_backtracking_is_bounded, .timeout = 10) {
                                   &result, &error));
     cr_assert_eq(error.class, TC_UNSAFE);
 }
+
+/* Rules that met nothing, by their texts; "" behind the last. */
+static void expect_unused(const char *const *texts) {
+    struct tc_notes notes;
+    tc_notes_init(&notes, &arena);
+    cr_assert(tc_select_note_unused(&chosen, &notes, &error));
+    size_t count = 0;
+    for (; texts[count][0]; count++)
+        cr_assert(count < notes.count && strcmp(notes.groups[count].detail, texts[count]) == 0,
+                  "%s, got %s", texts[count],
+                  count < notes.count ? notes.groups[count].detail : "nothing");
+    cr_assert_eq(notes.count, count);
+    cr_assert_eq(tc_notes_count(&notes, TC_WARNING, TC_KIND_SELECTION),
+                 tc_notes_count(&notes, TC_WARNING, TC_KINDS));
+}
+
+Test(select, rules_that_meet_nothing_are_told) {
+    expect_unused((const char *const[]){""});
+    cr_assert(tc_select_include(&chosen, ".", &error));
+    cr_assert(tc_select_include(&chosen, "^a", &error));
+    cr_assert(tc_select_include(&chosen, "zz", &error));
+    cr_assert(tc_select_exclude(&chosen, "^b", &error));
+    cr_assert(tc_select_exclude(&chosen, "b", &error));
+    cr_assert(tc_select_exclude(&chosen, "yy", &error));
+    cr_assert(tc_select_rename(&chosen, "s/a/c/", &error));
+    cr_assert(tc_select_rename(&chosen, "s/c/d/", &error));
+    cr_assert(tc_select_rename(&chosen, "s/x/x/", &error));
+    chosen.strip_prefix = TC_TEXT("m.");
+    chosen.prefix = TC_TEXT("n.");
+    /* "a" is the first pattern's and the second's, "b" of both that exclude it. */
+    cr_assert_str_eq(apply("a"), "n.d");
+    cr_assert_null(apply("b"));
+    expect_unused((const char *const[]){
+        "--include 'zz' matches no tensor", "--exclude 'yy' matches no tensor",
+        "--rename 's/x/x/' matches no tensor", "--strip-prefix 'm.' changes no name", ""});
+    cr_assert_str_eq(apply("m.x"), "n.x");
+    expect_unused((const char *const[]){"--include 'zz' matches no tensor",
+                                        "--exclude 'yy' matches no tensor", ""});
+}

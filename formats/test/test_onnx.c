@@ -427,6 +427,26 @@ Test(onnx, values_outside_the_range_wrap) {
     tc_reader_close(reader);
 }
 
+Test(onnx, constants_of_text_are_left_out_and_told) {
+    struct tc_reader *reader = open_model(
+        MODEL(GRAPH(INITIALIZER(TYPE(2), NAME("w"), RAW("\7")),
+                    NODE(OUTPUT("t"), OPERATOR("Constant"),
+                         ATTRIBUTE("value", INSIDE(5, DIM(1), TYPE(8), text(6, "text")))))));
+    expect_names(reader, NAMES("w"));
+    cr_assert_eq(tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED), 1);
+    cr_assert(tc_text_equal(reader->notes.groups[0].names[0], TC_TEXT("t")));
+    /* Where nothing else was left it depends on what was. */
+    for (int pickle = 0; pickle < 2; pickle++) {
+        struct tc_error error = {0};
+        reader->skipped_pickle = pickle;
+        cr_assert_not(tc_reader_refuse_rest(reader, &error));
+        cr_assert_eq(error.class, pickle ? TC_UNSAFE : TC_UNSUPPORTED);
+        cr_assert_str_eq(error.code, "nothing-left");
+        cr_assert_str_eq(error.tensor, "t");
+    }
+    tc_reader_close(reader);
+}
+
 #define TEXT(name) INITIALIZER(DIM(1), TYPE(8), text(6, "text"), NAME(name))
 
 Test(onnx, text_is_left_out_and_told) {
