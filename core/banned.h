@@ -6,6 +6,7 @@
 #ifndef TCONV_CORE_BANNED_H
 #define TCONV_CORE_BANNED_H
 
+#include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +27,10 @@
 #define strdup tc_memory_strdup
 #define strndup tc_memory_strndup
 #define asprintf tc_memory_asprintf
+#define scandir tc_memory_scandir
 #define free tc_memory_free
 /* These would take memory elsewhere. */
-#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream
+#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim realpath
 #endif
 
 #endif

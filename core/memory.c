@@ -1,5 +1,6 @@
 #include "core/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #undef realloc
 #undef aligned_alloc
 #undef free
+#undef scandir
 
 /* A process does one command, so its budget is the process's own, as its heap
  * is. Several threads take memory. */
@@ -110,6 +112,13 @@ static bool allowed(uint64_t size) {
     return false;
 }
 
+/* Never below nothing, whatever a library gave that is freed here. */
+static void uncount(uint64_t size) {
+    uint64_t now = used;
+    while (!atomic_compare_exchange_weak(&used, &now, now > size ? now - size : 0))
+        ;
+}
+
 static void *counted(void *memory) {
     if (memory)
         count(malloc_usable_size(memory));
@@ -135,7 +144,7 @@ void *tc_memory_realloc(void *old, size_t size) {
         return NULL;
     void *grown = realloc(old, size);
     if (grown) {
-        atomic_fetch_sub(&used, before);
+        uncount(before);
         count(malloc_usable_size(grown));
     }
     return grown;
@@ -182,8 +191,19 @@ int tc_memory_asprintf(char **string, const char *format, ...) {
     return length;
 }
 
+int tc_memory_scandir(const char *folder, struct dirent ***entries,
+                      int (*filter)(const struct dirent *),
+                      int (*compare)(const struct dirent **, const struct dirent **)) {
+    int count = scandir(folder, entries, filter, compare);
+    if (count >= 0)
+        counted(*entries);
+    for (int i = 0; i < count; i++)
+        counted((*entries)[i]);
+    return count;
+}
+
 void tc_memory_free(void *memory) {
     if (memory)
-        atomic_fetch_sub(&used, malloc_usable_size(memory));
+        uncount(malloc_usable_size(memory));
     free(memory);
 }

@@ -64,6 +64,11 @@ char *tc_memory_strdup(const char *string) __attribute__((malloc));
 char *tc_memory_strndup(const char *string, size_t most) __attribute__((malloc));
 int tc_memory_asprintf(char **string, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The entries of a folder, counted once they are there. */
+struct dirent;
+int tc_memory_scandir(const char *folder, struct dirent ***entries,
+                      int (*filter)(const struct dirent *),
+                      int (*compare)(const struct dirent **, const struct dirent **));
 void tc_memory_free(void *memory);
 
 #endif

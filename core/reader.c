@@ -24,6 +24,37 @@ static bool all_told(struct tc_reader *reader, struct tc_error *error) {
     return !reader->untold || tc_arena_charge(&reader->arena, UINT64_MAX, error);
 }
 
+/* What a file may grow to without being counted. */
+static uint64_t free_expansion(uint64_t size) {
+    uint64_t bytes;
+    return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
+}
+
+/* Whatever the format, its tensors have no more data than its files account
+ * for: many of them may show the same bytes, each of which is read again. */
+static bool check_data(struct tc_reader *reader, struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    uint64_t data = 0;
+    uint64_t files = 0;
+    struct tc_input *input;
+    for (size_t i = 0; i < table->count; i++)
+        if (tc_table_source(table, i) == i && !tc_add(data, table->tensors[i].nbytes, &data))
+            data = UINT64_MAX;
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+        if (!tc_add(files, input->size, &files))
+            files = UINT64_MAX;
+    uint64_t most;
+    uint64_t made = tc_made_limit(reader->options->limits.made, files);
+    if (!tc_add(files, made, &most))
+        most = UINT64_MAX;
+    if (data <= most || data <= free_expansion(files))
+        return true;
+    tc_fail(error, TC_UNSAFE, "size-limit",
+            "its tensors have %llu bytes in all, its files %llu (limit %llu beyond that)",
+            (unsigned long long)data, (unsigned long long)files, (unsigned long long)made);
+    return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+}
+
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
                                  const struct tc_format_options *options, struct tc_error *error) {
     struct tc_reader *reader = calloc(1, sizeof *reader);
@@ -46,7 +77,7 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);
-    if (!backend->open(reader, error) || !all_told(reader, error)) {
+    if (!backend->open(reader, error) || !check_data(reader, error) || !all_told(reader, error)) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;
@@ -257,12 +288,6 @@ bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *erro
     if (group->name_count)
         tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
     return tc_error_in_file(error, reader->input->path);
-}
-
-/* What a file may grow to without being counted. */
-static uint64_t free_expansion(uint64_t size) {
-    uint64_t bytes;
-    return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
 }
 
 uint64_t tc_made_limit(uint64_t limit, uint64_t size) {

@@ -63,6 +63,20 @@ Test(memory, a_named_limit_and_the_buffers) {
     free(piece);
 }
 
+Test(memory, a_folder_is_counted_and_given_back) {
+    struct dirent **entries = NULL;
+    tc_memory_limit(MIB);
+    for (int round = 0; round < 200; round++) {
+        int count = scandir("/", &entries, NULL, NULL);
+        cr_assert_gt(count, 2);
+        for (int i = 0; i < count; i++)
+            free(entries[i]);
+        free(entries);
+    }
+    cr_assert(tc_memory_fits(MIB));
+    cr_assert_not(tc_memory_fits(MIB + TC_MEMORY_BUFFERS + 1));
+}
+
 Test(memory, overflowing_products_are_refused) {
     cr_assert_null(calloc(SIZE_MAX / 2, 3));
     cr_assert_null(reallocarray(NULL, SIZE_MAX / 2, 3));
