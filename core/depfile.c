@@ -1,6 +1,7 @@
 #include "core/depfile.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
