@@ -33,7 +33,7 @@ void onnx_init(struct onnx *onnx, struct tc_reader *reader) {
     onnx->reader = reader;
     wire_source_init(&onnx->source, reader->input);
     typed_reader_init(&onnx->typed, &onnx->source);
-    tc_table_init(&onnx->locations, &reader->arena, TC_MAX_SHARDS);
+    tc_table_init(&onnx->locations, &reader->arena, reader->options->limits.tensors);
     tc_input_pool_init(&onnx->pool);
     onnx->pooled = true;
 }
@@ -105,8 +105,7 @@ static bool read_digits(struct tc_text text, uint64_t *number) {
     return *number <= INT64_MAX;
 }
 
-/* A path below the model's folder: no way up, none from the root, no drive. */
-static bool is_below(struct tc_text location) {
+bool onnx_location_is_below(struct tc_text location) {
     size_t start = 0;
     if (location.length == 0 || location.length > 4000 || location.bytes[0] == '/' ||
         memchr(location.bytes, '\\', location.length) ||
@@ -135,7 +134,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
         *input = onnx->files[known->cookie];
         return true;
     }
-    if (!is_below(location))
+    if (!onnx_location_is_below(location))
         return refuse_location(location, "outside the model's folder", error);
     const char *model = onnx->reader->input->path;
     struct tc_buffer path = {0};
