@@ -230,7 +230,6 @@ bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
     pickle_init(&row.pickle, &arena, &scan->options->limits, row.failure);
     row.pickle.mode = PICKLE_SCAN;
     row.pickle.script = view->region->script;
-    row.pickle.nested = true; /* scan_on_call looks into what is loaded */
     row.pickle.input = view->input;
     row.pickle.at = at;
     row.pickle.end = view->input->size;
