@@ -254,6 +254,7 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
     pickle->on_misuse = torch->watch.on_misuse;
     pickle->on_build = NULL;
     pickle->persistent = NULL;
+    pickle->keys = true; /* of a tar, the only kind of file that is watched */
 }
 
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
