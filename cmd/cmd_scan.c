@@ -311,6 +311,7 @@ static bool folder_add(struct folder *folder, const char *path, const char *name
 static void folder_failed(struct job *job, const char *path, const char *what) {
     struct tc_error error = {0};
     tc_fail(&error, TC_UNSAFE, "folder-limit", "%s", what);
+    tc_error_hint(&error, TC_FIXED_LIMIT);
     tc_error_in_file(&error, path);
     file_failed(job, path, &error);
 }

@@ -99,7 +99,9 @@ void scan_note_limit(struct scan *scan, const char *what, const char *option) {
         return;
     scan_note(scan, "scan-limit", "there are too many %s to prove that all are clean", what);
     if (option)
-        tc_error_hint(scan->broken, "raise the limit with %s", option);
+        tc_error_hint(scan->broken, "raise the limit with %s if you trust this file", option);
+    else
+        tc_error_hint(scan->broken, TC_FIXED_LIMIT);
 }
 
 bool scan_find(const struct scan_view *view, enum scan_level level, const char *code,
