@@ -63,7 +63,7 @@ int cmd_get(int argc, char **argv) {
          .type = OPTION_CALL,
          .value = &get.rows,
          .argument = "A:B",
-         .help = "rows A to B-1 of the first axis",
+         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
          .given = &get.has_rows,
          .call = common_rows},
         {.name = "no-clobber",

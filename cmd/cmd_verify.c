@@ -22,7 +22,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     const struct verify *verify = context;
     struct tc_format_options options = verify->common.format;
     const struct tc_backend *backend = NULL;
-    if (verify->common.from && !(backend = common_backend(verify->common.from, error)))
+    if (verify->common.from && !(backend = common_backend(verify->common.from, file->path, error)))
         return false;
     options.findings = &file->findings;
     struct report_progress progress;

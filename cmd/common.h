@@ -69,6 +69,12 @@ struct common {
          .argument = "strict|inert",                                                               \
          .choices = (const char *const[]){"strict", "inert", NULL},                                \
          .help = "pickles of unknown classes: refused (strict), or their tensors taken (inert)"},  \
+        {.name = "strings",                                                                        \
+         .type = OPTION_CHOICE,                                                                    \
+         .value = &(common)->format.strings_bytes,                                                 \
+         .argument = "skip|bytes",                                                                 \
+         .choices = (const char *const[]){"skip", "bytes", NULL},                                  \
+         .help = "text arrays of numpy: left out (skip), or kept as bytes (bytes)"},               \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \
@@ -102,8 +108,9 @@ struct common {
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
-/* A format by the name the user gave; fills the error where there is none. */
-const struct tc_backend *common_backend(const char *name, struct tc_error *error);
+/* A format by the name the user gave, of several that a name stands for that of
+ * the path's extension (which may be NULL); fills the error where there is none. */
+const struct tc_backend *common_backend(const char *name, const char *path, struct tc_error *error);
 
 /* The format to write: by name, or where that is NULL by the path's extension;
  * NULL with the error filled where there is none that can be written. */
@@ -130,6 +137,8 @@ int common_each_file(const struct common *common, const struct arguments *argume
 
 /* Whether it is the name of a command. */
 bool is_command(const char *name);
+/* After an error: the command whose name is nearest, if it may have been meant. */
+bool hint_command(const char *name, struct tc_error *error, const char *otherwise);
 
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);

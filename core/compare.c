@@ -285,7 +285,10 @@ static bool judge(struct tc_compare *compare, struct tc_error *error) {
     for (size_t i = 0; i < compare->pair_count; i++)
         count += compare->pairs[i].values != NULL;
     compare->worst = tc_arena_array(&compare->arena, count, sizeof *compare->worst, error);
-    if (!compare->worst)
+    compare->listed = tc_arena_array(&compare->arena, compare->pair_count, sizeof(void *), error);
+    for (size_t i = 0; i < compare->pair_count && compare->listed; i++)
+        compare->listed[i] = &compare->pairs[i];
+    if (!compare->worst || !compare->listed)
         return false;
     for (size_t i = 0; i < compare->pair_count; i++) {
         struct tc_compared *pair = &compare->pairs[i];

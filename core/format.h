@@ -53,6 +53,7 @@ struct tc_format_options {
      * is an error. */
     struct tc_findings *findings;
     int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
+    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
@@ -129,7 +130,10 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* Under which name the index lists each item of a part; one without bytes
      * is not listed. NULL: each under its own. */
@@ -184,6 +188,9 @@ struct tc_backend {
      * to the ledger and say under which name an item comes back
      * (tc_item.written), and touches nothing else. May be NULL. */
     bool (*check)(struct tc_plan *plan, struct tc_error *error);
+    /* Whether the format says by itself what an item's metadata says, so that
+     * none is lost though it holds none. May be NULL: never. */
+    bool (*holds_metadata)(const struct tc_item *item);
     /* Whether a part needs a second file for its data, its name with ".data"
      * behind. May be NULL: never. */
     bool (*companion)(const struct tc_plan *plan, const struct tc_part *part);
@@ -218,7 +225,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,
  * companions, the sidecar. *at starts with 0; NULL behind the last. */
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
-/* tc_publish_check against each of them. */
+/* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;

@@ -258,8 +258,11 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
         pthread_mutex_unlock(&pool->lock);
     }
     bool standard = strcmp(place, "-") == 0;
-    input->fd = standard ? open_stdin(error) : open_path(place, error);
     struct stat status;
+    /* A pipe or a device may do something when it is opened. */
+    if (!standard && stat(place, &status) == 0 && !is_regular(status.st_mode, error))
+        goto fail;
+    input->fd = standard ? open_stdin(error) : open_path(place, error);
     if (input->fd < 0)
         goto fail;
     if (fstat(input->fd, &status) != 0) {
@@ -271,6 +274,8 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;
     input->inode = status.st_ino;
+    /* What was spooled has no name, and its permissions are our own choice. */
+    input->mode = status.st_nlink ? status.st_mode & 0777 : 0777;
     input->modified = status.st_mtim;
     tc_memory_open(input->size);
     if (pool) {
@@ -283,6 +288,50 @@ fail:
     tc_error_in_file(error, path);
     free_input(input);
     return NULL;
+}
+
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error) {
+    struct tc_input *input = fd < 0 ? NULL : calloc(1, sizeof *input);
+    struct stat status;
+    if (!input) {
+        if (fd >= 0) {
+            tc_fail_memory(error);
+            close(fd);
+        }
+        return NULL;
+    }
+    *input = (struct tc_input){.path = strdup(path), .place = strdup(path), .size = size, .fd = fd};
+    if (!input->path || !input->place)
+        tc_fail_memory(error);
+    else if (fstat(fd, &status) != 0)
+        tc_fail_errno(error, errno, "open", "cannot open");
+    else {
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->modified = status.st_mtim;
+        return input;
+    }
+    free_input(input);
+    return NULL;
+}
+
+struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
+                               uint64_t size, struct tc_error *error) {
+    if (!tc_range_within(offset, size, whole->size)) {
+        tc_fail(error, TC_INTERNAL, "range", "a part reaches past its whole");
+        return NULL;
+    }
+    int from = tc_input_acquire(whole, error);
+    int fd = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, 3);
+    if (from >= 0) {
+        if (fd < 0)
+            tc_fail_errno(error, errno, "open", "cannot open");
+        tc_input_release(whole);
+    }
+    struct tc_input *part = tc_input_adopt(fd, path, size, error);
+    if (part)
+        part->base = whole->base + offset;
+    return part;
 }
 
 void tc_input_close(struct tc_input *input) {
@@ -335,8 +384,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
     char *at = buffer;
     bool ok = true;
     while (ok && length) {
-        ssize_t got =
-            pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER, (off_t)offset);
+        ssize_t got = pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER,
+                            (off_t)(input->base + offset));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

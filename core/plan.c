@@ -227,6 +227,16 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
     return error->class == TC_OK;
 }
 
+/* The nearest name of all inputs to one that none of them has. */
+static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct tc_error *error) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t r = 0; r < plan->reader_count; r++)
+        for (size_t i = 0; i < plan->readers[r]->table.count; i++)
+            tc_near_try(&near, plan->readers[r]->table.tensors[i].name);
+    return tc_near_hint(&near, error, "tconv list prints the names");
+}
+
 /* What was asked for by name must be there. */
 static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
@@ -239,14 +249,15 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
     if (select->only.bytes && plan->count == 0) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
         tc_error_in_tensor(error, select->only.bytes, select->only.length);
+        hint_tensor(plan, select->only, error);
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     for (size_t i = 0; i < select->row_count; i++)
         if (!select->rows[i].used) {
             tc_fail(error, TC_USAGE, "no-such-tensor",
                     "--rows names a tensor that is not there or left out");
-            return tc_error_in_tensor(error, select->rows[i].name.bytes,
-                                      select->rows[i].name.length);
+            tc_error_in_tensor(error, select->rows[i].name.bytes, select->rows[i].name.length);
+            return hint_tensor(plan, select->rows[i].name, error);
         }
     bool filtered = select->include_count || select->exclude_count;
     if (filtered && plan->count == 0) {
@@ -405,13 +416,20 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* Metadata that goes nowhere unless something else keeps it. */
+static bool has_loose_metadata(const struct tc_plan *plan, const struct tc_item *item) {
+    const struct tc_backend *target = plan->target;
+    return item->metadata && item->metadata->count &&
+           !(target->holds_metadata && target->holds_metadata(item));
+}
+
 static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->metadata.count; i++)
         if (!tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
                           "%s holds no metadata; the file's is lost", plan->target->name))
             return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count &&
+        if (has_loose_metadata(plan, &plan->items[i]) &&
             !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
                           "%s holds no metadata; that of tensors is lost", plan->target->name))
             return false;
@@ -430,7 +448,7 @@ static bool has_metadata(const struct tc_plan *plan) {
     if (plan->metadata.count)
         return true;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count)
+        if (has_loose_metadata(plan, &plan->items[i]))
             return true;
     return false;
 }
@@ -452,8 +470,8 @@ static int item_order(const void *a, const void *b, void *context) {
     return result ? result : x->place < y->place ? -1 : 1;
 }
 
-static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count,
-                       enum tc_order order) {
+void tc_plan_sort_items(const struct tc_plan *plan, struct tc_item *items, size_t count,
+                        enum tc_order order) {
     struct ordering ordering = {plan->target, order};
     for (size_t i = 1; i < count; i++)
         if (item_order(&items[i - 1], &items[i], &ordering) > 0) {
@@ -473,32 +491,25 @@ static bool note_order(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* What each part's own metadata is, in the form the target holds it. */
-static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_part *part, struct tc_error *error) {
     unsigned caps = plan->target->caps;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        struct tc_part *part = &plan->parts[p];
-        if (!(caps & TC_CAN_FILE_METADATA))
-            continue;
-        const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
-        if (!own)
-            return false;
-        part->metadata = *own;
-        if (caps & TC_CAN_TENSOR_METADATA)
-            continue;
-        struct tc_buffer text = {0};
-        bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
-        if (ok && text.length) {
-            char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-            ok = copy &&
-                 tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
-                                 (struct tc_text){copy, text.length}, error);
-        }
-        tc_buffer_release(&text);
-        if (!ok)
-            return false;
+    if (!(caps & TC_CAN_FILE_METADATA))
+        return true;
+    const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
+    if (!own)
+        return false;
+    part->metadata = *own;
+    if (caps & TC_CAN_TENSOR_METADATA)
+        return true;
+    struct tc_buffer text = {0};
+    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    if (ok && text.length) {
+        char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
+        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                     (struct tc_text){copy, text.length}, error);
     }
-    return true;
+    tc_buffer_release(&text);
+    return ok;
 }
 
 /* What the target has no place for goes beside it; one from before, which told
@@ -571,17 +582,21 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
      * order then holds within each file. */
     plan->shard_size = tc_parts_shard_size(plan, output);
     bool split = plan->shard_size || options->folder;
-    sort_items(plan, plan->items, plan->count,
-               split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
+    tc_plan_sort_items(plan, plan->items, plan->count,
+                       split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE
+                                                                  : options->order);
     if (!tc_parts_make(plan, output, error) || (plan->sidecar_names && !plan_sidecar(plan, error)))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
-        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
+        tc_plan_sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+                           options->order);
     if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
-        !tc_index_metadata_take(plan, error) || !part_metadata(plan, error))
+        !tc_index_metadata_take(plan, error))
         return false;
-    for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
-        if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!tc_plan_part_metadata(plan, &plan->parts[p], error) ||
+            (plan->index_name && target->sharding->shard_metadata &&
+             !target->sharding->shard_metadata(plan, &plan->parts[p], p, error)))
             return false;
     return !target->check || target->check(plan, error);
 }

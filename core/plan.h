@@ -104,6 +104,12 @@ void tc_plan_release(struct tc_plan *plan);
 /* A text for as long as the plan lives; empties the buffer. NULL on failure. */
 const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
 
+/* Puts items of the plan, or copies of some, into an order. */
+void tc_plan_sort_items(const struct tc_plan *plan, struct tc_item *items, size_t count,
+                        enum tc_order order);
+/* A part's own metadata, in the form the target holds it. */
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_part *part, struct tc_error *error);
+
 /* Fills by_place, for items as they are ordered now. */
 bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error);
 

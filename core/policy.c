@@ -14,12 +14,13 @@ void tc_policy_release(struct tc_policy *policy) {
 
 bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *error) {
     const char *equals = strrchr(rule, '=');
-    enum tc_dtype dtype = tc_dtype_find(tc_text_of(equals ? equals + 1 : rule));
+    const char *name = equals ? equals + 1 : rule;
+    enum tc_dtype dtype = tc_dtype_named(tc_text_of(name));
     if (dtype == TC_NONE || tc_dtype_packed(dtype)) {
-        tc_fail(error, TC_USAGE, "dtype", "not a dtype to convert to: %s",
-                equals ? equals + 1 : rule);
-        return tc_error_hint(error, "tconv formats lists the dtypes; 'REGEX=DTYPE' is for the "
-                                    "tensors whose names match");
+        tc_fail(error, TC_USAGE, "dtype", "not a dtype to convert to: %s", name);
+        return tc_dtype_hint(tc_text_of(dtype == TC_NONE ? name : ""), error,
+                             "tconv formats lists the dtypes; 'REGEX=DTYPE' is for the "
+                             "tensors whose names match");
     }
     struct tc_dtype_rule *rules = reallocarray(policy->rules, policy->count + 1, sizeof *rules);
     if (!rules)

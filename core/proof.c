@@ -112,7 +112,7 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     reread->seen = calloc(count ? count : 1, sizeof *reread->seen);
     if (!reread->seen)
         return tc_fail_memory(error);
-    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, watch, error);
+    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, NULL, watch, error);
     for (size_t i = 0; i < reread->count && ok; i++)
         ok = compare_item(reread, reread->first + i, error);
     ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
@@ -125,8 +125,10 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
 static struct tc_format_options own_options(const struct tc_plan *plan,
                                             const struct tc_publish *publish) {
     const struct tc_limits *limits = &plan->readers[0]->options->limits;
-    struct tc_format_options options = {
-        .limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE, .unpublished = publish};
+    struct tc_format_options options = {.limits = TC_LIMITS_DEFAULT,
+                                        .npy_void = TC_NONE,
+                                        .strings_bytes = true,
+                                        .unpublished = publish};
     options.limits.made = INT64_MAX;
     options.limits.tensors = UINT32_MAX - 2;
     if (limits->memory > options.limits.memory)

@@ -115,9 +115,11 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error) {
     struct tc_input *input;
-    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));) {
         if (!tc_publish_check(publish, name, &input, 1, error))
             return false;
+        tc_publish_limit(publish, input);
+    }
     return true;
 }
 

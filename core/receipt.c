@@ -233,11 +233,19 @@ static bool read_outputs(struct tc_json *json, struct tc_receipt *receipt) {
     if (ahead.failed)
         return false;
     receipt->outputs = tc_arena_array(json->arena, capacity, sizeof *receipt->outputs, json->error);
+    struct tc_table names;
+    tc_table_init(&names, json->arena, UINT32_MAX - 2);
     tc_json_begin(json, TC_JSON_ARRAY);
-    while (receipt->outputs && tc_json_element(json))
-        if (!read_output(json, &receipt->outputs[receipt->count++]))
-            return false;
-    return receipt->outputs && !json->failed;
+    bool ok = receipt->outputs != NULL;
+    while (ok && tc_json_element(json)) {
+        struct tc_receipt_output *output = &receipt->outputs[receipt->count++];
+        ok = read_output(json, output);
+        if (ok && tc_table_find(&names, output->name))
+            ok = tc_json_fail(json, "two outputs have one name");
+        ok = ok && tc_table_add(&names, &(struct tc_tensor){.name = output->name}, json->error);
+    }
+    tc_table_release(&names);
+    return ok && !json->failed;
 }
 
 static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {

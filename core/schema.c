@@ -59,9 +59,11 @@ static bool read_dtype(struct tc_json *json, tc_dtype_set *dtypes) {
     struct tc_text name;
     if (!tc_json_string(json, &name))
         return false;
-    enum tc_dtype dtype = tc_dtype_find(name);
-    if (dtype == TC_NONE)
-        return tc_json_fail(json, "no such dtype: \"%.*s\"", tc_text_shown(name, 100), name.bytes);
+    enum tc_dtype dtype = tc_dtype_named(name);
+    if (dtype == TC_NONE) {
+        tc_json_fail(json, "no such dtype: \"%.*s\"", tc_text_shown(name, 100), name.bytes);
+        return tc_dtype_hint(name, json->error, "tconv formats lists the dtypes");
+    }
     *dtypes |= TC_SET(dtype);
     return true;
 }

@@ -183,29 +183,49 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
     return ok;
 }
 
-/* Digits up to `stop`; an empty number keeps the default. */
-static bool parse_row(const char *text, const char *stop, uint64_t *row) {
+/* A number up to `stop`, perhaps with a minus; an empty one keeps the default. */
+static bool parse_row(const char *text, const char *stop, uint64_t *row, bool *from_end) {
     if (text == stop)
         return true;
     char *end;
     errno = 0;
+    *from_end = *text == '-';
+    text += *from_end;
     if (*text < '0' || *text > '9')
         return false;
     *row = strtoull(text, &end, 10);
     return errno == 0 && end == stop;
 }
 
-bool tc_rows_parse(const char *text, uint64_t *first, uint64_t *end) {
+bool tc_rows_parse(const char *text, struct tc_rows *rows) {
     const char *stop = text + strlen(text);
     const char *colon = strchr(text, ':');
-    *first = 0;
-    *end = UINT64_MAX;
-    if (text == stop || !parse_row(text, colon ? colon : stop, first))
+    rows->first = 0;
+    rows->end = UINT64_MAX;
+    rows->first_from_end = rows->end_from_end = false;
+    rows->one = !colon;
+    if (text == stop || !parse_row(text, colon ? colon : stop, &rows->first, &rows->first_from_end))
         return false;
-    if (colon)
-        return parse_row(colon + 1, stop, end) && *first <= *end;
-    *end = *first + 1;
-    return *first < UINT64_MAX;
+    if (colon) {
+        if (!parse_row(colon + 1, stop, &rows->end, &rows->end_from_end))
+            return false;
+        /* Where both count from one side the order is known already. */
+        return rows->first_from_end != rows->end_from_end ||
+               (rows->first_from_end ? rows->first >= rows->end : rows->first <= rows->end);
+    }
+    rows->end = rows->first + 1;
+    return rows->first < UINT64_MAX && !(rows->first_from_end && rows->first == 0);
+}
+
+static bool no_such_row(const struct tc_rows *rows, uint64_t count, struct tc_error *error) {
+    return tc_fail(error, TC_USAGE, "rows", "there is no row %s%llu (the tensor has %llu)",
+                   rows->first_from_end ? "-" : "", (unsigned long long)rows->first,
+                   (unsigned long long)count);
+}
+
+/* A row counted from the tensor's end as one from its start. */
+static uint64_t from_start(uint64_t row, bool from_end, uint64_t count) {
+    return !from_end ? row : row < count ? count - row : 0;
 }
 
 bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
@@ -213,11 +233,18 @@ bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned ra
     if (rank == 0)
         return tc_fail(error, TC_USAGE, "rows", "a scalar has no rows");
     uint64_t count = shape[0];
-    if (rows->first >= count && rows->first < rows->end && rows->first > 0)
-        return tc_fail(error, TC_USAGE, "rows", "there is no row %llu (the tensor has %llu)",
-                       (unsigned long long)rows->first, (unsigned long long)count);
-    *end = rows->end < count ? rows->end : count;
-    *first = rows->first < *end ? rows->first : *end;
+    if (rows->one && rows->first_from_end && rows->first > count)
+        return no_such_row(rows, count, error);
+    uint64_t from = from_start(rows->first, rows->first_from_end, count);
+    uint64_t to = rows->one ? from + 1 : from_start(rows->end, rows->end_from_end, count);
+    if (from > to)
+        return tc_fail(error, TC_USAGE, "rows",
+                       "the first row wanted, %llu, is behind the last (the tensor has %llu)",
+                       (unsigned long long)from, (unsigned long long)count);
+    if (from >= count && from < to && from > 0)
+        return no_such_row(rows, count, error);
+    *end = to < count ? to : count;
+    *first = from < *end ? from : *end;
     return true;
 }
 
@@ -228,9 +255,11 @@ bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error 
         return false;
     select->rows = grown;
     struct tc_rows *rows = &grown[select->row_count];
-    if (!equals || equals == rule || !tc_rows_parse(equals + 1, &rows->first, &rows->end)) {
+    if (!equals || equals == rule || !tc_rows_parse(equals + 1, rows)) {
         tc_fail(error, TC_USAGE, "rows", "not a choice of rows: %s", rule);
-        return tc_error_hint(error, "write it as NAME=A:B, for rows A to B-1 of that tensor");
+        return tc_error_hint(
+            error, "write it as NAME=A:B, for rows A to B-1 of that tensor; NAME=-N: for the "
+                   "last N");
     }
     rows->name = (struct tc_text){rule, (size_t)(equals - rule)};
     rows->used = false;

@@ -14,7 +14,10 @@
 struct tc_rows {
     struct tc_text name;
     uint64_t first;
-    uint64_t end; /* one past the last; UINT64_MAX: all */
+    uint64_t end;        /* one past the last; UINT64_MAX: all */
+    bool first_from_end; /* counted backwards from the tensor's end */
+    bool end_from_end;
+    bool one; /* one row was asked for, and must be there */
     bool used;
 };
 
@@ -69,10 +72,11 @@ bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_erro
 bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *error);
 /* NAME=A:B; the last equals sign counts, since names may hold some. */
 bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error);
-/* "A:B", "A:", ":B" or "A" (one row). */
-bool tc_rows_parse(const char *text, uint64_t *first, uint64_t *end);
+/* "A:B", "A:", ":B" or "A" (one row); a negative number counts from the end, so
+ * that "-3:" is the last three. Leaves the name alone. */
+bool tc_rows_parse(const char *text, struct tc_rows *rows);
 /* Those of a tensor's that there are: [*first, *end). A first row that it has
- * not is an error, and so are rows of a scalar. */
+ * not is an error, and so are rows of a scalar; "-3:" of two rows is both. */
 bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
                   uint64_t *end, struct tc_error *error);
 

@@ -345,6 +345,15 @@ static void permute(struct tc_tensor *tensors, uint32_t *order, size_t count) {
     }
 }
 
+bool tc_table_hint(const struct tc_table *table, struct tc_text name, struct tc_error *error,
+                   const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t i = 0; i < table->count; i++)
+        tc_near_try(&near, table->tensors[i].name);
+    return tc_near_hint(&near, error, otherwise);
+}
+
 bool tc_table_sort(struct tc_table *table, struct tc_error *error) {
     size_t sorted = 1;
     while (sorted < table->count &&

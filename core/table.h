@@ -93,6 +93,9 @@ bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct
 bool tc_table_rename(struct tc_table *table, const struct tc_text *names, struct tc_error *error);
 /* NULL where there is none. */
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);
+/* After an error about a name that is none of its: the nearest that is one. */
+bool tc_table_hint(const struct tc_table *table, struct tc_text name, struct tc_error *error,
+                   const char *otherwise);
 /* By offset; equal offsets stay in the order they were added. */
 bool tc_table_sort(struct tc_table *table, struct tc_error *error);
 

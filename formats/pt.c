@@ -133,6 +133,7 @@ const struct tc_backend tc_backend_pt = {
             .write_index = shards_write_index,
             .index_metadata = true,
             .listed = torch_write_listed,
+            .leave_room = torch_write_leave_room,
             .single = true,
         },
 };

@@ -248,6 +248,14 @@ static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
     return tc_source_write(source, writer->out, error);
 }
 
+static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
+    const struct safetensors_writer *safetensors = writer->state;
+    (void)error;
+    writer->out->position = safetensors->offsets[item];
+    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    return true;
+}
+
 static bool finish(struct tc_writer *writer, struct tc_error *error) {
     (void)writer;
     (void)error;
@@ -288,6 +296,7 @@ const struct tc_backend tc_backend_safetensors = {
             .index_ending = ".index.json",
             .write_index = shards_write_index,
             .index_metadata = true,
+            .leave_room = leave_room,
             .single = true,
         },
 };
