@@ -12,6 +12,7 @@
 #include "core/format.h"
 #include "core/gather.h"
 #include "core/spool.h"
+#include "formats/torch.h"
 
 #define NPY_DTYPES                                                                                 \
     (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_F32) | TC_SET(TC_F64) |        \
@@ -84,12 +85,22 @@ struct npy_list {
     size_t count;
     size_t capacity;
     struct tc_error *refused; /* the first of what was left out; NULL: nothing */
+    struct torch *objects;    /* tensors in arrays of objects; NULL: there are none */
 };
 
 /* Adds the tensors of an array of this name, which must outlive the table, and
  * tells what is left out. */
 bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct npy_array *array,
                   struct tc_text name, struct tc_error *error);
+/* The tensors in an array of objects, where the user asked for them: its pickle
+ * is in memory, or where that is NULL in the file. */
+bool npy_list_objects(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
+                      const unsigned char *memory, uint64_t at, uint64_t end,
+                      struct tc_error *error);
+/* Whether a tensor is one of those, which torch_read reads. */
+static inline bool npy_is_object(const struct tc_tensor *tensor) {
+    return tensor->cookie >= TORCH_FIRST_OBJECT;
+}
 /* Leaves out an array for a reason of the backend's own, which is `error` and
  * then none. */
 bool npy_list_refuse(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
