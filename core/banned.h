@@ -28,9 +28,10 @@
 #define strndup tc_memory_strndup
 #define asprintf tc_memory_asprintf
 #define scandir tc_memory_scandir
+#define realpath tc_memory_realpath
 #define free tc_memory_free
 /* These would take memory elsewhere. */
-#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim realpath
+#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim
 #endif
 
 #endif

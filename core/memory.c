@@ -15,6 +15,7 @@
 #undef realloc
 #undef aligned_alloc
 #undef free
+#undef realpath
 #undef scandir
 
 /* A process does one command, so its budget is the process's own, as its heap
@@ -200,6 +201,13 @@ int tc_memory_scandir(const char *folder, struct dirent ***entries,
     for (int i = 0; i < count; i++)
         counted((*entries)[i]);
     return count;
+}
+
+char *tc_memory_realpath(const char *path, char *into) {
+    char *real = realpath(path, into);
+    if (real)
+        counted(real);
+    return real;
 }
 
 void tc_memory_free(void *memory) {

@@ -69,6 +69,8 @@ struct dirent;
 int tc_memory_scandir(const char *folder, struct dirent ***entries,
                       int (*filter)(const struct dirent *),
                       int (*compare)(const struct dirent **, const struct dirent **));
+/* With memory of its own alone: `into` is NULL. */
+char *tc_memory_realpath(const char *path, char *into);
 void tc_memory_free(void *memory);
 
 #endif

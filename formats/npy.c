@@ -70,6 +70,15 @@ static bool name_array(struct tc_reader *reader, bool several, uint64_t index, s
     return name->bytes != NULL;
 }
 
+static bool add_array(struct tc_reader *reader, const struct npy_array *array, struct tc_text name,
+                      struct tc_error *error) {
+    struct npy_reader *npy = reader->state;
+    if (array->header.objects && reader->options->pickle_inert)
+        return npy_list_objects(&npy->list, reader, name, NULL, array->base + array->header.data,
+                                reader->input->size, error);
+    return npy_list_add(&npy->list, reader, array, name, error);
+}
+
 static bool open_npy(struct tc_reader *reader, struct tc_error *error) {
     struct npy_reader *npy = reader->state;
     uint64_t base = 0;
@@ -85,15 +94,17 @@ static bool open_npy(struct tc_reader *reader, struct tc_error *error) {
                              &array->header, error) ||
             !find_next(reader, array, &base, &more, error) ||
             !name_array(reader, more || index, index, &name, error) ||
-            !npy_list_add(&npy->list, reader, array, name, error))
+            !add_array(reader, array, name, error))
             return false;
     }
-    return refused_finish(&npy->list.refused, reader, error);
+    return npy_list_finish(&npy->list, reader, error);
 }
 
 static bool read_npy(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                      void *buffer, size_t length, struct tc_error *error) {
     struct npy_reader *npy = reader->state;
+    if (npy_is_object(tensor))
+        return torch_read(npy->list.objects, tensor, offset, buffer, length, error);
     const struct npy_tensor *found = &npy->list.tensors[tensor->cookie];
     struct place place = {reader, found->array->base + found->array->header.data};
     struct npy_stream none = {0};
@@ -104,6 +115,8 @@ static bool read_npy(struct tc_reader *reader, const struct tc_tensor *tensor, u
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
     const struct npy_reader *npy = reader->state;
+    if (npy_is_object(tensor))
+        return false;
     const struct npy_tensor *found = &npy->list.tensors[tensor->cookie];
     *extent = (struct tc_extent){.input = reader->input,
                                  .offset = found->array->base + found->array->header.data};

@@ -13,6 +13,7 @@
 #include "core/gather.h"
 #include "core/spool.h"
 #include "formats/refused.h"
+#include "formats/torch.h"
 
 #define NPY_DTYPES                                                                                 \
     (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_F32) | TC_SET(TC_F64) |        \
@@ -85,12 +86,24 @@ struct npy_list {
     size_t count;
     size_t capacity;
     struct refused refused;
+    struct torch *objects; /* tensors in arrays of objects; NULL: there are none */
 };
 
 /* Adds the tensors of an array of this name, which must outlive the table, and
  * tells what is left out. */
 bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct npy_array *array,
                   struct tc_text name, struct tc_error *error);
+/* The tensors in an array of objects, where the user asked for them: its pickle
+ * is in memory, or where that is NULL in the file. */
+bool npy_list_objects(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
+                      const unsigned char *memory, uint64_t at, uint64_t end,
+                      struct tc_error *error);
+/* Whether a tensor is one of those, which torch_read reads. */
+static inline bool npy_is_object(const struct tc_tensor *tensor) {
+    return tensor->cookie >= TORCH_FIRST_OBJECT;
+}
+/* Fails where nothing but what was left out was there. */
+bool npy_list_finish(struct npy_list *list, struct tc_reader *reader, struct tc_error *error);
 void npy_list_release(struct npy_list *list);
 
 /* Reads one tensor at a time. */

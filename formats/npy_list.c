@@ -61,6 +61,8 @@ static bool join(struct tc_reader *reader, struct tc_text name, struct tc_text f
  * it, one of them being a field. */
 static bool may_collide(const struct npy_list *list, const struct tc_tensor *other,
                         const struct npy_array *array, const struct npy_field *field) {
+    if (npy_is_object(other))
+        return true;
     const struct npy_tensor *first = &list->tensors[other->cookie];
     if (first->array != array)
         return first->field->name.length || field->name.length;
@@ -141,7 +143,27 @@ bool npy_list_add(struct npy_list *list, struct tc_reader *reader, const struct 
     return true;
 }
 
+bool npy_list_objects(struct npy_list *list, struct tc_reader *reader, struct tc_text name,
+                      const unsigned char *memory, uint64_t at, uint64_t end,
+                      struct tc_error *error) {
+    if (!list->objects) {
+        list->objects = tc_arena_alloc(&reader->arena, sizeof *list->objects, error);
+        if (!list->objects)
+            return false;
+        torch_init(list->objects, reader);
+    }
+    return torch_add_objects(list->objects, name, memory, at, end, error);
+}
+
+bool npy_list_finish(struct npy_list *list, struct tc_reader *reader, struct tc_error *error) {
+    if (list->objects && !torch_finish_objects(list->objects, error))
+        return false;
+    return refused_finish(&list->refused, reader, error);
+}
+
 void npy_list_release(struct npy_list *list) {
+    if (list->objects)
+        torch_release(list->objects);
     free(list->tensors);
     refused_release(&list->refused);
 }

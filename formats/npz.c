@@ -64,6 +64,8 @@ static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t leng
 static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                      void *buffer, size_t length, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
+    if (npy_is_object(tensor))
+        return torch_read(npz->list.objects, tensor, offset, buffer, length, error);
     const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
     struct fetch fetch = {reader, found->array};
     /* What is neither unpacked nor gathered has no state, and any thread may
@@ -105,6 +107,11 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
     if (!read_header(reader, array, error))
         return refused_add(&npz->list.refused, reader, name, error);
     reader->compressed |= array->packed;
+    if (array->header.objects && reader->options->pickle_inert) {
+        const unsigned char *bytes = (const unsigned char *)zip_load(reader, member, error);
+        return bytes && npy_list_objects(&npz->list, reader, name, bytes, array->header.data,
+                                         member->size, error);
+    }
     return npy_list_add(&npz->list, reader, array, name, error);
 }
 
@@ -142,7 +149,8 @@ static bool check_bare_names(struct tc_reader *reader, struct tc_error *error) {
         const struct zip_member *member = &npz->zip.members[i];
         const struct tc_tensor *tensor =
             is_array(member) ? NULL : tc_table_find(&reader->table, member->name);
-        if (tensor && npz->list.tensors[tensor->cookie].field->name.length == 0) {
+        if (tensor && !npy_is_object(tensor) &&
+            npz->list.tensors[tensor->cookie].field->name.length == 0) {
             tc_fail(error, TC_INVALID, "duplicate-name",
                     "two members can be read as this tensor, with and without .npy");
             return tc_error_in_tensor(error, member->name.bytes, member->name.length);
@@ -175,13 +183,15 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     }
     if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
-    return check_bare_names(reader, error) && refused_finish(&npz->list.refused, reader, error) &&
+    return check_bare_names(reader, error) && npy_list_finish(&npz->list, reader, error) &&
            tc_reader_check_expansion(reader, unpacked, error);
 }
 
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
     const struct npz_reader *npz = reader->state;
+    if (npy_is_object(tensor))
+        return false;
     const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
     *extent = (struct tc_extent){.input = reader->input,
                                  .offset = found->array->base + found->array->header.data};
@@ -194,6 +204,8 @@ static bool verify_tensors(struct tc_reader *reader, const bool *wanted, struct 
     const struct zip_member *last = NULL;
     for (size_t i = 0; i < reader->table.count; i++) {
         const struct tc_tensor *tensor = &reader->table.tensors[i];
+        if (npy_is_object(tensor))
+            continue; /* its member was read as a whole when the file was opened */
         const struct zip_member *member = npz->list.tensors[tensor->cookie].array->owner;
         if ((wanted && !wanted[i]) || member->method != ZIP_STORED || member == last ||
             zip_verify_stored(reader->input, member, error)) {

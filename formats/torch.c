@@ -388,7 +388,7 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
                                .rank = (uint8_t)shape->rank,
                                .metadata = metadata,
                                .offset = torch->view_count,
-                               .cookie = (uint32_t)torch->view_count};
+                               .cookie = torch->first_cookie + (uint32_t)torch->view_count};
     struct torch_view view = {.storage = shape->storage,
                               .dtype = (uint8_t)shape->dtype,
                               .rank = (uint8_t)shape->rank,
@@ -535,4 +535,9 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
                         "joined with dots"))
         return false;
     return check_storages(torch, error) && check_anything(torch, error) && tie_views(torch, error);
+}
+
+bool torch_finish_objects(struct torch *torch, struct tc_error *error) {
+    tell_classes(torch);
+    return check_anything(torch, error);
 }

@@ -65,6 +65,7 @@ struct torch {
     size_t view_count;
     size_t view_capacity;
     uint64_t unpacked_total; /* bytes of packed storages that were unpacked so far */
+    uint32_t first_cookie;   /* of a view's tensor */
     uint64_t total;          /* bytes of all tensors */
     uint64_t steps;          /* opcodes that the pickles took */
     uint64_t text;           /* bytes that they have */
@@ -101,6 +102,19 @@ void torch_init(struct torch *torch, struct tc_reader *reader);
 void torch_release(struct torch *torch);
 /* Checks what only the whole file tells; ties tensors that share all. */
 bool torch_finish(struct torch *torch, struct tc_error *error);
+
+/*
+ * The pickle of an array of objects in a file of numpy's, with --pickle=inert:
+ *     torch_init → torch_add_objects for each → torch_finish_objects → torch_read …
+ * Its tensors have cookies from TORCH_FIRST_OBJECT on, so that the file's own
+ * backend can tell them from its own.
+ */
+#define TORCH_FIRST_OBJECT (UINT32_C(1) << 31)
+/* In memory that outlives the reader, or where that is NULL at a place of the
+ * file. The tensors are called NAME.0 and so on. */
+bool torch_add_objects(struct torch *torch, struct tc_text name, const unsigned char *memory,
+                       uint64_t at, uint64_t end, struct tc_error *error);
+bool torch_finish_objects(struct torch *torch, struct tc_error *error);
 
 /* Containers. */
 bool torch_open_zip(struct torch *torch, struct tc_error *error);
@@ -168,6 +182,9 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
 
 /* Adds everything that a pickle's result holds. */
 bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *error);
+/* Only the tensors of it, under this name. */
+bool torch_walk_under(struct torch *torch, struct tc_text name, struct pickle_node *root,
+                      struct tc_error *error);
 /* Likewise the tensors of TorchScript's code, CONSTANTS.c0 and so on. */
 bool torch_walk_constants(struct torch *torch, struct pickle_node *root, struct tc_error *error);
 /* numpy's arrays and scalars: false with the error filled where they are

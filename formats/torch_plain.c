@@ -67,6 +67,29 @@ bool torch_open_plain(struct torch *torch, struct tc_error *error) {
     return open_pickle(torch, NULL, torch->reader->input->size, error);
 }
 
+bool torch_add_objects(struct torch *torch, struct tc_text name, const unsigned char *memory,
+                       uint64_t at, uint64_t end, struct tc_error *error) {
+    struct pickle pickle;
+    struct pickle_node *root;
+    size_t before = torch->reader->table.count;
+    torch->first_cookie = TORCH_FIRST_OBJECT;
+    torch_pickle_init(torch, &pickle, at, end, error);
+    pickle.persistent = NULL;
+    pickle.memory = memory;
+    if (memory)
+        pickle.input = NULL;
+    bool ok = pickle_load(&pickle, &root) &&
+              (pickle.at == end || pickle_bad(&pickle, "something stands behind the pickle"));
+    torch_count_pickle(torch, &pickle);
+    pickle_release(&pickle);
+    if (!ok)
+        return tc_error_in_tensor(error, name.bytes, name.length);
+    return torch_walk_under(torch, name, root, error) &&
+           (torch->reader->table.count > before ||
+            tc_reader_skip(torch->reader, name, TC_SKIP_PICKLE, error,
+                           "an array of Python objects in which there is no tensor"));
+}
+
 /* As a whole in a zlib or gzip stream, as joblib packs its dumps */
 
 #define GZIP_HEADER 10u

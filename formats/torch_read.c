@@ -150,7 +150,7 @@ static bool read_swapped(struct torch *torch, const struct torch_view *view, uin
 
 bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
                 size_t length, struct tc_error *error) {
-    const struct torch_view *view = &torch->views[tensor->cookie];
+    const struct torch_view *view = &torch->views[tensor->cookie - torch->first_cookie];
     if (!(view->swap ? read_swapped(torch, view, offset, buffer, length, error)
                      : read_raw(torch, view, offset, buffer, length, error)))
         return false;
@@ -160,7 +160,7 @@ bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t of
 }
 
 bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc_extent *extent) {
-    const struct torch_view *view = &torch->views[tensor->cookie];
+    const struct torch_view *view = &torch->views[tensor->cookie - torch->first_cookie];
     const struct torch_storage *storage = &torch->storages[view->storage];
     *extent =
         (struct tc_extent){.input = torch->reader->input, .offset = storage->offset + view->start};

@@ -562,8 +562,8 @@ static void tell(struct torch_walk *walk) {
                        walk->surrogates == 1 ? " has" : "s have");
 }
 
-static bool run(struct torch_walk *walk, struct pickle_node *root) {
-    struct child child = {.node = root};
+static bool run(struct torch_walk *walk, struct pickle_node *root, bool members) {
+    struct child child = {.node = root, .members = members};
     bool ok = visit(walk, &child);
     while (ok && walk->depth)
         ok = step(walk);
@@ -587,7 +587,14 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
         torch->reader->beyond = "a tensor without a name";
         torch->nested = true;
     }
-    return run(&walk, root);
+    return run(&walk, root, false);
+}
+
+bool torch_walk_under(struct torch *torch, struct tc_text name, struct pickle_node *root,
+                      struct tc_error *error) {
+    struct torch_walk walk = {.torch = torch, .error = error, .named = true};
+    tc_buffer_add_text(&walk.path, name);
+    return run(&walk, root, true);
 }
 
 bool torch_walk_constants(struct torch *torch, struct pickle_node *root, struct tc_error *error) {
@@ -595,5 +602,5 @@ bool torch_walk_constants(struct torch *torch, struct pickle_node *root, struct 
     if (torch->watch.context)
         return true;
     tc_buffer_add_string(&walk.path, "CONSTANTS.c");
-    return run(&walk, root);
+    return run(&walk, root, false);
 }
