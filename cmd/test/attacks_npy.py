@@ -138,6 +138,18 @@ def data_size():
     yield Input("1 byte long", npy() + b"\0")
 
 
+@row("N12b", INVALID, FILE)
+def several_arrays():
+    two = npy() + npy()
+    tensors = {"0": f32(1, 2, 3), "1": f32(1, 2, 3)}
+    yield Input("two", two, OK, tensors=tensors)
+    for length in range(len(npy()) + 1, len(two), 7):
+        yield Input(f"two, cut at {length}", two[:length])
+    yield Input("and one byte", two + b"\0")
+    yield Input("and zeros", two + bytes(64))
+    yield Input("objects behind numbers", npy() + npy("|O", (1,), b"N."), OK, message='"1"')
+
+
 @row("N13", INVALID, FILE)
 def expressions():
     yield Input("import", npy(header="__import__('os').system('touch executed')"))

@@ -362,6 +362,24 @@ def odd_arrays():
             yield Input(f"{descr} cut short", short, INVALID)
 
 
+@row("Z16b", OK, FILE)
+def many_fields():
+    """However many fields a record has, its data is read once."""
+    fields = [(f"f{number:x}", "|u1") for number in range(3000)]
+    data = npy(fields, (20_000,), bytes(3000 * 20_000))
+    archive = zip_file([Member(b"a.npy", data, 8)])
+    yield Input("3,000 of 20,000 records", archive, rss=96 * MIB, seconds=10, commands=("hash",))
+    inner = f"[('r', [{', '.join(map(str, fields[:100]))}], (1000,))]"
+    header = f"{{'descr': {inner}, 'fortran_order': True, 'shape': (10, 2), }}"
+    nested = npy(header=header, data=bytes(100 * 1000 * 20))
+    yield Input(
+        "records in an array in a record",
+        zip_file([Member(b"a.npy", nested, 8)]),
+        message="more than 16 fields",
+        seconds=10,
+    )
+
+
 @row("Z17", INVALID, FILE)
 def wrapped_count():
     array, body, central = npy("|u1", (0,), b""), bytearray(), bytearray()
