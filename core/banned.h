@@ -30,7 +30,7 @@
 #define scandir tc_memory_scandir
 #define free tc_memory_free
 /* These would take memory elsewhere. */
-#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim realpath
+#pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim
 #endif
 
 #endif

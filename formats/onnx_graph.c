@@ -72,6 +72,7 @@ static struct tc_text full_name(struct walk *walk, struct tc_text name) {
     if (prefix + name.length > TC_MAX_NAME_BYTES) {
         tc_fail(walk->error, TC_UNSAFE, "name-limit", "a name is too long (%zu bytes, limit %u)",
                 prefix + name.length, TC_MAX_NAME_BYTES);
+        tc_error_hint(walk->error, TC_FIXED_LIMIT);
         return (struct tc_text){NULL, 0};
     }
     char *copy = tc_arena_alloc(arena(walk), prefix + name.length + 1, walk->error);

@@ -149,9 +149,11 @@ bool onnx_add_sparse(struct onnx *onnx, struct wire message, struct tc_text pref
         name = sparse.values.name;
     if (name.length == 0)
         return parsed && bad(error, start, "has no name");
-    if (prefix.length + name.length > TC_MAX_NAME_BYTES)
-        return tc_fail(error, TC_UNSAFE, "name-limit", "a name is too long (%zu bytes, limit %u)",
-                       prefix.length + name.length, TC_MAX_NAME_BYTES);
+    if (prefix.length + name.length > TC_MAX_NAME_BYTES) {
+        tc_fail(error, TC_UNSAFE, "name-limit", "a name is too long (%zu bytes, limit %u)",
+                prefix.length + name.length, TC_MAX_NAME_BYTES);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     struct tc_error ignored = {0};
     char *parent = tc_arena_alloc(&onnx->reader->arena, prefix.length + name.length + 1,
                                   parsed ? error : &ignored);
