@@ -44,7 +44,8 @@ static struct edges edges_of(const struct tc_stats *stats) {
     return edges;
 }
 
-static void count(struct tc_histogram *histogram, const struct edges *edges, double value) {
+static void count(struct tc_histogram *histogram, const struct edges *edges, double value,
+                  uint64_t times) {
     value *= edges->scale;
     if (!isfinite(value))
         return;
@@ -55,7 +56,7 @@ static void count(struct tc_histogram *histogram, const struct edges *edges, dou
         bin--;
     else if (value >= edges->edge[bin + 1] && bin < BINS - 1)
         bin++;
-    histogram->bins[bin]++;
+    histogram->bins[bin] += times;
 }
 
 /* A block as doubles: exactly, but for integers beyond 2^53. */
@@ -79,6 +80,24 @@ static void widen(enum tc_dtype dtype, const unsigned char *bytes, double *value
     }
 }
 
+/* Where values do not go over a byte's edge, bytes are counted, and each of the
+ * 256 is looked at once. */
+static void take_bytes(struct tc_histogram *histogram, const struct edges *edges,
+                       enum tc_dtype dtype, const unsigned char *bytes, size_t length) {
+    uint64_t seen[256] = {0};
+    size_t each = 8 / tc_dtype_bits(dtype);
+    double values[2];
+    for (size_t i = 0; i < length; i++)
+        seen[bytes[i]]++;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        if (!seen[byte])
+            continue;
+        widen(dtype, &(unsigned char){(unsigned char)byte}, values, each);
+        for (size_t i = 0; i < each; i++)
+            count(histogram, edges, values[i], seen[byte]);
+    }
+}
+
 static void take(void *context, void *state, const struct tc_tensor *tensor, const void *bytes,
                  size_t length) {
     const struct context *all = context;
@@ -89,11 +108,15 @@ static void take(void *context, void *state, const struct tc_tensor *tensor, con
     if (stats->zeros + stats->nonzeros == 0)
         return;
     struct edges edges = edges_of(stats);
+    if (bits == 8 || bits == 4) {
+        take_bytes(state, &edges, tensor->dtype, bytes, length);
+        return;
+    }
     for (size_t left = length * 8 / bits; left;) {
         size_t step = left < BLOCK ? left : BLOCK;
         widen(tensor->dtype, at, values, step);
         for (size_t i = 0; i < step; i++)
-            count(state, &edges, values[i]);
+            count(state, &edges, values[i], 1);
         at += step * bits / 8;
         left -= step;
     }

@@ -85,8 +85,8 @@ def checked(folder, args, memory):
     counted = folder / "counted"
     result = tconv(*args, cwd=folder, env={"TCONV_TEST_MEMORY": str(counted)})
     faults = health_faults(result)
-    if result.code not in range(6):
-        faults.append(f"expected: an exit code from 0 to 5, got {result.code}")
+    if result.code not in range(7):
+        faults.append(f"expected: an exit code from 0 to 6, got {result.code}")
     if not SANITIZED:
         if result.cpu_seconds > CPU_SECONDS:
             faults.append(f"expected: at most {CPU_SECONDS} s, got {result.cpu_seconds:.1f}")
