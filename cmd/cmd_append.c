@@ -23,12 +23,14 @@ static bool check_file(const struct tc_reader *file, struct tc_error *error) {
         tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", format->name);
     else if (!(format->caps & TC_CAN_HOLD_MANY))
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor", format->name);
-    else if (file->beyond || file->losses.length || file->skipped.length) {
+    else if (file->beyond || tc_notes_count(&file->notes, TC_LOSS, TC_KINDS)) {
+        bool members = tc_notes_count(&file->notes, TC_LOSS, TC_KIND_SKIPPED) ||
+                       tc_notes_count(&file->notes, TC_LOSS, TC_KIND_MEMBER);
         tc_fail(error, TC_UNSUPPORTED, "beyond",
                 "the file would lose what it has beside tensors: %s",
-                file->beyond           ? file->beyond
-                : file->skipped.length ? "members that are none"
-                                       : "what was warned of");
+                file->beyond ? file->beyond
+                : members    ? "members that are none"
+                             : "what was warned of");
         tc_error_hint(error, "write another file: tconv FILE IN... -o OUT");
     }
     return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);
@@ -74,9 +76,12 @@ static bool append_files(struct append *append, const char *const *paths, size_t
     return ok;
 }
 
-static bool check_arguments(const struct arguments *arguments, struct tc_error *error) {
-    if (arguments->count < 2)
-        return tc_fail(error, TC_USAGE, "usage", "a file and what to add to it are needed");
+static bool check_arguments(const struct append *append, const struct arguments *arguments,
+                            struct tc_error *error) {
+    if (arguments->count == 0 || (arguments->count < 2 && !append->metadata.count)) {
+        tc_fail(error, TC_USAGE, "usage", "a file and what to add to it are needed");
+        return tc_error_hint(error, "files with tensors, or --metadata KEY=VALUE, or both");
+    }
     if (strcmp(arguments->names[0], "-") == 0)
         return tc_fail(error, TC_USAGE, "usage", "nothing is added to standard input");
     return true;
@@ -119,14 +124,15 @@ int cmd_append(int argc, char **argv) {
     tc_arena_init(&arena, 0);
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && append.common.help)
-        options_print_help("tconv append [options] FILE IN...",
-                           "Adds the tensors of IN to FILE, in FILE's format, checksum and "
-                           "compression kept.\nFILE is written anew beside itself and then "
-                           "replaced, whole or not at all.",
-                           options);
+        options_print_help(
+            "tconv append [options] FILE [IN...]",
+            "Adds the tensors of IN, and --metadata, to FILE, in FILE's format, "
+            "checksum and compression kept.\nFILE is written anew beside itself and then "
+            "replaced, whole or not at all.",
+            options);
     else if (ok)
         ok = perform_note_options(&append.perform, options, &arguments, &error) &&
-             check_arguments(&arguments, &error) &&
+             check_arguments(&append, &arguments, &error) &&
              append_files(&append, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, append.common.json);
     arguments_release(&arguments);

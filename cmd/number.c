@@ -71,11 +71,36 @@ static bool is_power_of_two(double value) {
     return frexp(value, &exponent) == 0.5;
 }
 
+/* Numbers such as 1.5 and 0.125, in a fraction of the time: where the value is
+ * a whole number of thousandths of no more digits than the kind keeps apart,
+ * those are its digits, and there are no fewer. */
+static bool is_plain(struct number_digits *digits, double size, enum number_kind kind) {
+    double thousandths = size * 1000;
+    if (!(thousandths < 1e6) || thousandths != trunc(thousandths) || thousandths / 1000 != size)
+        return false;
+    unsigned left = (unsigned)thousandths;
+    char text[8];
+    int count = 0;
+    for (; left; left /= 10)
+        text[count++] = (char)('0' + left % 10);
+    int zeros = 0;
+    while (text[zeros] == '0')
+        zeros++;
+    if (count - zeros > kinds[kind].safe)
+        return false;
+    digits->count = count - zeros;
+    digits->exponent = count - 4;
+    for (int i = 0; i < digits->count; i++)
+        digits->digit[i] = text[count - 1 - i];
+    digits->digit[digits->count] = '\0';
+    return true;
+}
+
 void number_shortest(struct number_digits *digits, double value, enum number_kind kind) {
     char text[40], above[40];
     double size = fabs(value);
     *digits = (struct number_digits){.negative = signbit(value), .count = 1, .digit = "0"};
-    if (size == 0)
+    if (size == 0 || is_plain(digits, size, kind))
         return;
     for (int count = size < kinds[kind].normal ? 1 : kinds[kind].safe; count <= kinds[kind].most;
          count++) {

@@ -7,16 +7,28 @@
 
 #include "cmd/ledger.h"
 
+static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group, int strict,
+                        struct tc_error *error) {
+    bool usage = group->severity == TC_WARNING;
+    tc_fail(error, usage ? TC_USAGE : TC_UNSUPPORTED, usage ? "no-match" : "strict",
+            "--strict%s: %s: %s", strict > 1 ? "=all" : "", tc_kind_name(group->kind),
+            group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, plan->readers[0]->input->path);
+}
+
+/* A loss, and with =all a change; and a choice of tensors that chose none, which
+ * is the user's own mistake and comes first. */
 static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
-    for (size_t i = 0; i < plan->entry_count && strict; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity == TC_CHANGE && strict < 2)
+    for (size_t i = 0; i < plan->notes.count && strict; i++)
+        if (plan->notes.groups[i].kind == TC_KIND_SELECTION)
+            return fail_strict(plan, &plan->notes.groups[i], strict, error);
+    for (size_t i = 0; i < plan->notes.count && strict; i++) {
+        const struct tc_note_group *group = &plan->notes.groups[i];
+        if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict < 2))
             continue;
-        tc_fail(error, TC_UNSUPPORTED, "strict", "--strict%s: %s: %s", strict > 1 ? "=all" : "",
-                entry->kind, entry->detail);
-        if (entry->tensor.bytes)
-            tc_error_in_tensor(error, entry->tensor.bytes, entry->tensor.length);
-        return tc_error_in_file(error, plan->readers[0]->input->path);
+        return fail_strict(plan, group, strict, error);
     }
     return true;
 }
@@ -79,11 +91,35 @@ static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_e
     return ok;
 }
 
+/* What was done, in a line: on a terminal, or where the user wants to hear more. */
+static void report_done(const struct perform *perform, const struct tc_plan *plan, double seconds) {
+    struct tc_buffer line = {0};
+    const struct common *common = perform->common;
+    if (common->quiet || !(common->verbose || isatty(STDERR_FILENO)))
+        return;
+    tc_buffer_add_string(&line, "tconv: wrote ");
+    tc_buffer_add_visible(&line, tc_text_of(perform->output));
+    tc_buffer_addf(&line, ": %zu tensor%s, ", plan->count, plan->count == 1 ? "" : "s");
+    report_size(&line, plan->bytes_out);
+    if (plan->part_count > 1)
+        tc_buffer_addf(&line, " in %zu files", plan->part_count);
+    tc_buffer_addf(&line, ", %.*f s", seconds < 10 ? 2 : 0, seconds);
+    if (seconds >= 1 && plan->bytes_out) {
+        tc_buffer_add_string(&line, " (");
+        report_size(&line, (uint64_t)((double)plan->bytes_out / seconds));
+        tc_buffer_add_string(&line, "/s)");
+    }
+    tc_buffer_add_string(&line, "\n");
+    report_show(&line);
+}
+
 bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
              const struct tc_backend *target, const struct tc_plan_options *options,
              struct tc_error *error) {
     const struct common *common = perform->common;
     struct tc_plan plan;
+    struct timespec started;
+    clock_gettime(CLOCK_MONOTONIC, &started);
     if (!report_progress_check(&perform->progress, error))
         return false;
     bool ok = tc_plan_make(&plan, readers, count, target, perform->output, options, error);
@@ -100,6 +136,8 @@ bool perform(struct perform *perform, struct tc_reader *const *readers, size_t c
         ok = ledger_print(&plan, perform->output, true, true, error);
     if (ok && !common->quiet)
         report_ledger(&plan, common->verbose);
+    if (ok && !perform->dry_run)
+        report_done(perform, &plan, report_seconds_since(&started));
     tc_plan_release(&plan);
     return ok;
 }

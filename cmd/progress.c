@@ -31,7 +31,7 @@ bool report_progress_check(const struct report_progress_options *options, struct
            tc_fail(error, TC_USAGE, "usage", "--progress-fd goes with --progress=json");
 }
 
-static double seconds_since(const struct timespec *start) {
+double report_seconds_since(const struct timespec *start) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
@@ -105,8 +105,8 @@ void report_progress_step(void *context, uint64_t done, uint64_t total) {
     progress->total = total;
     if (progress->mode == PROGRESS_NONE)
         return;
-    double elapsed = seconds_since(&progress->started);
-    bool due = progress->shown ? seconds_since(&progress->last) >= 0.1
+    double elapsed = report_seconds_since(&progress->started);
+    bool due = progress->shown ? report_seconds_since(&progress->last) >= 0.1
                                : progress->mode == PROGRESS_JSON || elapsed >= 1;
     if (!due)
         return;
@@ -122,7 +122,7 @@ void report_progress_end(struct report_progress *progress, bool ok) {
     struct tc_buffer line = {0};
     if (progress->mode == PROGRESS_JSON)
         print_event(progress, ok ? "done\",\"ok\":true" : "done\",\"ok\":false",
-                    seconds_since(&progress->started));
+                    report_seconds_since(&progress->started));
     else if (progress->mode == PROGRESS_BAR && progress->shown)
         tc_buffer_add_string(&line, "\r\033[K");
     report_show(&line);

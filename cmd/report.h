@@ -12,7 +12,16 @@
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
-void report_warnings(const struct tc_reader *reader);
+/* Warnings about what was asked for. */
+void report_notes(const struct tc_notes *notes);
+/* What a reader tells, a line for each kind; quiet: only what is missing from
+ * the data. */
+void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
+/* ,"skipped":[{"name","reason"}, …] where something was left out; of what is
+ * too much to list {"count","reason"}. Of two readers also with "file"; the
+ * other may be NULL. */
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+                    const struct tc_reader *other);
 /* What else is wrong with a plan that failed, before the error itself. */
 void report_problems(const struct tc_plan *plan);
 /* One line for each kind of change or loss. */
@@ -54,6 +63,7 @@ struct report_progress {
     struct timespec started;
     struct timespec last;
 };
+double report_seconds_since(const struct timespec *start);
 /* Options NULL: auto. */
 void report_progress_start(struct report_progress *progress,
                            const struct report_progress_options *options, bool quiet);

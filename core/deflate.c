@@ -26,6 +26,10 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
     return ~crc;
 }
 
+uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {
+    return isal_adler32(sum, bytes, length);
+}
+
 static const struct level {
     uint32_t level;
     uint32_t buffer;
@@ -150,6 +154,23 @@ bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struc
         length -= step;
     }
     return true;
+}
+
+bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, size_t *got,
+                     struct tc_error *error) {
+    struct inflate_state *state = inflater->state;
+    uint32_t step = length < (1u << 30) ? (uint32_t)length : 1u << 30;
+    bool ok = true;
+    state->next_out = buffer;
+    state->avail_out = step;
+    while (ok && state->avail_out && state->block_state != ISAL_BLOCK_FINISH)
+        ok = inflate_some(inflater, error);
+    *got = step - state->avail_out;
+    return ok;
+}
+
+uint64_t tc_inflater_at(const struct tc_inflater *inflater) {
+    return inflater->at - unused_input(inflater);
 }
 
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error) {

@@ -398,6 +398,12 @@ static size_t find_segment(const struct tc_densify *densify, uint64_t place) {
     return low;
 }
 
+bool tc_densify_check(struct tc_densify *densify, struct tc_error *error) {
+    bool ok = load(densify, error);
+    tc_densify_unload(densify);
+    return ok;
+}
+
 bool tc_densify_read(struct tc_densify *densify, uint64_t offset, void *buffer, size_t length,
                      struct tc_error *error) {
     unsigned char *window = buffer;

@@ -51,6 +51,8 @@ struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_spa
  * checks the group. From one thread at a time. */
 bool tc_densify_read(struct tc_densify *densify, uint64_t offset, void *buffer, size_t length,
                      struct tc_error *error);
+/* Whether all indices lie within the dense tensor; loads the group for it. */
+bool tc_densify_check(struct tc_densify *densify, struct tc_error *error);
 /* Frees what was loaded. */
 void tc_densify_unload(struct tc_densify *densify);
 

@@ -7,15 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/checked.h"
+#include "core/limits.h"
 
 /* Few, so that a run under `ulimit -n 32` still has room for its outputs. */
 #define POOL_OPEN_FILES 8u
 /* Linux transfers at most 0x7ffff000 bytes a call. */
 #define LARGEST_TRANSFER (UINT64_C(1) << 30)
 #define SPOOL_STEP ((size_t)1 << 18)
+/* A pipe's length is not known: the disk is asked again after so much. */
+#define SPOOL_CHECK (UINT64_C(16) << 20)
+#define LARGEST_RESERVE (UINT64_C(1) << 30)
 
 void tc_input_pool_init(struct tc_input_pool *pool) {
     *pool = (struct tc_input_pool){0};
@@ -50,6 +55,34 @@ int tc_tempfile(struct tc_error *error) {
     return fd;
 }
 
+/* What is left free: a disk that is full to the last block stops others too. */
+static uint64_t disk_reserve(const struct statvfs *disk) {
+    uint64_t part = (uint64_t)disk->f_blocks * disk->f_frsize / 64;
+    return part < LARGEST_RESERVE ? part : LARGEST_RESERVE;
+}
+
+bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error) {
+    struct statvfs disk;
+    uint64_t sum;
+    if (!tc_add(length, more, &sum) || sum > TC_MAX_SPOOL) {
+        tc_fail(error, TC_UNSAFE, "spool-limit",
+                "a temporary file would have over %llu bytes (this limit is fixed)",
+                (unsigned long long)TC_MAX_SPOOL);
+        return tc_error_hint(error, "write the data to a file first, and name that");
+    }
+    /* Where nothing is known of the disk, writing to it will tell. */
+    if (fstatvfs(fd, &disk) != 0 || disk.f_blocks == 0)
+        return true;
+    uint64_t available = (uint64_t)disk.f_bavail * disk.f_frsize;
+    uint64_t reserve = disk_reserve(&disk);
+    if (available >= reserve && more <= available - reserve)
+        return true;
+    tc_fail(error, TC_IO, "no-space",
+            "a temporary file of %llu bytes does not fit its disk (%llu bytes are free)",
+            (unsigned long long)sum, (unsigned long long)available);
+    return tc_error_hint(error, "set TMPDIR to a folder with enough space");
+}
+
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error) {
     const char *at = bytes;
     while (length) {
@@ -71,7 +104,14 @@ static int spool(int from, struct tc_error *error) {
     if (to >= 0 && !buffer)
         tc_fail_memory(error);
     bool ok = buffer != NULL;
+    uint64_t length = 0;
+    uint64_t checked = 0;
     while (ok) {
+        if (length + SPOOL_STEP > checked) {
+            ok = tc_tempfile_check(to, length, SPOOL_CHECK, error);
+            checked = length + SPOOL_CHECK;
+            continue;
+        }
         ssize_t got = read(from, buffer, SPOOL_STEP);
         if (got < 0 && errno == EINTR)
             continue;
@@ -80,6 +120,7 @@ static int spool(int from, struct tc_error *error) {
         if (got <= 0)
             break;
         ok = tc_write_all(to, buffer, (size_t)got, error);
+        length += (uint64_t)got;
     }
     free(buffer);
     if (!ok && to >= 0) {
@@ -217,8 +258,11 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
         pthread_mutex_unlock(&pool->lock);
     }
     bool standard = strcmp(place, "-") == 0;
-    input->fd = standard ? open_stdin(error) : open_path(place, error);
     struct stat status;
+    /* A pipe or a device may do something when it is opened. */
+    if (!standard && stat(place, &status) == 0 && !is_regular(status.st_mode, error))
+        goto fail;
+    input->fd = standard ? open_stdin(error) : open_path(place, error);
     if (input->fd < 0)
         goto fail;
     if (fstat(input->fd, &status) != 0) {
@@ -230,7 +274,10 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;
     input->inode = status.st_ino;
+    /* What was spooled has no name, and its permissions are our own choice. */
+    input->mode = status.st_nlink ? status.st_mode & 0777 : 0777;
     input->modified = status.st_mtim;
+    tc_memory_open(input->size);
     if (pool) {
         pthread_mutex_lock(&pool->lock);
         pool_link(input);
@@ -241,6 +288,50 @@ fail:
     tc_error_in_file(error, path);
     free_input(input);
     return NULL;
+}
+
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error) {
+    struct tc_input *input = fd < 0 ? NULL : calloc(1, sizeof *input);
+    struct stat status;
+    if (!input) {
+        if (fd >= 0) {
+            tc_fail_memory(error);
+            close(fd);
+        }
+        return NULL;
+    }
+    *input = (struct tc_input){.path = strdup(path), .place = strdup(path), .size = size, .fd = fd};
+    if (!input->path || !input->place)
+        tc_fail_memory(error);
+    else if (fstat(fd, &status) != 0)
+        tc_fail_errno(error, errno, "open", "cannot open");
+    else {
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->modified = status.st_mtim;
+        return input;
+    }
+    free_input(input);
+    return NULL;
+}
+
+struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
+                               uint64_t size, struct tc_error *error) {
+    if (!tc_range_within(offset, size, whole->size)) {
+        tc_fail(error, TC_INTERNAL, "range", "a part reaches past its whole");
+        return NULL;
+    }
+    int from = tc_input_acquire(whole, error);
+    int fd = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, 3);
+    if (from >= 0) {
+        if (fd < 0)
+            tc_fail_errno(error, errno, "open", "cannot open");
+        tc_input_release(whole);
+    }
+    struct tc_input *part = tc_input_adopt(fd, path, size, error);
+    if (part)
+        part->base = whole->base + offset;
+    return part;
 }
 
 void tc_input_close(struct tc_input *input) {
@@ -293,8 +384,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
     char *at = buffer;
     bool ok = true;
     while (ok && length) {
-        ssize_t got =
-            pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER, (off_t)offset);
+        ssize_t got = pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER,
+                            (off_t)(input->base + offset));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -313,6 +404,7 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
 
 void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
                     struct tc_error *error) {
+    tc_memory_earn(length);
     void *bytes = malloc(length ? length : 1);
     if (!bytes) {
         tc_fail_memory(error);

@@ -113,9 +113,10 @@ static bool decode_failed(struct tc_zstd_decoder *decoder, size_t code, struct t
     case ZSTD_error_memory_allocation:
         return tc_fail_memory(error);
     case ZSTD_error_frameParameter_windowTooLarge:
-        return tc_fail(error, TC_UNSAFE, "zstd-window",
-                       "the compressed data needs a window over the limit of %d MiB",
-                       1 << (MAX_WINDOW_LOG - 20));
+        tc_fail(error, TC_UNSAFE, "zstd-window",
+                "the compressed data needs a window over the limit of %d MiB",
+                1 << (MAX_WINDOW_LOG - 20));
+        return tc_error_hint(error, "this limit is fixed: compress it again without --long");
     default:
         tc_fail(error, TC_INVALID, "zstd", "the compressed data is corrupt (%s)",
                 ZSTD_getErrorName(code));
@@ -153,6 +154,16 @@ bool tc_zstd_decode(struct tc_zstd_decoder *decoder, void *buffer, size_t length
             return false;
     }
     return true;
+}
+
+bool tc_zstd_decode_some(struct tc_zstd_decoder *decoder, void *buffer, size_t length, size_t *got,
+                         struct tc_error *error) {
+    ZSTD_outBuffer out = {buffer, length, 0};
+    bool ok = true;
+    while (ok && out.pos < length && !decoder->ended)
+        ok = decode_some(decoder, &out, error);
+    *got = out.pos;
+    return ok;
 }
 
 bool tc_zstd_decoder_end(struct tc_zstd_decoder *decoder, struct tc_error *error) {

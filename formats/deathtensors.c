@@ -68,13 +68,18 @@ static bool check_blob(struct tc_reader *reader, struct tc_error *error) {
         }
     if (reader->compressed)
         return tc_reader_check_expansion(reader, end, error);
-    uint64_t got = file->blob_end - file->blob;
-    if (got != end)
-        return tc_fail(error, TC_INVALID, got < end ? "truncated" : "trailing-data",
-                       "the data is %s than the header says (got %llu bytes, expected %llu)",
-                       got < end ? "shorter" : "longer", (unsigned long long)got,
-                       (unsigned long long)end);
-    return true;
+    uint64_t size = reader->input->size;
+    uint64_t footer = reader->checksum ? TC_SHA256_BYTES : 0;
+    uint64_t whole;
+    if (!tc_add(file->blob + footer, end, &whole))
+        whole = UINT64_MAX;
+    if (whole == size)
+        return true;
+    if (whole > size)
+        return tc_reader_cut_short(reader, whole, false, error);
+    return tc_fail(error, TC_INVALID, "trailing-data",
+                   "the data is longer than the header says (got %llu bytes, expected %llu)",
+                   (unsigned long long)(size - file->blob - footer), (unsigned long long)end);
 }
 
 static bool read_tensors(struct tc_json *json, struct tc_reader *reader) {
@@ -155,8 +160,7 @@ static bool read_prefix(struct tc_reader *reader, struct tc_error *error) {
     if (first < 8 || memcmp(prefix, "DTLEGION", 8) != 0)
         return tc_fail(error, TC_INVALID, "magic", "this is no deathtensors file");
     if (first < sizeof prefix)
-        return tc_fail(error, TC_INVALID, "truncated", "the file is cut short (%llu bytes)",
-                       (unsigned long long)size);
+        return tc_reader_cut_short(reader, sizeof prefix, true, error);
     uint64_t version = tc_load(prefix + 8, 4);
     uint64_t flags = tc_load(prefix + 12, 4);
     if (version != 1)
@@ -177,11 +181,16 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
     uint64_t size = reader->input->size;
     uint64_t footer = reader->checksum ? TC_SHA256_BYTES : 0;
     if (!tc_add(file->header_size, PREFIX_BYTES, &file->blob) ||
-        !tc_align_up(file->blob, 8, &file->blob) || file->blob > size || size - file->blob < footer)
+        !tc_align_up(file->blob, 8, &file->blob) || file->blob > UINT64_MAX - footer ||
+        (file->blob > size && file->header_size > HEADER_LIMIT))
         return tc_fail(error, TC_INVALID, "truncated",
                        "the header is longer than the file (%llu bytes, the file has %llu)",
                        (unsigned long long)file->header_size, (unsigned long long)size);
-    file->blob_end = size - footer;
+    /* Where the header is whole it says how much there should be behind it, but
+     * not of what is compressed. */
+    if (file->blob > size || (reader->compressed && size - file->blob < footer))
+        return tc_reader_cut_short(reader, file->blob + footer, true, error);
+    file->blob_end = size - file->blob < footer ? file->blob : size - footer;
     uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
     if (file->header_size > limit) {
         tc_fail(error, TC_UNSAFE, "header-limit", "the header is too long (%llu bytes, limit %llu)",
@@ -320,7 +329,8 @@ static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
  * is wrong, that is what there is to say. */
 static bool blame_damage(struct tc_reader *reader, struct tc_error *error) {
     struct tc_error damage = {0};
-    if (reader->checksum && error->class != TC_IO && !verify_checksum(reader, &damage) &&
+    bool cut = error->code && strcmp(error->code, "truncated") == 0;
+    if (reader->checksum && error->class != TC_IO && !cut && !verify_checksum(reader, &damage) &&
         damage.class == TC_INVALID)
         *error = damage;
     return false;

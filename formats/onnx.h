@@ -7,6 +7,7 @@
 #define TCONV_FORMATS_ONNX_H
 
 #include "core/format.h"
+#include "formats/refused.h"
 #include "formats/typed.h"
 
 enum onnx_kind {
@@ -43,6 +44,10 @@ struct onnx {
     struct tc_table locations;
     struct tc_input **files;
     size_t nodes; /* of graphs: left out */
+    struct refused refused;
+    /* Tensors with values outside their type's range, and the first of them. */
+    size_t wrapped;
+    struct tc_text first_wrapped;
     /* The indices that were put in order last. */
     const struct onnx_place *ordered;
     unsigned char *indices;
@@ -53,18 +58,22 @@ struct onnx_tensor {
     struct tc_text name;
     struct tc_metadata *metadata;
     enum tc_dtype dtype;
-    bool strings; /* of text: no dtype */
     unsigned rank;
     uint64_t shape[TC_MAX_RANK];
     uint64_t nbytes;
     struct onnx_place place;
 };
 
+/* Whether external data may lie there: below the model's folder, no way up, none
+ * from the root, no drive. */
+bool onnx_location_is_below(struct tc_text location);
+
 void onnx_init(struct onnx *onnx, struct tc_reader *reader);
 void onnx_release(struct onnx *onnx);
 
-/* Parses the message; opens files with external data, and checks sizes. A
- * tensor of strings is told by `strings`, where that is wanted. */
+/* Parses the message; opens files with external data, and checks sizes. One that
+ * is no tensor we hold (text, an unknown type) is TC_UNSUPPORTED; its name, where it
+ * has one, is then known. */
 bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tensor *tensor,
                        struct tc_error *error);
 /* Adds it to the table under a name, which must outlive it. */
@@ -73,6 +82,9 @@ bool onnx_add_tensor(struct onnx *onnx, struct tc_text name, const struct onnx_t
 /* A SparseTensorProto, as a group of three. */
 bool onnx_add_sparse(struct onnx *onnx, struct wire message, struct tc_text prefix,
                      struct tc_text name, struct tc_error *error);
+/* Once all are added: says what a reader would want to know, and fails where
+ * nothing is left. */
+bool onnx_finish(struct onnx *onnx, struct tc_error *error);
 /* The next {key, value} of a map's entry. */
 bool onnx_read_entry(struct onnx *onnx, struct wire message, struct tc_text *key,
                      struct tc_text *value, struct tc_error *error);

@@ -56,6 +56,7 @@ static bool enter(struct walk *walk, const struct wire_field *field, enum level_
     if (walk->depth == MAX_LEVELS) {
         tc_fail(walk->error, TC_UNSAFE, "depth-limit", "graphs are nested more than %u deep",
                 MAX_GRAPHS);
+        tc_error_hint(walk->error, TC_FIXED_LIMIT);
         return tc_error_at(walk->error, field->at);
     }
     walk->levels[walk->depth++] = (struct level){.wire = wire_inside(&outer->wire, field),
@@ -68,6 +69,12 @@ static bool enter(struct walk *walk, const struct wire_field *field, enum level_
 /* The path and a name behind it; the arena's. */
 static struct tc_text full_name(struct walk *walk, struct tc_text name) {
     size_t prefix = walk->levels[walk->depth - 1].path;
+    if (prefix + name.length > TC_MAX_NAME_BYTES) {
+        tc_fail(walk->error, TC_UNSAFE, "name-limit", "a name is too long (%zu bytes, limit %u)",
+                prefix + name.length, TC_MAX_NAME_BYTES);
+        tc_error_hint(walk->error, TC_FIXED_LIMIT);
+        return (struct tc_text){NULL, 0};
+    }
     char *copy = tc_arena_alloc(arena(walk), prefix + name.length + 1, walk->error);
     if (!copy)
         return (struct tc_text){NULL, 0};
@@ -169,19 +176,26 @@ static bool enter_graph(struct walk *walk, const struct wire_field *field, bool 
 
 /* Tensors */
 
+/* Adds what was parsed, or leaves it out; damage that belongs to a tensor nobody
+ * wants is none. */
+static bool add_parsed(struct walk *walk, bool parsed, struct tc_text name,
+                       const struct onnx_tensor *tensor) {
+    struct onnx *onnx = walk->onnx;
+    return (parsed && onnx_add_tensor(onnx, name, tensor, walk->error)) ||
+           refused_add(&onnx->refused, onnx->reader, name, walk->error);
+}
+
 static bool add_initializer(struct walk *walk, const struct wire_field *field) {
     const struct level *level = &walk->levels[walk->depth - 1];
     struct onnx_tensor tensor;
     if (!wire_expect(field, WIRE_BYTES, "initializer", walk->error))
         return false;
-    bool ok = onnx_parse_tensor(walk->onnx, wire_inside(&level->wire, field), &tensor, walk->error);
-    if (ok && tensor.name.length == 0)
-        ok = wire_bad(walk->error, field->at, "an initializer has no name");
-    if (ok && tensor.strings)
-        ok = tc_fail(walk->error, TC_UNSUPPORTED, "dtype", "a tensor of strings");
-    struct tc_text name = ok ? full_name(walk, tensor.name) : tensor.name;
-    ok = ok && name.bytes && onnx_add_tensor(walk->onnx, name, &tensor, walk->error);
-    return ok || (name.length && tc_error_in_tensor(walk->error, name.bytes, name.length));
+    bool parsed =
+        onnx_parse_tensor(walk->onnx, wire_inside(&level->wire, field), &tensor, walk->error);
+    if (tensor.name.length == 0)
+        return parsed ? wire_bad(walk->error, field->at, "an initializer has no name") : false;
+    struct tc_text name = full_name(walk, tensor.name);
+    return name.bytes && add_parsed(walk, parsed, name, &tensor);
 }
 
 /* A name for a tensor that has none: the path, and where it is one of several
@@ -204,16 +218,21 @@ static bool add_constant(struct walk *walk, const struct wire_field *field, bool
     struct tc_text name = attribute_name(walk, listed);
     if (!name.bytes || !wire_expect(field, WIRE_BYTES, "a tensor", walk->error))
         return false;
-    bool ok = onnx_parse_tensor(walk->onnx, wire_inside(&level->wire, field), &tensor, walk->error);
-    if (ok && tensor.strings) {
-        tc_reader_lose(walk->onnx->reader, "\"%.*s\" is a constant of strings, and left out",
-                       tc_text_shown(name, 200), name.bytes);
+    bool parsed =
+        onnx_parse_tensor(walk->onnx, wire_inside(&level->wire, field), &tensor, walk->error);
+    return add_parsed(walk, parsed, name.length ? name : tensor.name, &tensor);
+}
+
+/* A Constant's value_string or value_strings. */
+static bool refuse_text(struct walk *walk) {
+    struct level *level = &walk->levels[walk->depth - 1];
+    if (level->index++) /* the list's next: told already */
         return true;
-    }
-    if (ok && name.length == 0)
-        name = tensor.name;
-    ok = ok && onnx_add_tensor(walk->onnx, name, &tensor, walk->error);
-    return ok || tc_error_in_tensor(walk->error, name.bytes, name.length);
+    struct tc_text name = attribute_name(walk, false);
+    if (!name.bytes)
+        return false;
+    tc_fail(walk->error, TC_UNSUPPORTED, "dtype", "a constant of text");
+    return refused_add(&walk->onnx->refused, walk->onnx->reader, name, walk->error);
 }
 
 /* How many numbers a repeated field has in a message. */
@@ -329,11 +348,7 @@ static bool visit_attribute(struct walk *walk, const struct wire_field *field) {
         return !constant || add_numbers(walk, field);
     case 4:
     case 9:
-        if (constant)
-            tc_reader_lose(walk->onnx->reader, "\"%.*s\" is a constant of text, and left out",
-                           (int)(walk->path.length < 200 ? walk->path.length : 200),
-                           walk->path.length ? walk->path.bytes : "");
-        return true;
+        return !constant || refuse_text(walk);
     case 5:
         return add_constant(walk, field, false);
     case 6:
@@ -409,7 +424,7 @@ bool onnx_read_model(struct onnx *onnx, struct tc_error *error) {
         reader->beyond = "a graph";
     }
     return ok && tc_metadata_sort(&reader->table.metadata, error) &&
-           tc_tensor_metadata_restore(reader, error);
+           tc_tensor_metadata_restore(reader, error) && onnx_finish(onnx, error);
 }
 
 /* Which fields a file's top level has, by their number below 64 and whether

@@ -14,7 +14,7 @@
 struct sparse {
     struct onnx_tensor values;
     struct onnx_tensor indices;
-    uint64_t *dims;
+    uint64_t dims[TC_MAX_RANK];
     unsigned rank;
     bool has_values;
     bool has_indices;
@@ -65,8 +65,8 @@ static bool read_parts(struct onnx *onnx, struct wire message, struct sparse *sp
     const struct onnx_tensor *indices = &sparse->indices;
     if (!sparse->has_values || !sparse->has_indices)
         return bad(error, start, "lacks values or indices");
-    if (sparse->values.strings || sparse->values.rank != 1 || indices->dtype != TC_I64 ||
-        indices->rank < 1 || indices->rank > 2 || indices->shape[0] != sparse->values.shape[0] ||
+    if (sparse->values.rank != 1 || indices->dtype != TC_I64 || indices->rank < 1 ||
+        indices->rank > 2 || indices->shape[0] != sparse->values.shape[0] ||
         (indices->rank == 2 && indices->shape[1] != sparse->rank))
         return bad(error, start, "has values, indices and dims that do not fit");
     return true;
@@ -88,7 +88,7 @@ static bool add_part(struct onnx *onnx, struct tc_text parent, const char *role,
 }
 
 static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct sparse *sparse,
-                        struct tc_error *error) {
+                        const uint64_t *dims, struct tc_error *error) {
     struct onnx_place *stored = tc_arena_alloc(&onnx->reader->arena, sizeof *stored, error);
     if (!stored)
         return false;
@@ -101,13 +101,15 @@ static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct s
         return false;
     /* They are held in memory, twice while they are put in order. */
     uint64_t limit = onnx->reader->options->limits.memory;
-    if (limit && ordered.nbytes > limit / 2)
-        return tc_fail(error, TC_UNSAFE, "memory-limit",
-                       "indices of %llu bytes need more memory than --max-memory allows",
-                       (unsigned long long)ordered.nbytes);
+    if ((limit && ordered.nbytes > limit / 2) || !tc_memory_fits(ordered.nbytes)) {
+        tc_fail(error, TC_UNSAFE, "memory-limit",
+                "its indices would take %llu bytes of memory, twice",
+                (unsigned long long)ordered.nbytes);
+        return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
+    }
     ordered.place = (struct onnx_place){.kind = ONNX_INDICES,
                                         .stored = stored,
-                                        .shape = sparse->dims,
+                                        .shape = dims,
                                         .rank = sparse->rank,
                                         .entries = sparse->values.shape[0],
                                         .flat = sparse->indices.rank == 1};
@@ -127,28 +129,42 @@ static bool add_shape(struct onnx *onnx, struct tc_text parent, const struct spa
     return add_part(onnx, parent, "shape", &shape, error);
 }
 
+static bool add_parts(struct onnx *onnx, struct tc_text name, struct sparse *sparse,
+                      struct tc_error *error) {
+    uint64_t *dims = tc_arena_array(&onnx->reader->arena, sparse->rank, sizeof *dims, error);
+    if (!dims)
+        return false;
+    memcpy(dims, sparse->dims, sparse->rank * sizeof *dims);
+    return add_indices(onnx, name, sparse, dims, error) &&
+           add_part(onnx, name, "values", &sparse->values, error) &&
+           add_shape(onnx, name, sparse, error);
+}
+
 bool onnx_add_sparse(struct onnx *onnx, struct wire message, struct tc_text prefix,
                      struct tc_text name, struct tc_error *error) {
-    struct tc_arena *arena = &onnx->reader->arena;
-    struct sparse *sparse = tc_arena_alloc(arena, sizeof *sparse, error);
+    struct sparse sparse = {0};
     uint64_t start = message.at;
-    if (!sparse || !(sparse->dims = tc_arena_array(arena, TC_MAX_RANK, sizeof(uint64_t), error)) ||
-        !read_parts(onnx, message, sparse, error))
-        return false;
+    bool parsed = read_parts(onnx, message, &sparse, error);
     if (name.length == 0)
-        name = sparse->values.name;
+        name = sparse.values.name;
     if (name.length == 0)
-        return bad(error, start, "has no name");
-    char *parent = tc_arena_alloc(arena, prefix.length + name.length + 1, error);
+        return parsed && bad(error, start, "has no name");
+    if (prefix.length + name.length > TC_MAX_NAME_BYTES) {
+        tc_fail(error, TC_UNSAFE, "name-limit", "a name is too long (%zu bytes, limit %u)",
+                prefix.length + name.length, TC_MAX_NAME_BYTES);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
+    struct tc_error ignored = {0};
+    char *parent = tc_arena_alloc(&onnx->reader->arena, prefix.length + name.length + 1,
+                                  parsed ? error : &ignored);
     if (!parent)
         return false;
     if (prefix.length)
         memcpy(parent, prefix.bytes, prefix.length);
     memcpy(parent + prefix.length, name.bytes, name.length);
     struct tc_text whole = {parent, prefix.length + name.length};
-    return add_indices(onnx, whole, sparse, error) &&
-           add_part(onnx, whole, "values", &sparse->values, error) &&
-           add_shape(onnx, whole, sparse, error);
+    return parsed ? add_parts(onnx, whole, &sparse, error)
+                  : refused_add(&onnx->refused, onnx->reader, whole, error);
 }
 
 /* Reading */

@@ -33,7 +33,7 @@ void onnx_init(struct onnx *onnx, struct tc_reader *reader) {
     onnx->reader = reader;
     wire_source_init(&onnx->source, reader->input);
     typed_reader_init(&onnx->typed, &onnx->source);
-    tc_table_init(&onnx->locations, &reader->arena, TC_MAX_SHARDS);
+    tc_table_init(&onnx->locations, &reader->arena, reader->options->limits.tensors);
     tc_input_pool_init(&onnx->pool);
     onnx->pooled = true;
 }
@@ -49,6 +49,7 @@ void onnx_release(struct onnx *onnx) {
     free(onnx->files);
     free(onnx->places);
     free(onnx->indices);
+    refused_release(&onnx->refused);
 }
 
 bool onnx_read_entry(struct onnx *onnx, struct wire message, struct tc_text *key,
@@ -105,8 +106,7 @@ static bool read_digits(struct tc_text text, uint64_t *number) {
     return *number <= INT64_MAX;
 }
 
-/* A path below the model's folder: no way up, none from the root, no drive. */
-static bool is_below(struct tc_text location) {
+bool onnx_location_is_below(struct tc_text location) {
     size_t start = 0;
     if (location.length == 0 || location.length > 4000 || location.bytes[0] == '/' ||
         memchr(location.bytes, '\\', location.length) ||
@@ -135,7 +135,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
         *input = onnx->files[known->cookie];
         return true;
     }
-    if (!is_below(location))
+    if (!onnx_location_is_below(location))
         return refuse_location(location, "outside the model's folder", error);
     const char *model = onnx->reader->input->path;
     struct tc_buffer path = {0};
@@ -170,29 +170,35 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     return false;
 }
 
-static bool place_external(struct onnx *onnx, const struct external *external, uint64_t nbytes,
-                           struct onnx_place *place, struct tc_error *error) {
+/* Where the data lies, and that it does; `length` is how long it is where the
+ * entry does not say. */
+static bool find_external(struct onnx *onnx, const struct external *external, uint64_t *length,
+                          struct onnx_place *place, struct tc_error *error) {
     uint64_t offset = 0;
-    uint64_t length = nbytes;
     if (!external->location.bytes)
         return tc_fail(error, TC_INVALID, "external-data", "external data without a location");
     if ((external->offset.bytes && !read_digits(external->offset, &offset)) ||
-        (external->length.bytes && !read_digits(external->length, &length)))
+        (external->length.bytes && !read_digits(external->length, length)))
         return tc_fail(error, TC_INVALID, "external-data",
                        "external data's offset or length is no number");
-    if (length != nbytes)
-        return tc_fail(error, TC_INVALID, "external-data",
-                       "external data has %llu bytes (expected %llu)", (unsigned long long)length,
-                       (unsigned long long)nbytes);
     if (!open_external(onnx, external->location, &place->input, error))
         return false;
-    if (!tc_range_within(offset, nbytes, place->input->size))
+    if (!tc_range_within(offset, *length, place->input->size))
         return tc_fail(error, TC_INVALID, "external-data",
                        "external data passes the end of its file (%llu bytes)",
                        (unsigned long long)place->input->size);
     place->kind = ONNX_RAW;
     place->offset = offset;
     return true;
+}
+
+static bool place_external(struct onnx *onnx, const struct external *external, uint64_t nbytes,
+                           struct onnx_place *place, struct tc_error *error) {
+    uint64_t length = nbytes;
+    return find_external(onnx, external, &length, place, error) &&
+           (length == nbytes || tc_fail(error, TC_INVALID, "external-data",
+                                        "external data has %llu bytes (expected %llu)",
+                                        (unsigned long long)length, (unsigned long long)nbytes));
 }
 
 /* One TensorProto */
@@ -208,6 +214,7 @@ struct parsing {
     struct wire_field typed; /* the first of the typed fields */
     size_t typed_count;
     struct external external;
+    bool segment;
     uint32_t seen; /* of the fields that may occur once */
 };
 
@@ -303,7 +310,8 @@ static bool read_field(struct parsing *parsing, const struct wire_field *field,
         parsing->data_type = field->value;
         return once(parsing, field, error) && wire_expect(field, WIRE_VARINT, "data_type", error);
     case 3:
-        return tc_fail(error, TC_UNSUPPORTED, "segment", "a tensor in segments");
+        parsing->segment = true;
+        return true;
     case 8:
         return once(parsing, field, error) &&
                wire_text(&parsing->message, field, TC_MAX_NAME_BYTES, &parsing->onnx->reader->arena,
@@ -371,7 +379,9 @@ static bool place_typed(struct parsing *parsing, struct tc_error *error) {
                                                   .field = field->number,
                                                   .element = (uint8_t)element,
                                                   .dtype = (uint8_t)tensor->dtype,
-                                                  .nbytes = tensor->nbytes}};
+                                                  .nbytes = tensor->nbytes,
+                                                  .int32 = field->number == 5,
+                                                  .wraps = true}};
     return true;
 }
 
@@ -398,17 +408,33 @@ static bool place_data(struct parsing *parsing, struct tc_error *error) {
     return true;
 }
 
-static bool read_dtype(struct parsing *parsing, struct tc_error *error) {
+/* What is well-formed, and no tensor we hold. */
+static bool check_supported(struct parsing *parsing, struct tc_error *error) {
     struct onnx_tensor *tensor = parsing->tensor;
     uint64_t type = parsing->data_type;
-    if (!(parsing->seen & 1u << 2))
-        return wire_bad(error, parsing->message.at, "a tensor without a data type");
     tensor->dtype = type < sizeof dtypes ? dtypes[type] : TC_NONE;
-    tensor->strings = type == DATA_STRING;
-    if (tensor->dtype != TC_NONE || tensor->strings)
-        return true;
-    return tc_fail(error, TC_UNSUPPORTED, "dtype", "ONNX's data type %llu is not supported",
-                   (unsigned long long)type);
+    if (parsing->segment)
+        return tc_fail(error, TC_UNSUPPORTED, "segment", "a tensor in segments");
+    if (type == DATA_STRING)
+        return tc_fail(error, TC_UNSUPPORTED, "dtype", "a tensor of strings");
+    if (tensor->dtype == TC_NONE)
+        return tc_fail(error, TC_UNSUPPORTED, "dtype", "ONNX's data type %llu is not supported",
+                       (unsigned long long)type);
+    if (parsing->rank > TC_MAX_RANK)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "more than %u dimensions (got %llu)",
+                       TC_MAX_RANK, (unsigned long long)parsing->rank);
+    return true;
+}
+
+/* What is not read has bounds all the same: damage goes before what is missing. */
+static bool check_unread(struct parsing *parsing, struct tc_error *error) {
+    struct onnx_place place;
+    struct tc_error damage = {0};
+    uint64_t length = 0;
+    if (parsing->external.is &&
+        !find_external(parsing->onnx, &parsing->external, &length, &place, &damage))
+        *error = damage;
+    return false;
 }
 
 bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tensor *tensor,
@@ -420,20 +446,20 @@ bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tenso
     while (wire_next(&message, &field, error))
         if (!read_field(&parsing, &field, error))
             return false;
-    if (error->class != TC_OK || !read_dtype(&parsing, error))
+    if (error->class != TC_OK)
         return false;
-    if (tensor->strings)
-        return true;
-    if (parsing.rank > TC_MAX_RANK)
-        return tc_fail(error, TC_UNSUPPORTED, "rank", "more than %u dimensions (got %llu)",
-                       TC_MAX_RANK, (unsigned long long)parsing.rank);
+    if (!(parsing.seen & 1u << 2))
+        return wire_bad(error, parsing.message.at, "a tensor without a data type");
+    if (!check_supported(&parsing, error))
+        return check_unread(&parsing, error);
     tensor->rank = (unsigned)parsing.rank;
     /* Half a byte left over, or a few bits: ONNX pads, other formats can't. */
     if (!tc_shape_measure(tensor->dtype, tensor->shape, tensor->rank, &count, &tensor->nbytes,
                           error)) {
-        if (tc_dtype_packed(tensor->dtype) && strcmp(error->code, "packed-shape") == 0)
-            error->class = TC_UNSUPPORTED;
-        return false;
+        if (!tc_dtype_packed(tensor->dtype) || strcmp(error->code, "packed-shape") != 0)
+            return false;
+        error->class = TC_UNSUPPORTED;
+        return check_unread(&parsing, error);
     }
     return (!tensor->metadata || tc_metadata_sort(tensor->metadata, error)) &&
            place_data(&parsing, error);
@@ -442,6 +468,9 @@ bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tenso
 static bool add_place(struct onnx *onnx, const struct onnx_place *place, struct tc_error *error) {
     if (onnx->count == onnx->capacity) {
         size_t capacity = onnx->capacity ? onnx->capacity * 2 : 64;
+        uint64_t more = (capacity - onnx->capacity) * sizeof(struct onnx_place *);
+        if (!tc_arena_charge(&onnx->reader->arena, more, error))
+            return false;
         struct onnx_place **places =
             reallocarray(onnx->places, capacity, sizeof(struct onnx_place *));
         if (!places)
@@ -455,6 +484,34 @@ static bool add_place(struct onnx *onnx, const struct onnx_place *place, struct 
     *copy = *place;
     onnx->places[onnx->count++] = copy;
     return true;
+}
+
+/* Counts a tensor whose values wrap. Only where a number in the file is wider than
+ * one of the tensor can they. */
+static bool note_wrapped(struct onnx *onnx, struct tc_text name, const struct onnx_tensor *tensor,
+                         struct tc_error *error) {
+    const struct typed *typed = &tensor->place.typed;
+    uint64_t outside = 0;
+    if (tensor->place.kind != ONNX_TYPED || typed->element != WIRE_VARINT ||
+        tc_dtype_component(tensor->dtype) == 8 || !tc_reader_wants(onnx->reader, name))
+        return true;
+    if (!typed_count_outside(&onnx->source, typed, &outside, error))
+        return false;
+    if (outside && onnx->wrapped++ == 0)
+        onnx->first_wrapped = name;
+    return true;
+}
+
+bool onnx_finish(struct onnx *onnx, struct tc_error *error) {
+    struct tc_text name = onnx->first_wrapped;
+    if (onnx->wrapped)
+        tc_reader_warn(onnx->reader,
+                       "%zu tensor%s values outside the range of %s type, which wrap as in ONNX's "
+                       "own library: \"%.*s\"%s",
+                       onnx->wrapped, onnx->wrapped == 1 ? " has" : "s have",
+                       onnx->wrapped == 1 ? "its" : "their", tc_text_shown(name, 200), name.bytes,
+                       onnx->wrapped == 1 ? "" : " and others");
+    return refused_finish(&onnx->refused, onnx->reader, error);
 }
 
 bool onnx_add_tensor(struct onnx *onnx, struct tc_text name, const struct onnx_tensor *tensor,
@@ -474,6 +531,6 @@ bool onnx_add_tensor(struct onnx *onnx, struct tc_text name, const struct onnx_t
                               .offset = onnx->count,
                               .cookie = (uint32_t)onnx->count,
                               .sequential = streamed && tensor->nbytes};
-    return add_place(onnx, &tensor->place, error) &&
+    return note_wrapped(onnx, name, tensor, error) && add_place(onnx, &tensor->place, error) &&
            tc_table_add(&onnx->reader->table, &entry, error);
 }

@@ -50,13 +50,11 @@ static bool is_other_sequence(struct wire message, struct tc_error *error) {
 static bool add_named(struct onnx *onnx, struct wire message, struct tc_text name,
                       struct tc_error *error) {
     struct onnx_tensor tensor;
-    bool ok = onnx_parse_tensor(onnx, message, &tensor, error);
-    if (ok && tensor.strings)
-        ok = tc_fail(error, TC_UNSUPPORTED, "dtype", "a tensor of strings");
-    if (ok && tensor.name.length)
+    bool parsed = onnx_parse_tensor(onnx, message, &tensor, error);
+    if (tensor.name.length)
         name = tensor.name;
-    ok = ok && onnx_add_tensor(onnx, name, &tensor, error);
-    return ok || tc_error_in_tensor(error, name.bytes, name.length);
+    return (parsed && onnx_add_tensor(onnx, name, &tensor, error)) ||
+           refused_add(&onnx->refused, onnx->reader, name, error);
 }
 
 static bool read_sequence(struct onnx *onnx, struct wire message, struct tc_error *error) {
@@ -93,8 +91,9 @@ static bool open_pb(struct tc_reader *reader, struct tc_error *error) {
         return false;
     if (reader->input->size == 0)
         return wire_bad(error, 0, "an empty message");
-    return sequence ? read_sequence(onnx, message, error)
-                    : add_named(onnx, message, reader->stem, error);
+    return (sequence ? read_sequence(onnx, message, error)
+                     : add_named(onnx, message, reader->stem, error)) &&
+           onnx_finish(onnx, error);
 }
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {

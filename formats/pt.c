@@ -1,7 +1,8 @@
 /*
  * .pt, .pth, .bin: PyTorch's files in their four forms, told by content: a zip
  * (torch_zip.c), pickles in a row (torch_legacy.c), a tar (torch_tar.c), and a
- * plain pickle of arrays (.pkl). Written as torch.save writes a state dict
+ * plain pickle of arrays (.pkl, torch_plain.c), which joblib may have packed.
+ * Written as torch.save writes a state dict
  * (torch_write.c).
  */
 #include <string.h>
@@ -50,6 +51,8 @@ static int probe_pt(const struct tc_probe *probe) {
         return 95;
     if (is_tar(probe))
         return 40;
+    if (torch_packed_seen(probe))
+        return 60;
     if (probe->length >= 2 && probe->head[0] == 0x80 && probe->head[1] >= 2 && probe->head[1] <= 5)
         return 60;
     return is_old_pickle(probe) ? 50 : 0;
@@ -69,6 +72,7 @@ static bool open_pt(struct tc_reader *reader, struct tc_error *error) {
     bool ok = zip                         ? torch_open_zip(torch, error)
               : torch_legacy_seen(&probe) ? torch_open_legacy(torch, error)
               : is_tar(&probe)            ? torch_open_tar(torch, error)
+              : torch_packed_seen(&probe) ? torch_open_packed(torch, error)
                                           : torch_open_plain(torch, error);
     return ok && torch_finish(torch, error);
 }
@@ -127,7 +131,9 @@ const struct tc_backend tc_backend_pt = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
             .listed = torch_write_listed,
+            .leave_room = torch_write_leave_room,
             .single = true,
         },
 };

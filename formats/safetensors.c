@@ -61,36 +61,28 @@ static bool check_tiling(const struct tc_reader *reader, uint64_t size, struct t
                 (unsigned long long)tensor->offset, (unsigned long long)end);
         return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
     }
+    uint64_t whole;
     if (end == size)
         return true;
-    return tc_fail(error, TC_INVALID, end > size ? "truncated" : "trailing-data",
-                   end > size ? "the data is cut short (got %llu bytes, expected %llu)"
-                              : "bytes follow the last tensor (got %llu bytes, expected %llu)",
+    if (end > size && tc_add(reader->input->size - size, end, &whole))
+        return tc_reader_cut_short(reader, whole, false, error);
+    return tc_fail(error, TC_INVALID, "trailing-data",
+                   "bytes follow the last tensor (got %llu bytes, expected %llu)",
                    (unsigned long long)size, (unsigned long long)end);
 }
 
-static bool parse_header(struct tc_reader *reader, uint64_t length, uint64_t data_size,
-                         struct tc_error *error) {
+static bool parse_header(struct tc_reader *reader, uint64_t length, struct tc_error *error) {
     struct safetensors_reader *safetensors = reader->state;
     struct tc_table *table = &reader->table;
     struct tc_json json;
     struct tc_text name;
     bool metadata = false;
-    uint64_t total = 0;
     tc_json_init(&json, safetensors->header, length, 8, &reader->arena, error);
     tc_json_begin(&json, TC_JSON_OBJECT);
     while (tc_json_key(&json, &name)) {
         if (!tc_text_equal(name, TC_TEXT("__metadata__"))) {
             if (!tensor_entry_read(&json, reader, name, DTYPES, false))
                 return false;
-            /* More than the data holds means overlap: no need to read on. */
-            struct tc_tensor *tensor = &table->tensors[table->count - 1];
-            if (!tc_add(total, tensor->nbytes, &total) || total > data_size) {
-                tc_fail(error, TC_INVALID, "size-mismatch",
-                        "the tensors take more than the %llu bytes of data there are",
-                        (unsigned long long)data_size);
-                return tc_error_in_tensor(error, name.bytes, name.length);
-            }
             continue;
         }
         if (metadata)
@@ -109,12 +101,13 @@ static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
     struct tc_input *input = reader->input;
     unsigned char prefix[8];
     if (input->size < sizeof prefix)
-        return tc_fail(error, TC_INVALID, "truncated", "the file is cut short (%llu bytes)",
-                       (unsigned long long)input->size);
+        return tc_reader_cut_short(reader, sizeof prefix, true, error);
     if (!tc_input_read(input, 0, prefix, sizeof prefix, error))
         return false;
     uint64_t length = tc_load(prefix, 8);
     uint64_t limit = tc_reader_header_limit(reader, HEADER_LIMIT);
+    if (length > input->size - 8 && length <= limit)
+        return tc_reader_cut_short(reader, 8 + length, true, error);
     if (length > input->size - 8)
         return tc_fail(error, TC_INVALID, "truncated",
                        "the header is longer than the file (%llu bytes, the file has %llu)",
@@ -127,7 +120,7 @@ static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
     safetensors->header = tc_reader_load(reader, 8, length, error);
     safetensors->data = 8 + length;
     uint64_t size = input->size - safetensors->data;
-    return safetensors->header && parse_header(reader, length, size, error) &&
+    return safetensors->header && parse_header(reader, length, error) &&
            tc_table_sort(&reader->table, error) && check_tiling(reader, size, error) &&
            tc_tensor_metadata_restore(reader, error);
 }
@@ -248,6 +241,14 @@ static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
     return tc_source_write(source, writer->out, error);
 }
 
+static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
+    const struct safetensors_writer *safetensors = writer->state;
+    (void)error;
+    writer->out->position = safetensors->offsets[item];
+    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    return true;
+}
+
 static bool finish(struct tc_writer *writer, struct tc_error *error) {
     (void)writer;
     (void)error;
@@ -263,8 +264,8 @@ const struct tc_backend tc_backend_safetensors = {
     .summary = "Hugging Face safetensors",
     .extensions = (const char *const[]){".safetensors", NULL},
     .mime = "application/vnd.safetensors",
-    .caps = TC_NAMES_FRAMEWORK | TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME |
-            TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
     .dtypes = DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
@@ -287,6 +288,8 @@ const struct tc_backend tc_backend_safetensors = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
+            .leave_room = leave_room,
             .single = true,
         },
 };

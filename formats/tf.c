@@ -62,9 +62,9 @@ static bool add_list(struct tf_reader *tf, const struct tf_tensor *strings,
         struct tc_text name;
         if (!tf_name(&tf->reader->arena, i, &name, error))
             return false;
-        if (!find_string(tf, &wire, &tensor, error))
-            return tc_error_in_tensor(error, name.bytes, name.length);
-        if (!tf_tensor_add(tf, &tensor, name, NULL, error))
+        if (!(find_string(tf, &wire, &tensor, error) &&
+              tf_tensor_add(tf, &tensor, name, NULL, error)) &&
+            !refused_add(&tf->refused, tf->reader, name, error))
             return false;
     }
     return true;
@@ -103,34 +103,48 @@ static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct t
     return true;
 }
 
+/* The next three strings, all of them also where one fails. */
 static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor group[3],
                        struct tc_error *error) {
-    for (unsigned i = 0; i < 3; i++)
-        if (!find_string(tf, wire, &group[i], error))
-            return false;
-    return true;
+    struct tc_error ignored = {0};
+    struct wire_field field;
+    for (unsigned i = 0; i < 3; i++) {
+        if (error->class != TC_OK)
+            next_string(wire, &field, &ignored);
+        else
+            find_string(tf, wire, &group[i], error);
+    }
+    return error->class == TC_OK;
+}
+
+/* One of several sparse tensors: NAME.0, NAME.1, … */
+static bool add_next_sparse(struct tf_reader *tf, struct wire *wire, uint64_t index,
+                            struct tc_error *error) {
+    struct tf_tensor group[3];
+    struct tc_buffer text = {0};
+    tc_buffer_add_text(&text, tf->reader->stem);
+    tc_buffer_addf(&text, ".%llu", (unsigned long long)index);
+    char *copy = tc_buffer_ok(&text, error)
+                     ? tc_arena_copy(&tf->reader->arena, text.bytes, text.length, error)
+                     : NULL;
+    struct tc_text parent = {copy, text.length};
+    tc_buffer_release(&text);
+    if (!copy)
+        return false;
+    bool found = find_group(tf, wire, group, error);
+    if (found && is_sparse(group))
+        return add_sparse(tf, group, parent, error);
+    if (found)
+        refuse_strings(error);
+    return refused_add(&tf->refused, tf->reader, parent, error);
 }
 
 static bool add_many_sparse(struct tf_reader *tf, const struct tf_tensor *strings,
                             struct tc_error *error) {
     struct wire wire = wire_open(&tf->source, strings->start, strings->end);
-    for (uint64_t i = 0; i < strings->shape[0]; i++) {
-        struct tf_tensor group[3];
-        struct tc_buffer text = {0};
-        if (!find_group(tf, &wire, group, error))
+    for (uint64_t i = 0; i < strings->shape[0]; i++)
+        if (!add_next_sparse(tf, &wire, i, error))
             return false;
-        if (!is_sparse(group))
-            return refuse_strings(error);
-        tc_buffer_add_text(&text, tf->reader->stem);
-        tc_buffer_addf(&text, ".%llu", (unsigned long long)i);
-        char *parent = tc_buffer_ok(&text, error)
-                           ? tc_arena_copy(&tf->reader->arena, text.bytes, text.length, error)
-                           : NULL;
-        bool ok = parent && add_sparse(tf, group, (struct tc_text){parent, text.length}, error);
-        tc_buffer_release(&text);
-        if (!ok)
-            return false;
-    }
     return true;
 }
 
@@ -147,9 +161,8 @@ static bool add_strings(struct tf_reader *tf, const struct tf_tensor *strings,
     if (strings->count == 3) {
         struct wire wire = wire_open(&tf->source, strings->start, strings->end);
         struct tf_tensor group[3];
-        if (!find_group(tf, &wire, group, error))
-            return false;
-        if (is_sparse(group))
+        struct tc_error ignored = {0}; /* the list tells of it again, by name */
+        if (find_group(tf, &wire, group, &ignored) && is_sparse(group))
             return add_sparse(tf, group, tf->reader->stem, error);
     }
     return add_list(tf, strings, error);
@@ -163,12 +176,10 @@ static bool open_tf(struct tc_reader *reader, struct tc_error *error) {
     unsigned graph = tf_tensor_seen(&tf->source, 0, size) ? 0 : tf_graph_seen(&tf->source);
     if (graph)
         return tf_graph_refuse(&tf->source, graph, error);
-    if (!tf_tensor_find(tf, 0, size, &tensor, error) ||
-        !(tensor.dtype == TC_NONE ? add_strings(tf, &tensor, error)
-                                  : tf_tensor_add(tf, &tensor, reader->stem, NULL, error)))
-        return false;
-    tf_reader_warn(tf);
-    return true;
+    return tf_tensor_find(tf, 0, size, &tensor, error) &&
+           (tensor.dtype == TC_NONE ? add_strings(tf, &tensor, error)
+                                    : tf_tensor_add(tf, &tensor, reader->stem, NULL, error)) &&
+           tf_reader_finish(tf, error);
 }
 
 static bool read_tf(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,

@@ -87,6 +87,7 @@ void tf_reader_release(struct tf_reader *tf) {
     typed_reader_release(&tf->typed);
     wire_source_release(&tf->source);
     free(tf->values);
+    refused_release(&tf->refused);
 }
 
 /* A shape has dimensions and unknown_rank, and nothing else. */
@@ -380,8 +381,8 @@ static bool add_values(struct tf_reader *tf, const struct tf_tensor *tensor, uin
 
 static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor,
                        struct tc_error *error) {
-    uint64_t limit = tf->reader->options->limits.made;
-    if (tc_add(tf->made, tensor->missing, &tf->made) && tf->made <= limit)
+    uint64_t limit = tc_reader_made_limit(tf->reader);
+    if (tc_add(tf->reader->made, tensor->missing, &tf->reader->made) && tf->reader->made <= limit)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
             "%llu bytes that only repeat the last value of a list (limit %llu bytes a file)",
@@ -421,12 +422,13 @@ bool tf_tensor_add(struct tf_reader *tf, const struct tf_tensor *tensor, struct 
     return tc_table_add(&tf->reader->table, &entry, error);
 }
 
-void tf_reader_warn(struct tf_reader *tf) {
+bool tf_reader_finish(struct tf_reader *tf, struct tc_error *error) {
     if (tf->zeroes)
         tc_reader_warn(tf->reader,
                        "%llu tensor%s no values in the file, which means zeros; if it was cut "
                        "short, nothing tells",
                        (unsigned long long)tf->zeroes, tf->zeroes == 1 ? " has" : "s have");
+    return refused_finish(&tf->refused, tf->reader, error);
 }
 
 /* Elements as stored, from offset 0. */

@@ -11,6 +11,7 @@
 
 #include "core/format.h"
 #include "core/gather.h"
+#include "formats/refused.h"
 #include "formats/typed.h"
 
 #define TF_DTYPES                                                                                  \
@@ -54,8 +55,8 @@ struct tf_reader {
     struct tf_values *values; /* by a tensor's cookie, less 1; with 0 it is raw */
     size_t count;
     size_t capacity;
-    uint64_t made;   /* bytes that no value in the file stands for */
     uint64_t zeroes; /* tensors without any */
+    struct refused refused;
     /* The one that is being transposed. */
     const struct tf_values *current;
     struct tc_gather gather;
@@ -72,8 +73,9 @@ bool tf_tensor_find(struct tf_reader *tf, uint64_t start, uint64_t end, struct t
 /* Adds what was found to the table; name and metadata must outlive it. */
 bool tf_tensor_add(struct tf_reader *tf, const struct tf_tensor *tensor, struct tc_text name,
                    struct tc_metadata *metadata, struct tc_error *error);
-/* Says, once all are added, what a reader would want to know. */
-void tf_reader_warn(struct tf_reader *tf);
+/* Once all are added: says what a reader would want to know, and fails where
+ * nothing is left. */
+bool tf_reader_finish(struct tf_reader *tf, struct tc_error *error);
 
 bool tf_read(struct tf_reader *tf, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
              size_t length, struct tc_error *error);

@@ -19,7 +19,10 @@
 
 struct tfrecord_reader {
     struct tf_reader tf;
-    uint64_t *starts; /* of the records, and of what would be the next */
+    struct range {
+        uint64_t start;
+        uint64_t end;
+    } * records; /* by a tensor's position */
     size_t capacity;
 };
 
@@ -126,20 +129,22 @@ static bool read_head(struct tf_reader *tf, uint64_t at, uint64_t *length, struc
            bad(error, at, "a record reaches beyond the end of the file");
 }
 
-static bool add_start(struct tfrecord_reader *tfrecord, size_t index, uint64_t at,
-                      struct tc_error *error) {
-    struct tc_arena *arena = &tfrecord->tf.reader->arena;
-    if (index == tfrecord->capacity) {
-        size_t capacity = index ? index + index / 2 + 1 : 16;
-        if (!tc_arena_charge(arena, (capacity - index) * sizeof *tfrecord->starts, error))
-            return false;
-        uint64_t *starts = reallocarray(tfrecord->starts, capacity, sizeof *starts);
-        if (!starts)
-            return tc_fail_memory(error);
-        tfrecord->starts = starts;
-        tfrecord->capacity = capacity;
-    }
-    tfrecord->starts[index] = at;
+/* Room for one more record than there are tensors. */
+static bool grow_records(struct tfrecord_reader *tfrecord, struct tc_error *error) {
+    struct tc_reader *reader = tfrecord->tf.reader;
+    size_t count = reader->table.count;
+    if (count < tfrecord->capacity)
+        return true;
+    size_t capacity = count + count / 2 + 16;
+    size_t more = (capacity - tfrecord->capacity) * sizeof *tfrecord->records;
+    if (!tc_arena_charge(&reader->arena, more, error))
+        return false;
+    tc_memory_earn((capacity - tfrecord->capacity) * (HEAD_BYTES + TAIL_BYTES));
+    struct range *records = reallocarray(tfrecord->records, capacity, sizeof *records);
+    if (!records)
+        return tc_fail_memory(error);
+    tfrecord->records = records;
+    tfrecord->capacity = capacity;
     return true;
 }
 
@@ -159,17 +164,22 @@ static bool find_tensor(struct tf_reader *tf, uint64_t start, uint64_t end,
            tc_fail(error, TC_UNSUPPORTED, "dtype", "dtype DT_STRING is not supported in a record");
 }
 
-static bool add_record(struct tf_reader *tf, size_t index, uint64_t start, uint64_t end,
+/* A record that is left out is checked here: nothing else will. */
+static bool add_record(struct tfrecord_reader *tfrecord, size_t index, struct range record,
                        struct tc_error *error) {
+    struct tf_reader *tf = &tfrecord->tf;
     struct tf_tensor tensor;
     struct tc_text name;
-    if (!tf_name(&tf->reader->arena, index, &name, error))
+    if (!tf_name(&tf->reader->arena, index, &name, error) || !grow_records(tfrecord, error))
         return false;
-    if (find_tensor(tf, start + HEAD_BYTES, end - TAIL_BYTES, &tensor, error))
-        return tf_tensor_add(tf, &tensor, name, NULL, error);
+    if (find_tensor(tf, record.start + HEAD_BYTES, record.end - TAIL_BYTES, &tensor, error)) {
+        tfrecord->records[tf->reader->table.count] = record;
+        return tf_tensor_add(tf, &tensor, name, NULL, error) ||
+               refused_add(&tf->refused, tf->reader, name, error);
+    }
     if (error->class == TC_INVALID || error->class == TC_UNSUPPORTED)
-        explain(tf->reader, start, end, error);
-    return tc_error_in_tensor(error, name.bytes, name.length);
+        explain(tf->reader, record.start, record.end, error);
+    return refused_add(&tf->refused, tf->reader, name, error);
 }
 
 static bool open_tfrecord(struct tc_reader *reader, struct tc_error *error) {
@@ -184,15 +194,14 @@ static bool open_tfrecord(struct tc_reader *reader, struct tc_error *error) {
         return bad(error, 0, "the file is empty");
     while (at < size) {
         uint64_t length;
-        if (!read_head(tf, at, &length, error) || !add_start(tfrecord, count, at, error))
+        if (!read_head(tf, at, &length, error))
             return false;
-        uint64_t end = at + HEAD_BYTES + length + TAIL_BYTES;
-        if (!add_record(tf, count++, at, end, error))
+        struct range record = {at, at + HEAD_BYTES + length + TAIL_BYTES};
+        if (!add_record(tfrecord, count++, record, error))
             return false;
-        at = end;
+        at = record.end;
     }
-    tf_reader_warn(tf);
-    return add_start(tfrecord, count, at, error);
+    return tf_reader_finish(tf, error);
 }
 
 static bool read_tfrecord(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
@@ -210,7 +219,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
 /* Records that are wanted one after the other are read as one range. */
 static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     const struct tfrecord_reader *tfrecord = reader->state;
-    const uint64_t *starts = tfrecord->starts;
+    const struct range *records = tfrecord->records;
     size_t count = reader->table.count;
     struct ahead ahead = {.input = reader->input, .bytes = malloc(VERIFY_BYTES)};
     bool ok = ahead.bytes || tc_fail_memory(error);
@@ -219,9 +228,9 @@ static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error
             continue;
         for (run = run > i ? run : i; run < count && (!wanted || wanted[run]);)
             run++;
-        ahead.end = starts[run];
+        ahead.end = records[run - 1].end;
         const struct tc_text *name = &reader->table.tensors[i].name;
-        ok = check_record(&ahead, starts[i], starts[i + 1], error) ||
+        ok = check_record(&ahead, records[i].start, records[i].end, error) ||
              tc_error_in_tensor(error, name->bytes, name->length) ||
              tc_reader_forgive(reader, error);
     }
@@ -232,7 +241,7 @@ static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error
 static void close_tfrecord(struct tc_reader *reader) {
     struct tfrecord_reader *tfrecord = reader->state;
     tf_reader_release(&tfrecord->tf);
-    free(tfrecord->starts);
+    free(tfrecord->records);
 }
 
 static bool check(struct tc_plan *plan, struct tc_error *error) {

@@ -5,22 +5,31 @@
 
 #include "core/checked.h"
 
+/* Names in a pickle that are told one by one; the others are counted. */
+#define MAX_CLASSES_TOLD 20u
+
 void torch_init(struct torch *torch, struct tc_reader *reader) {
     torch->reader = reader;
     tc_table_init(&torch->keys, &reader->arena, UINT32_MAX - 2);
     tc_table_init(&torch->parts, &reader->arena, UINT32_MAX - 2);
     tc_table_init(&torch->members, &reader->arena, UINT32_MAX - 2);
     tc_table_init(&torch->classes, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->groups, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->numbers, &reader->arena, UINT32_MAX - 2);
+    torch->folder = "data/";
 }
 
 void torch_release(struct torch *torch) {
     torch_forget(torch);
     free(torch->storages);
     free(torch->views);
+    free(torch->unpacked);
     tc_table_release(&torch->keys);
     tc_table_release(&torch->parts);
     tc_table_release(&torch->members);
     tc_table_release(&torch->classes);
+    tc_table_release(&torch->groups);
+    tc_table_release(&torch->numbers);
     zip_release(&torch->zip);
 }
 
@@ -63,57 +72,84 @@ bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, u
     return true;
 }
 
-/* In a zip a storage is a member, of exactly its size. */
-static bool place_in_zip(struct torch *torch, struct torch_storage *storage, struct tc_text key,
-                         struct tc_error *error) {
-    struct tc_buffer name = {0};
-    tc_buffer_add_text(&name, torch->root);
-    tc_buffer_add_string(&name, "data/");
-    tc_buffer_add_text(&name, key);
-    const struct tc_tensor *found =
-        name.failed ? NULL
-                    : tc_table_find(&torch->members, (struct tc_text){name.bytes, name.length});
-    tc_buffer_release(&name);
-    if (!found)
-        return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
-                       tc_text_shown(key, 200), key.bytes);
-    struct zip_member *member = &torch->zip.members[found->cookie];
-    if (member->size != storage->nbytes)
-        return tc_fail(error, TC_INVALID, "storage",
-                       "storage \"%.*s\" has %llu bytes (expected %llu)", tc_text_shown(key, 200),
-                       key.bytes, (unsigned long long)member->size,
-                       (unsigned long long)storage->nbytes);
-    torch->used[found->cookie] = true;
-    storage->member = member;
-    storage->offset = member->data;
-    storage->placed = true;
-    return true;
+/* A storage that is named again must be the same again. */
+static bool check_again(const struct torch *torch, uint32_t index, struct tc_text key,
+                        enum tc_dtype dtype, uint64_t numel, struct tc_error *error) {
+    const struct torch_storage *storage = &torch->storages[index];
+    if (storage->dtype == dtype && storage->numel == numel)
+        return true;
+    return tc_fail(error, TC_INVALID, "storage",
+                   "storage \"%.*s\" is named with two types or sizes", tc_text_shown(key, 200),
+                   key.bytes);
 }
 
-bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
-                       uint32_t *index, struct tc_error *error) {
-    const struct tc_tensor *present = tc_table_find(&torch->keys, key);
-    if (present) {
-        const struct torch_storage *storage = &torch->storages[present->cookie];
-        *index = present->cookie;
-        if (storage->dtype != dtype || storage->numel != numel)
-            return tc_fail(error, TC_INVALID, "storage",
-                           "storage \"%.*s\" is named with two types or sizes",
-                           tc_text_shown(key, 200), key.bytes);
-        return true;
-    }
+static bool make_storage(struct torch *torch, enum tc_dtype dtype, uint64_t numel, uint32_t *index,
+                         struct tc_error *error) {
     struct torch_storage *storage = new_storage(torch, index, error);
     if (!storage)
         return false;
     storage->dtype = (uint8_t)dtype;
     storage->numel = numel;
     storage->swap = torch->swap;
-    if (!tc_mul(numel, dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8, &storage->nbytes))
-        return tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
-    struct tc_tensor entry = {.name = key, .cookie = *index};
-    if (!tc_table_add(&torch->keys, &entry, error))
+    return tc_mul(numel, dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8, &storage->nbytes) ||
+           tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
+}
+
+/* In a zip a storage is a member, of exactly its size. One that is not there is
+ * told of with the tensor that needs it. */
+static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
+                       uint32_t *index, struct tc_error *error) {
+    const struct tc_tensor *found = torch_find_member(torch, torch->folder, key);
+    uint32_t *used = found ? &torch->used[found->cookie] : NULL;
+    const struct tc_tensor *missed = found ? NULL : tc_table_find(&torch->keys, key);
+    if ((used && *used) || missed) {
+        *index = missed ? missed->cookie : *used - 1;
+        return check_again(torch, *index, key, dtype, numel, error);
+    }
+    if (!make_storage(torch, dtype, numel, index, error))
         return false;
-    return torch->legacy || place_in_zip(torch, storage, key, error);
+    if (!found) {
+        struct tc_tensor entry = {.name = key, .cookie = *index};
+        torch->storages[*index].key = key;
+        return tc_table_add(&torch->keys, &entry, error);
+    }
+    struct torch_storage *storage = &torch->storages[*index];
+    struct zip_member *member = &torch->zip.members[found->cookie];
+    *used = *index + 1;
+    storage->key = key;
+    storage->member = member;
+    storage->offset = member->data;
+    storage->placed = member->size == storage->nbytes;
+    return true;
+}
+
+bool torch_check_storage(const struct torch *torch, uint32_t index, struct tc_error *error) {
+    const struct torch_storage *storage = &torch->storages[index];
+    if (storage->placed || torch->legacy)
+        return true;
+    struct tc_text key = storage->key;
+    if (!storage->member)
+        return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
+                       tc_text_shown(key, 200), key.bytes);
+    return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" has %llu bytes (expected %llu)",
+                   tc_text_shown(key, 200), key.bytes, (unsigned long long)storage->member->size,
+                   (unsigned long long)storage->nbytes);
+}
+
+bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
+                       uint32_t *index, struct tc_error *error) {
+    if (!torch->legacy)
+        return add_in_zip(torch, key, dtype, numel, index, error);
+    const struct tc_tensor *present = tc_table_find(&torch->keys, key);
+    if (present) {
+        *index = present->cookie;
+        return check_again(torch, *index, key, dtype, numel, error);
+    }
+    if (!make_storage(torch, dtype, numel, index, error))
+        return false;
+    struct tc_tensor entry = {.name = key, .cookie = *index};
+    torch->storages[*index].key = key;
+    return tc_table_add(&torch->keys, &entry, error);
 }
 
 /* Persistent ids */
@@ -196,12 +232,35 @@ static bool note_class(void *context, const struct pickle_node *global, struct t
     return tc_table_add(&torch->classes, &entry, error);
 }
 
+static bool count_class(void *context, const struct pickle_node *callable,
+                        const struct pickle_node *arguments, uint64_t at, struct tc_error *error) {
+    struct torch *torch = context;
+    (void)arguments;
+    (void)at;
+    (void)error;
+    struct tc_tensor *class = callable->kind == PICKLE_GLOBAL && callable->global == PICKLE_UNKNOWN
+                                  ? tc_table_find(&torch->classes, pickle_text(callable))
+                                  : NULL;
+    if (class && class->cookie < UINT32_MAX)
+        class->cookie++;
+    return true;
+}
+
 void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
     pickle->mode = PICKLE_SCAN;
     pickle->context = torch->watch.context;
     pickle->on_global = torch->watch.on_global;
     pickle->on_call = torch->watch.on_call;
+    pickle->on_misuse = torch->watch.on_misuse;
+    pickle->on_build = NULL;
     pickle->persistent = NULL;
+    pickle->keys = true; /* of a tar, the only kind of file that is watched */
+}
+
+void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
+    torch->steps += pickle->steps;
+    torch->text += pickle->end - pickle->start;
+    torch->machine = NULL;
 }
 
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
@@ -212,27 +271,16 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->at = at;
     pickle->end = end;
     pickle->script = torch->script;
+    pickle->nested = true;
     pickle->mode = options->pickle_inert ? PICKLE_INERT : PICKLE_STRICT;
     pickle->context = torch;
     pickle->on_global = note_class;
+    pickle->on_call = count_class;
+    pickle->on_build = torch_joblib_array;
+    torch->machine = pickle;
     pickle->persistent = torch_persistent;
     if (torch->watch.context)
         torch_watch_pickle(torch, pickle);
-}
-
-bool torch_open_plain(struct torch *torch, struct tc_error *error) {
-    struct pickle pickle;
-    struct pickle_node *root;
-    torch_pickle_init(torch, &pickle, 0, torch->reader->input->size, error);
-    pickle.persistent = NULL;
-    bool ok = pickle_load(&pickle, &root);
-    if (ok && pickle.at != torch->reader->input->size) {
-        ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
-        tc_error_at(error, pickle.at);
-    }
-    torch->steps = pickle.steps;
-    pickle_release(&pickle);
-    return ok && torch_walk(torch, root, error);
 }
 
 /* Tensors */
@@ -340,7 +388,7 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
                                .rank = (uint8_t)shape->rank,
                                .metadata = metadata,
                                .offset = torch->view_count,
-                               .cookie = (uint32_t)torch->view_count};
+                               .cookie = torch->first_cookie + (uint32_t)torch->view_count};
     struct torch_view view = {.storage = shape->storage,
                               .dtype = (uint8_t)shape->dtype,
                               .rank = (uint8_t)shape->rank,
@@ -348,6 +396,10 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
                               .swap = torch->storages[shape->storage].swap && element > 1,
                               .conjugate = shape->conjugate,
                               .negative = shape->negative};
+    if (!torch_check_storage(torch, shape->storage, error)) {
+        torch->storages[shape->storage].excused = true;
+        return false;
+    }
     if ((shape->conjugate || shape->negative) && !can_negate(shape->dtype))
         return tc_fail(error, TC_INVALID, "view", "%s has no sign to turn",
                        tc_dtype_name(shape->dtype));
@@ -359,7 +411,8 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
     view.start = count ? shape->base + shape->offset * element : 0;
     const struct zip_member *member = torch->storages[shape->storage].member;
     tensor.sequential = tensor.nbytes && (view.stride || (member && member->method != ZIP_STORED));
-    if (!tc_add(torch->total, tensor.nbytes, &torch->total))
+    uint64_t counted = tc_reader_wants(torch->reader, name) ? tensor.nbytes : 0;
+    if (!tc_add(torch->total, counted, &torch->total))
         return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 64 bits");
     if (torch->view_count == torch->view_capacity &&
         !grow(torch, (void **)&torch->views, &torch->view_capacity, sizeof *torch->views, error))
@@ -427,12 +480,47 @@ static bool tie_views(struct torch *torch, struct tc_error *error) {
     return true;
 }
 
+/* Storages that nothing made a tensor of must be there all the same. */
+static bool check_storages(const struct torch *torch, struct tc_error *error) {
+    for (size_t i = 0; i < torch->storage_count; i++)
+        if (!torch->storages[i].excused && !torch_check_storage(torch, (uint32_t)i, error))
+            return false;
+    return true;
+}
+
+/* A line for each name with its count, of the first few. */
+static void tell_classes(struct torch *torch) {
+    struct tc_reader *reader = torch->reader;
+    for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_TOLD; i++) {
+        const struct tc_tensor *class = &torch->classes.tensors[i];
+        tc_reader_lose(reader,
+                       "%.*s is not understood (%u object%s); only tensors that it holds are taken",
+                       tc_text_shown(class->name, 200), class->name.bytes, class->cookie,
+                       class->cookie == 1 ? "" : "s");
+    }
+    if (torch->classes.count > MAX_CLASSES_TOLD)
+        tc_reader_lose(reader, "%zu more names are not understood",
+                       torch->classes.count - MAX_CLASSES_TOLD);
+}
+
+/* What has no tensor because its objects are not understood is no success. */
+static bool check_anything(const struct torch *torch, struct tc_error *error) {
+    if (torch->reader->table.count || !torch->classes.count)
+        return true;
+    struct tc_text class = torch->classes.tensors[0].name;
+    tc_fail(error, TC_UNSAFE, "nothing-left",
+            "no tensor was found; %zu name%s not understood, among them %.*s", torch->classes.count,
+            torch->classes.count == 1 ? " is" : "s are", tc_text_shown(class, 200), class.bytes);
+    return tc_error_hint(error, "nothing was run; tconv scan shows all that it names");
+}
+
 bool torch_finish(struct torch *torch, struct tc_error *error) {
     struct tc_reader *reader = torch->reader;
     uint64_t size = reader->input->size;
-    uint64_t limit = reader->options->limits.made;
+    uint64_t limit = tc_reader_made_limit(reader);
     /* Views may show one storage many times over. */
-    if (torch->total > size && torch->total - size > limit) {
+    reader->made = torch->total > size ? torch->total - size : 0;
+    if (reader->made > limit) {
         tc_fail(error, TC_UNSAFE, "size-limit",
                 "its tensors have %llu bytes in all, the file %llu: views repeat its data "
                 "(limit %llu bytes beyond the file)",
@@ -440,11 +528,16 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
                 (unsigned long long)limit);
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
-    for (size_t i = 0; i < torch->classes.count && i < 20; i++)
-        tc_reader_lose(reader, "%.*s is not understood; only tensors that it holds are taken",
-                       tc_text_shown(torch->classes.tensors[i].name, 200),
-                       torch->classes.tensors[i].name.bytes);
-    if (torch->classes.count > 20)
-        tc_reader_lose(reader, "%zu more names are not understood", torch->classes.count - 20);
-    return tie_views(torch, error);
+    tell_classes(torch);
+    if (torch->nested &&
+        !tc_reader_note(reader, TC_CHANGE, TC_KIND_STRUCTURE, (struct tc_text){NULL, 0}, error,
+                        "lists, dicts and objects in one another are written flat, their keys "
+                        "joined with dots"))
+        return false;
+    return check_storages(torch, error) && check_anything(torch, error) && tie_views(torch, error);
+}
+
+bool torch_finish_objects(struct torch *torch, struct tc_error *error) {
+    tell_classes(torch);
+    return check_anything(torch, error);
 }

@@ -17,10 +17,17 @@ static void add_real(struct tc_buffer *text, double value) {
         tc_buffer_add_string(text, ".0");
 }
 
+/* Names that are values: dtypes, schemes. Any other is a class or a function. */
+static bool is_constant(const struct pickle_node *node) {
+    return node->kind == PICKLE_GLOBAL &&
+           (node->global == PICKLE_DTYPE || node->global == PICKLE_QSCHEME);
+}
+
 bool torch_leaf_is_scalar(const struct pickle_node *node) {
-    return node->kind <= PICKLE_TEXT || (node->kind == PICKLE_BYTES && node->length <= MAX_BYTES) ||
-           node->kind == PICKLE_GLOBAL || pickle_calls(node, PICKLE_COMPLEX) ||
-           pickle_calls(node, PICKLE_DEVICE) || pickle_calls(node, PICKLE_LAYOUT);
+    return node->kind <= PICKLE_TEXT || is_constant(node) ||
+           (node->kind == PICKLE_BYTES && node->length <= MAX_BYTES) ||
+           pickle_calls(node, PICKLE_COMPLEX) || pickle_calls(node, PICKLE_DEVICE) ||
+           pickle_calls(node, PICKLE_LAYOUT);
 }
 
 void torch_leaf_number(struct tc_buffer *text, const struct pickle_node *node) {

@@ -11,7 +11,7 @@
 
 #include "core/bytes.h"
 #include "core/checked.h"
-#include "formats/torch.h"
+#include "formats/torch_walk.h"
 
 #define MAGIC_DECIMAL "119547037146038801333356"
 #define PROTOCOL 1001
@@ -19,9 +19,14 @@
 bool torch_legacy_seen(const struct tc_probe *probe) {
     static const unsigned char binary[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                            0x20, 0x6a, 0xa8, 0x50, 0x19};
-    size_t length = probe->length < 64 ? probe->length : 64;
-    return memmem(probe->head, length, binary, sizeof binary) != NULL ||
-           memmem(probe->head, length, MAGIC_DECIMAL, strlen(MAGIC_DECIMAL)) != NULL;
+    /* At most a protocol, a frame, and the opcode with its length stand before
+     * it: further on it may be in a storage's bytes. */
+    size_t most = 13 + sizeof binary;
+    size_t text = 3 + strlen(MAGIC_DECIMAL);
+    size_t length = probe->length;
+    return memmem(probe->head, length < most ? length : most, binary, sizeof binary) != NULL ||
+           memmem(probe->head, length < text ? length : text, MAGIC_DECIMAL,
+                  strlen(MAGIC_DECIMAL)) != NULL;
 }
 
 static bool bad(struct pickle *pickle, const char *what) {
@@ -88,55 +93,54 @@ bool torch_read_system(struct pickle *pickle) {
     return true;
 }
 
-bool torch_take_u64(struct torch *torch, uint64_t *at, uint64_t end, uint64_t *value,
-                    struct tc_error *error) {
+bool torch_take_u64(struct pickle *pickle, uint64_t *value) {
     unsigned char bytes[8];
-    if (end - *at < sizeof bytes) {
-        tc_fail(error, TC_INVALID, "truncated", "a storage or tensor is cut short");
-        return tc_error_at(error, *at);
+    if (pickle->end - pickle->at < sizeof bytes) {
+        tc_fail(pickle->error, TC_INVALID, "truncated", "a storage or tensor is cut short");
+        return tc_error_at(pickle->error, pickle->at);
     }
-    if (!tc_input_read(torch->reader->input, *at, bytes, sizeof bytes, error))
+    if (pickle->memory)
+        memcpy(bytes, pickle->memory + pickle->at, sizeof bytes);
+    else if (!tc_input_read(pickle->input, pickle->at, bytes, sizeof bytes, pickle->error))
         return false;
     *value = tc_load(bytes, sizeof bytes);
-    *at += sizeof bytes;
+    pickle->at += sizeof bytes;
     return true;
 }
 
-bool torch_place_storage(struct torch_storage *storage, uint64_t *at, uint64_t end,
-                         struct tc_error *error) {
-    if (storage->nbytes > end - *at) {
-        tc_fail(error, TC_INVALID, "truncated", "a storage is cut short by %llu bytes",
-                (unsigned long long)(storage->nbytes - (end - *at)));
-        return tc_error_at(error, *at);
+bool torch_place_storage(struct pickle *pickle, struct torch_storage *storage) {
+    uint64_t left = pickle->end - pickle->at;
+    if (storage->nbytes > left) {
+        tc_fail(pickle->error, TC_INVALID, "truncated", "a storage is cut short by %llu bytes",
+                (unsigned long long)(storage->nbytes - left));
+        return tc_error_at(pickle->error, pickle->at);
     }
-    storage->offset = *at;
+    storage->memory = pickle->memory ? pickle->memory + pickle->at : NULL;
+    storage->offset = pickle->at;
     storage->placed = true;
-    *at += storage->nbytes;
+    pickle->at += storage->nbytes;
     return true;
 }
 
 /* One storage: its count, which the pickle told already, and its elements. */
-static bool read_storage(struct torch *torch, struct torch_storage *storage, uint64_t *at,
-                         uint64_t end, struct tc_error *error) {
-    uint64_t start = *at;
+static bool read_storage(struct pickle *pickle, struct torch_storage *storage) {
+    uint64_t start = pickle->at;
     uint64_t count;
-    if (!torch_take_u64(torch, at, end, &count, error))
+    if (!torch_take_u64(pickle, &count))
         return false;
     if (count == storage->numel)
-        return torch_place_storage(storage, at, end, error);
-    tc_fail(error, TC_INVALID, "storage", "a storage has %lld elements (expected %llu)",
+        return torch_place_storage(pickle, storage);
+    tc_fail(pickle->error, TC_INVALID, "storage", "a storage has %lld elements (expected %llu)",
             (long long)count, (unsigned long long)storage->numel);
-    return tc_error_at(error, start);
+    return tc_error_at(pickle->error, start);
 }
 
 static bool place_storages(struct torch *torch, struct pickle *pickle) {
     struct pickle_node *keys;
-    uint64_t end = torch->reader->input->size;
     if (!pickle_load(pickle, &keys))
         return false;
     if (keys->kind != PICKLE_LIST)
         return bad(pickle, "the storages' keys are no list");
-    uint64_t at = pickle->at;
     for (size_t i = 0; i < keys->count; i++) {
         const struct pickle_node *key = keys->items[i];
         const struct tc_tensor *found =
@@ -145,16 +149,16 @@ static bool place_storages(struct torch *torch, struct pickle *pickle) {
         if (!storage || storage->placed)
             return bad(pickle,
                        storage ? "a storage is there twice" : "a storage that nothing refers to");
-        if (!read_storage(torch, storage, &at, end, pickle->error))
+        if (!read_storage(pickle, storage))
             return false;
     }
     if (keys->count != torch->keys.count)
         return bad(pickle, "a storage is missing");
-    if (at == end)
+    if (pickle->at == pickle->end)
         return true;
     tc_fail(pickle->error, TC_INVALID, "trailing", "%llu bytes stand behind the last storage",
-            (unsigned long long)(end - at));
-    return tc_error_at(pickle->error, at);
+            (unsigned long long)(pickle->end - pickle->at));
+    return tc_error_at(pickle->error, pickle->at);
 }
 
 bool torch_open_legacy(struct torch *torch, struct tc_error *error) {
@@ -163,8 +167,85 @@ bool torch_open_legacy(struct torch *torch, struct tc_error *error) {
     torch->legacy = true;
     torch_pickle_init(torch, &pickle, 0, torch->reader->input->size, error);
     bool ok = read_magic(&pickle) && torch_read_system(&pickle) && pickle_load(&pickle, &root);
-    torch->steps = pickle.steps;
+    torch_count_pickle(torch, &pickle);
     ok = ok && torch_walk(torch, root, error) && place_storages(torch, &pickle);
     pickle_release(&pickle);
     return ok;
+}
+
+/*
+ * Python's own pickle of a tensor calls torch.storage._load_from_bytes with the
+ * bytes of a legacy file that holds one storage.
+ */
+
+/* Of the storages of one such file; their keys are its own. */
+struct nested {
+    struct torch *torch;
+    struct tc_table keys;
+    struct tc_table parts;
+    bool legacy;
+};
+
+static void begin_nested(struct nested *nested, struct torch *torch) {
+    *nested = (struct nested){torch, torch->keys, torch->parts, torch->legacy};
+    tc_table_init(&torch->keys, &torch->reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->parts, &torch->reader->arena, UINT32_MAX - 2);
+    torch->legacy = true;
+}
+
+static void end_nested(struct nested *nested) {
+    struct torch *torch = nested->torch;
+    tc_table_release(&torch->keys);
+    tc_table_release(&torch->parts);
+    torch->keys = nested->keys;
+    torch->parts = nested->parts;
+    torch->legacy = nested->legacy;
+}
+
+static bool read_nested(struct torch *torch, struct pickle *pickle, struct pickle_node **root) {
+    if (!read_magic(pickle) || !torch_read_system(pickle) || !pickle_load(pickle, root))
+        return false;
+    if ((*root)->kind != PICKLE_STORAGE)
+        return tc_fail(pickle->error, TC_UNSUPPORTED, "nested-pickle",
+                       "bytes that hold a torch file of more than one storage");
+    return place_storages(torch, pickle);
+}
+
+struct pickle_node *torch_nested_storage(struct torch_walk *walk, const struct pickle_node *call) {
+    struct torch *torch = walk->torch;
+    struct pickle_node *bytes = pickle_item(call->arguments, 0);
+    struct pickle_node *root = NULL;
+    struct nested nested;
+    struct pickle pickle;
+    if (!pickle_is(bytes, PICKLE_BYTES) || call->arguments->count != 1) {
+        torch_walk_bad(walk, "a storage's file is no bytes");
+        return NULL;
+    }
+    if (bytes->content) {
+        if (bytes->content->kind != PICKLE_STORAGE)
+            torch_walk_bad(walk, "a storage's file is broken");
+        return bytes->content->kind == PICKLE_STORAGE ? bytes->content : NULL;
+    }
+    size_t before = torch->storage_count;
+    /* Broken, until it is known not to be: it is tried once. */
+    bytes->content = bytes;
+    begin_nested(&nested, torch);
+    torch_pickle_init(torch, &pickle, bytes->offset, bytes->offset + bytes->length, walk->error);
+    if (bytes->text) {
+        pickle.memory = (const unsigned char *)bytes->text;
+        pickle.input = NULL;
+        pickle.at = 0;
+        pickle.end = bytes->length;
+    }
+    bool ok = read_nested(torch, &pickle, &root);
+    torch_count_pickle(torch, &pickle);
+    pickle_release(&pickle);
+    end_nested(&nested);
+    if (!ok) {
+        for (size_t i = before; i < torch->storage_count; i++)
+            torch->storages[i].excused = true;
+        torch_walk_here(walk);
+        return NULL;
+    }
+    return bytes->content = root;
 }

@@ -23,31 +23,80 @@ static const struct {
     {"f4", TC_F32},  {"f8", TC_F64}, {"c8", TC_C64}, {"c16", TC_C128},
 };
 
+/* The dtype's name without its byte order. */
+static struct tc_text read_code(const struct pickle_node *dtype) {
+    const struct pickle_node *name =
+        pickle_calls(dtype, PICKLE_NUMPY_DTYPE) ? pickle_item(dtype->arguments, 0) : NULL;
+    struct tc_text code = pickle_is(name, PICKLE_TEXT) ? pickle_text(name) : TC_TEXT("");
+    if (code.length && memchr("<>|=", code.bytes[0], 4)) {
+        code.bytes++;
+        code.length--;
+    }
+    return code;
+}
+
+/* Types of no fixed size have it in their state, the others in their name. */
+bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *objects) {
+    struct tc_text code = read_code(dtype);
+    const struct pickle_node *size = code.length ? pickle_item(dtype->state, 5) : NULL;
+    *objects = code.length && code.bytes[0] == 'O';
+    *nbytes = 0;
+    if (pickle_is(size, PICKLE_INT) && size->integer >= 0) {
+        *nbytes = (uint64_t)size->integer;
+        return true;
+    }
+    for (size_t i = 1; i < code.length; i++) {
+        if (code.bytes[i] < '0' || code.bytes[i] > '9' || *nbytes > 1u << 30)
+            return false;
+        *nbytes = *nbytes * 10 + (uint64_t)(code.bytes[i] - '0');
+    }
+    *nbytes *= code.length && code.bytes[0] == 'U' ? 4 : 1;
+    return code.length > 1 || *objects;
+}
+
+/* Types that numpy has by another package, as jax uses it. */
+static enum tc_dtype find_class(struct tc_text name) {
+    static const struct {
+        const char *name;
+        enum tc_dtype dtype;
+    } classes[] = {
+        {"ml_dtypes.bfloat16", TC_BF16},
+        {"ml_dtypes.float8_e4m3fn", TC_F8_E4M3},
+        {"ml_dtypes.float8_e5m2", TC_F8_E5M2},
+        {"ml_dtypes.float8_e4m3fnuz", TC_F8_E4M3FNUZ},
+        {"ml_dtypes.float8_e5m2fnuz", TC_F8_E5M2FNUZ},
+        {"ml_dtypes.float8_e8m0fnu", TC_F8_E8M0},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (tc_text_equal(name, tc_text_of(classes[i].name)))
+            return classes[i].dtype;
+    return TC_NONE;
+}
+
 /* TC_NONE for what is no number. */
 static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, bool *swap,
                        struct tc_error *error) {
     const struct pickle_node *name =
         pickle_calls(node, PICKLE_NUMPY_DTYPE) ? pickle_item(node->arguments, 0) : NULL;
     const struct pickle_node *order = name ? pickle_item(node->state, 1) : NULL;
+    if (pickle_is(name, PICKLE_GLOBAL)) {
+        *dtype = find_class(pickle_text(name));
+        return true;
+    }
+    if (pickle_is(node, PICKLE_OBJECT) || pickle_is(name, PICKLE_OBJECT)) {
+        *dtype = TC_NONE;
+        return true;
+    }
     if (!pickle_is(name, PICKLE_TEXT))
         return bad(error, "has no dtype");
-    struct tc_text code = pickle_text(name);
+    struct tc_text code = read_code(node);
     *swap = pickle_is(order, PICKLE_TEXT) && tc_text_equal(pickle_text(order), TC_TEXT(">"));
-    if (code.length && memchr("<>|=", code.bytes[0], 4)) {
-        *swap |= code.bytes[0] == '>';
-        code.bytes++;
-        code.length--;
-    }
+    *swap |= name->length && name->text[0] == '>';
     *dtype = TC_NONE;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (tc_text_equal(code, tc_text_of(codes[i].name)))
             *dtype = codes[i].dtype;
     return true;
-}
-
-static bool is_object(const struct pickle_node *dtype) {
-    const struct pickle_node *name = pickle_item(dtype->arguments, 0);
-    return name->length && (name->text[0] == 'O' || name->text[name->length > 1] == 'O');
 }
 
 /* What an array is made of, from whichever of the three calls. */
@@ -99,18 +148,36 @@ static void fortran_strides(struct torch_shape *shape) {
     }
 }
 
+/* What an array of no number is made of. */
+static const char *name_other(const struct pickle_node *dtype) {
+    struct tc_text code = read_code(dtype);
+    switch (code.length ? code.bytes[0] : 0) {
+    case 'O':
+        return "a numpy array of Python objects";
+    case 'S':
+    case 'U':
+    case 'a':
+        return "a numpy array of text";
+    case 'M':
+    case 'm':
+        return "a numpy array of dates or times";
+    case 'V':
+        return "a numpy array of records";
+    default:
+        return "a numpy array of a type that no tensor has";
+    }
+}
+
 bool torch_numpy(struct torch *torch, const struct pickle_node *node, struct torch_shape *shape,
-                 bool *known, struct tc_error *error) {
+                 const char **other, struct tc_error *error) {
     struct parts parts;
     bool swap = false;
     uint64_t count;
     uint64_t nbytes;
     if (!read_parts(node, &parts, error) || !read_dtype(parts.dtype, &shape->dtype, &swap, error))
         return false;
-    *known = shape->dtype != TC_NONE;
-    if (is_object(parts.dtype))
-        return tc_fail(error, TC_UNSUPPORTED, "numpy", "a numpy array of Python objects");
-    if (!*known)
+    *other = shape->dtype == TC_NONE ? name_other(parts.dtype) : NULL;
+    if (*other)
         return true;
     bool bytes = parts.data && (parts.data->kind == PICKLE_BYTES ||
                                 (parts.data->kind == PICKLE_TEXT && parts.data->raw));

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "formats/torch.h"
 
 #define SPOOL_STEP ((size_t)1 << 18)
@@ -24,6 +25,15 @@ static bool fill_spool(struct torch *torch, const struct torch_storage *storage,
                        struct tc_error *error) {
     tc_spool_release(&torch->spool);
     torch->spooled = NULL;
+    /* Views that go to and fro between packed storages unpack them again and
+     * again: all of that counts. */
+    uint64_t limit = tc_reader_made_limit(torch->reader);
+    if (!tc_add(torch->unpacked_total, storage->nbytes, &torch->unpacked_total) || torch->unpacked_total > limit) {
+        tc_fail(error, TC_UNSAFE, "size-limit",
+                "its packed storages would be unpacked to over %llu bytes in all",
+                (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+    }
     unsigned char *buffer = malloc(SPOOL_STEP);
     bool ok = buffer ? tc_spool_open(&torch->spool, storage->nbytes, error) : tc_fail_memory(error);
     for (uint64_t at = 0; at < storage->nbytes && ok;) {
@@ -140,7 +150,7 @@ static bool read_swapped(struct torch *torch, const struct torch_view *view, uin
 
 bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
                 size_t length, struct tc_error *error) {
-    const struct torch_view *view = &torch->views[tensor->cookie];
+    const struct torch_view *view = &torch->views[tensor->cookie - torch->first_cookie];
     if (!(view->swap ? read_swapped(torch, view, offset, buffer, length, error)
                      : read_raw(torch, view, offset, buffer, length, error)))
         return false;
@@ -150,7 +160,7 @@ bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t of
 }
 
 bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc_extent *extent) {
-    const struct torch_view *view = &torch->views[tensor->cookie];
+    const struct torch_view *view = &torch->views[tensor->cookie - torch->first_cookie];
     const struct torch_storage *storage = &torch->storages[view->storage];
     *extent =
         (struct tc_extent){.input = torch->reader->input, .offset = storage->offset + view->start};

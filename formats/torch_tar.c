@@ -260,16 +260,28 @@ static struct pickle_node *storage_node(struct pickle *pickle, uint32_t index, u
     return node;
 }
 
+/* Behind the last of a list of `count`, which doubles when it is full. */
+static bool put_node(struct tar *tar, struct pickle_node ***list, size_t count,
+                     struct pickle_node *node, struct tc_error *error) {
+    bool full = count == 0 || (count >= 16 && (count & (count - 1)) == 0);
+    if (full) {
+        size_t larger = count ? count * 2 : 16;
+        if (!tc_arena_charge(&tar->torch->reader->arena, (larger - count) * sizeof **list, error))
+            return false;
+        struct pickle_node **grown = reallocarray(*list, larger, sizeof *grown);
+        if (!grown)
+            return tc_fail_memory(error);
+        *list = grown;
+    }
+    (*list)[count] = node;
+    return true;
+}
+
 static bool add_part(struct tar *tar, struct tc_text key, struct pickle_node *node,
                      struct tc_error *error) {
     struct tc_tensor entry = {.name = key, .cookie = (uint32_t)tar->views.count};
-    struct pickle_node **parts =
-        reallocarray(tar->parts, tar->views.count + 1, sizeof(struct pickle_node *));
-    if (!parts)
-        return tc_fail_memory(error);
-    tar->parts = parts;
-    parts[tar->views.count] = node;
-    return node && tc_table_add(&tar->views, &entry, error);
+    return node && put_node(tar, &tar->parts, tar->views.count, node, error) &&
+           tc_table_add(&tar->views, &entry, error);
 }
 
 static bool read_storage(struct tar *tar, struct pickle *pickle, struct tc_error *error) {
@@ -286,10 +298,9 @@ static bool read_storage(struct tar *tar, struct pickle *pickle, struct tc_error
     if (tc_table_find(&tar->torch->keys, key))
         return pickle_bad(pickle, "a storage is there twice");
     uint64_t count;
-    if (!torch_take_u64(tar->torch, &pickle->at, pickle->end, &count, error))
-        return false;
-    if (!torch_add_storage(tar->torch, key, dtype, count, &index, error) ||
-        !torch_place_storage(&tar->torch->storages[index], &pickle->at, pickle->end, error))
+    if (!torch_take_u64(pickle, &count) ||
+        !torch_add_storage(tar->torch, key, dtype, count, &index, error) ||
+        !torch_place_storage(pickle, &tar->torch->storages[index]))
         return false;
     return add_part(tar, key, storage_node(pickle, index, 0, tar->torch->storages[index].nbytes),
                     error);
@@ -340,25 +351,22 @@ static bool read_storages(struct tar *tar, struct pickle *pickle, struct tc_erro
 }
 
 /* The next i64 of a tensor's record. */
-static struct pickle_node *take_integer(struct tar *tar, struct pickle *pickle) {
+static struct pickle_node *take_integer(struct pickle *pickle) {
     uint64_t value;
     struct pickle_node *node =
-        torch_take_u64(tar->torch, &pickle->at, pickle->end, &value, pickle->error)
-            ? pickle_node(pickle, PICKLE_INT)
-            : NULL;
+        torch_take_u64(pickle, &value) ? pickle_node(pickle, PICKLE_INT) : NULL;
     if (node)
         node->integer = (int64_t)value;
     return node;
 }
 
 /* Makes (storage, offset, sizes, strides) of a tensor's record. */
-static struct pickle_node *read_arguments(struct tar *tar, struct pickle *pickle,
-                                          struct pickle_node *storage) {
+static struct pickle_node *read_arguments(struct pickle *pickle, struct pickle_node *storage) {
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
     struct pickle_node *lists[2] = {pickle_node(pickle, PICKLE_TUPLE),
                                     pickle_node(pickle, PICKLE_TUPLE)};
     const struct pickle_node *first =
-        arguments && lists[0] && lists[1] ? take_integer(tar, pickle) : NULL;
+        arguments && lists[0] && lists[1] ? take_integer(pickle) : NULL;
     if (!first)
         return NULL;
     /* An i32, then four bytes of no meaning. */
@@ -369,11 +377,11 @@ static struct pickle_node *read_arguments(struct tar *tar, struct pickle *pickle
     }
     for (int l = 0; l < 2; l++)
         for (int32_t i = 0; i < rank; i++) {
-            struct pickle_node *node = take_integer(tar, pickle);
+            struct pickle_node *node = take_integer(pickle);
             if (!node || !pickle_add(pickle, lists[l], node))
                 return NULL;
         }
-    struct pickle_node *offset = take_integer(tar, pickle);
+    struct pickle_node *offset = take_integer(pickle);
     bool ok = offset && pickle_add(pickle, arguments, storage) &&
               pickle_add(pickle, arguments, offset) && pickle_add(pickle, arguments, lists[0]) &&
               pickle_add(pickle, arguments, lists[1]);
@@ -396,19 +404,13 @@ static bool read_tensor(struct tar *tar, struct pickle *pickle, struct pickle_no
     if (!found || tc_table_find(&tar->tensors, key))
         return pickle_bad(pickle, found ? "a tensor is there twice"
                                         : "a tensor of a storage that is not there");
-    struct pickle_node *arguments = read_arguments(tar, pickle, tar->parts[found->cookie]);
+    struct pickle_node *arguments = read_arguments(pickle, tar->parts[found->cookie]);
     struct pickle_node *made = arguments ? pickle_node(pickle, PICKLE_CALL) : NULL;
-    struct pickle_node **list =
-        reallocarray(tar->made, tar->count + 1, sizeof(struct pickle_node *));
-    if (!made || !list) {
-        tar->made = list ? list : tar->made;
-        return list ? false : tc_fail_memory(error);
-    }
+    if (!made || !put_node(tar, &tar->made, tar->count, made, error))
+        return false;
     made->callable = rebuild;
     made->arguments = arguments;
-    tar->made = list;
-    struct tc_tensor entry = {.name = key, .cookie = (uint32_t)tar->count};
-    list[tar->count++] = made;
+    struct tc_tensor entry = {.name = key, .cookie = (uint32_t)tar->count++};
     return tc_table_add(&tar->tensors, &entry, error);
 }
 
@@ -428,7 +430,7 @@ static bool read_tensors(struct tar *tar, struct pickle *pickle, struct tc_error
 
 static bool persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
                        struct tc_error *error) {
-    struct tar *tar = context;
+    struct tar *tar = ((struct torch *)context)->container;
     struct tc_text key;
     /* Classes of whole modules come as (class, file, source). */
     if (id->kind == PICKLE_TUPLE) {
@@ -466,13 +468,13 @@ static bool run(struct tar *tar, struct pickle *pickle, int member) {
         return read_tensors(tar, pickle, pickle->error);
     default:
         pickle->persistent = persistent;
-        pickle->context = tar;
-        pickle->on_global = NULL;
+        pickle->keys = true;
+        tar->torch->container = tar;
         if (tar->torch->watch.context)
             torch_watch_pickle(tar->torch, pickle);
         if (!pickle_load(pickle, &root))
             return false;
-        tar->torch->steps = pickle->steps;
+        torch_count_pickle(tar->torch, pickle);
         return (pickle->at == pickle->end || pickle_bad(pickle, "something stands behind it")) &&
                torch_walk(tar->torch, root, pickle->error);
     }

@@ -4,7 +4,9 @@
  *     ROOT/data/KEY          a storage each
  *     ROOT/version           "3"
  *     ROOT/byteorder         "little" or "big"; absent: little
- *     ROOT/constants.pkl     TorchScript: tensors of its code
+ *     ROOT/constants.pkl     TorchScript: a tuple of tensors that its code has
+ *     ROOT/constants/KEY     their storages
+ *     ROOT/model.json        torch 1.0 and 1.1, in the place of data.pkl (torch_model.c)
  *     ROOT/code/…            TorchScript: source text, never looked at
  *     ROOT/tconv.json        metadata that tconv wrote
  */
@@ -19,6 +21,8 @@
 /* What libtorch itself takes; 3 is what everything writes. */
 #define MAX_VERSION 10
 #define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
+/* What only a torch.package has. */
+#define PACKAGE_MEMBER "/.data/extern_modules"
 #define TAIL_BYTES ((size_t)1 << 16)
 
 /* Names in the directory, which lies at the file's end; most archives' fits
@@ -35,20 +39,28 @@ bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
         return false;
     bool seen = memmem(tail, size, "/data.pkl", 9) || memmem(tail, size, "data.pklPK", 10) ||
                 memmem(tail, size, "/model.json", 11) ||
+                memmem(tail, size, PACKAGE_MEMBER, strlen(PACKAGE_MEMBER)) ||
                 memmem(probe->head + 30, probe->length - 30, "data.pkl", 8);
     *script = seen && memmem(tail, size, "/constants.pkl", 14);
     free(tail);
     return seen;
 }
 
-static const struct zip_member *find_member(const struct torch *torch, const char *name) {
+const struct tc_tensor *torch_find_member(const struct torch *torch, const char *folder,
+                                          struct tc_text name) {
     struct tc_buffer path = {0};
     tc_buffer_add_text(&path, torch->root);
-    tc_buffer_add_string(&path, name);
+    tc_buffer_add_string(&path, folder);
+    tc_buffer_add_text(&path, name);
     const struct tc_tensor *found =
         path.failed ? NULL
                     : tc_table_find(&torch->members, (struct tc_text){path.bytes, path.length});
     tc_buffer_release(&path);
+    return found;
+}
+
+static const struct zip_member *find_member(const struct torch *torch, const char *name) {
+    const struct tc_tensor *found = torch_find_member(torch, "", tc_text_of(name));
     return found ? &torch->zip.members[found->cookie] : NULL;
 }
 
@@ -103,25 +115,41 @@ static bool leaves_folder(struct tc_text folder) {
     return false;
 }
 
-/* The one folder that holds data.pkl, and everything else. */
-static bool find_root(struct torch *torch, struct tc_error *error) {
-    const struct tc_text pickle = TC_TEXT("data.pkl");
+/* Members of this name, whatever their folder; the last one's folder is the
+ * archive's root. */
+static size_t find_main(struct torch *torch, struct tc_text main) {
     size_t found = 0;
     for (size_t i = 0; i < torch->zip.count; i++) {
         struct tc_text name = torch->zip.members[i].name;
-        bool whole = tc_text_equal(name, pickle);
-        if (!whole && !tc_text_ends(name, TC_TEXT("/data.pkl")))
+        if (!tc_text_ends(name, main) ||
+            (name.length > main.length && name.bytes[name.length - main.length - 1] != '/'))
             continue;
-        if (found++)
-            return tc_fail(error, TC_INVALID, "torch-archive",
-                           "the archive has two pickles named data.pkl");
-        torch->root = (struct tc_text){name.bytes, name.length - pickle.length};
+        found++;
+        torch->root = (struct tc_text){name.bytes, name.length - main.length};
     }
+    return found;
+}
+
+/* torch.package: Python source and pickles of any name. */
+static bool is_package(const struct torch *torch) {
+    for (size_t i = 0; i < torch->zip.count; i++)
+        if (tc_text_ends(torch->zip.members[i].name, TC_TEXT(PACKAGE_MEMBER)))
+            return true;
+    return false;
+}
+
+/* The one folder that holds data.pkl, and everything else. */
+static bool find_root(struct torch *torch, struct tc_error *error) {
+    if (is_package(torch))
+        return tc_fail(error, TC_UNSUPPORTED, "torch-package",
+                       "a torch.package archive: programs with pickles of their own");
+    size_t found = find_main(torch, TC_TEXT("data.pkl"));
+    torch->model = !found && (found = find_main(torch, TC_TEXT("model.json")));
+    if (found > 1)
+        return tc_fail(error, TC_INVALID, "torch-archive",
+                       "the archive has two pickles named data.pkl");
     for (size_t i = 0; i < torch->zip.count; i++) {
         struct tc_text name = torch->zip.members[i].name;
-        if (tc_text_ends(name, TC_TEXT("/model.json")))
-            return tc_fail(error, TC_UNSUPPORTED, "torch-archive",
-                           "a TorchScript archive of torch 1.0 or 1.1 (model.json)");
         if (found && !tc_text_starts(name, torch->root))
             return tc_fail(error, TC_INVALID, "torch-archive",
                            "\"%.*s\" is not in the archive's folder", tc_text_shown(name, 200),
@@ -135,7 +163,8 @@ static bool find_root(struct torch *torch, struct tc_error *error) {
                        "the archive's members are not in one folder");
     if (leaves_folder(torch->root))
         return tc_fail(error, TC_UNSAFE, "torch-archive", "the archive's folder leaves its place");
-    torch->used = tc_arena_array(&torch->reader->arena, torch->zip.count, sizeof(bool), error);
+    torch->used =
+        tc_arena_array(&torch->reader->arena, torch->zip.count, sizeof *torch->used, error);
     return torch->used != NULL;
 }
 
@@ -189,18 +218,20 @@ static bool read_byteorder(struct torch *torch, struct tc_error *error) {
            tc_fail(error, TC_INVALID, "torch-archive", "byteorder is neither little nor big");
 }
 
+static bool over_limit(struct tc_error *error, uint64_t size) {
+    tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
+            (unsigned long long)size);
+    return tc_error_hint(error, "raise the limit with --max-pickle if you trust this file");
+}
+
 /* Runs a pickle of the archive; one that is packed is unpacked first. */
 static bool load_pickle(struct torch *torch, const struct zip_member *member,
-                        pickle_persistent *persistent, struct pickle_node **root,
-                        struct tc_error *error) {
+                        struct pickle_node **root, struct tc_error *error) {
     struct pickle pickle;
     torch_pickle_init(torch, &pickle, member->data, member->data + member->size, error);
-    pickle.persistent = persistent;
     bool ok = true;
     if (member->method != ZIP_STORED) {
-        ok = member->size <= pickle.limits->pickle ||
-             tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
-                     (unsigned long long)member->size);
+        ok = member->size <= pickle.limits->pickle || over_limit(error, member->size);
         pickle.memory = ok ? (const unsigned char *)zip_load(torch->reader, member, error) : NULL;
         pickle.input = NULL;
         pickle.at = 0;
@@ -213,7 +244,7 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
         if (!pickle.memory)
             tc_error_at(error, pickle.at);
     }
-    torch->steps += pickle.steps;
+    torch_count_pickle(torch, &pickle);
     pickle_release(&pickle);
     /* The error says what is wrong; where the bytes were damaged on their way
      * that is the better reason. */
@@ -283,57 +314,25 @@ static bool note_code(struct torch *torch, struct tc_error *error) {
     return error->class == TC_OK;
 }
 
-/* A persistent id of a constant names a member of ROOT/constants/, which must
- * be there; nothing else is wanted of it. */
-static bool check_constant(void *context, const struct pickle_node *id, struct pickle_node *node,
-                           struct tc_error *error) {
-    struct torch *torch = context;
-    const struct pickle_node *class = pickle_item(id, 1);
-    const struct pickle_node *key = pickle_item(id, 2);
-    const struct pickle_node *numel = pickle_item(id, 4);
-    struct tc_buffer name = {0};
-    uint64_t nbytes = 0;
-    tc_buffer_add_string(&name, "constants/");
-    if (pickle_is(key, PICKLE_TEXT))
-        tc_buffer_add_text(&name, pickle_text(key));
-    tc_buffer_add(&name, "", 1);
-    if (!tc_buffer_ok(&name, error)) {
-        tc_buffer_release(&name);
-        return false;
-    }
-    const struct zip_member *member = find_member(torch, name.bytes);
-    bool ok = pickle_is(class, PICKLE_GLOBAL) && class->global == PICKLE_STORAGE_CLASS &&
-              pickle_is(numel, PICKLE_INT) && numel->integer >= 0 &&
-              tc_mul((uint64_t)numel->integer,
-                     class->value == TC_NONE ? 1 : tc_dtype_bits(class->value) / 8, &nbytes) &&
-              member && member->size == nbytes;
-    tc_buffer_release(&name);
-    node->kind = PICKLE_NONE;
-    return ok || tc_fail(error, TC_INVALID, "torch-archive",
-                         "constants.pkl refers to a storage that is not there");
-}
-
-/* Tensors that TorchScript's code has as constants: they have no names. */
-static bool note_constants(struct torch *torch, struct tc_error *error) {
+/* Tensors that TorchScript's code has as constants, as freezing a module makes
+ * them of all its parameters. */
+static bool read_constants(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
-    const struct zip_member *member = find_member(torch, "constants.pkl");
-    if (!load_pickle(torch, member, check_constant, &root, error))
+    torch->folder = "constants/";
+    if (!load_pickle(torch, find_member(torch, "constants.pkl"), &root, error))
         return false;
     if (root->kind != PICKLE_TUPLE)
         return tc_fail(error, TC_INVALID, "torch-archive", "constants.pkl holds no tuple");
-    if (root->count)
-        tc_reader_lose(torch->reader, "%u constant%s of its code %s left out", root->count,
-                       root->count == 1 ? "" : "s", root->count == 1 ? "is" : "are");
-    return true;
+    return torch_walk_constants(torch, root, error);
 }
 
 static bool read_sidecar(struct torch *torch, struct tc_error *error) {
     const struct zip_member *member = find_member(torch, "tconv.json");
     if (!member)
         return true;
-    if (member->size > MAX_SIDECAR)
-        return tc_fail(error, TC_UNSAFE, "sidecar-limit", "tconv.json is over %llu bytes",
-                       (unsigned long long)MAX_SIDECAR);
+    if (!tc_reader_check_header(torch->reader, "member tconv.json", member->size, MAX_SIDECAR,
+                                error))
+        return false;
     const char *text = zip_load(torch->reader, member, error);
     if (text && tc_sidecar_read(torch->reader, text, member->size, error))
         return true;
@@ -344,13 +343,17 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
 
 bool torch_open_zip(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
-    if (!zip_open(&torch->zip, torch->reader, error) || !index_members(torch, error) ||
-        !find_root(torch, error) || !read_version(torch, error) || !read_byteorder(torch, error))
+    if (!zip_open(&torch->zip, torch->reader, error) || !zip_all_readable(&torch->zip, error) ||
+        !index_members(torch, error) || !find_root(torch, error) || !read_version(torch, error) ||
+        !read_byteorder(torch, error))
         return false;
-    torch->script = find_member(torch, "constants.pkl") != NULL;
-    if (!load_pickle(torch, find_member(torch, "data.pkl"), torch_persistent, &root, error) ||
-        (torch->script && !note_constants(torch, error)) || !note_code(torch, error) ||
-        !torch_walk(torch, root, error))
+    torch->script = torch->model || find_member(torch, "constants.pkl") != NULL;
+    if (torch->model) {
+        if (!torch_read_model(torch, error) || !note_code(torch, error))
+            return false;
+    } else if (!load_pickle(torch, find_member(torch, "data.pkl"), &root, error) ||
+               !note_code(torch, error) || !torch_walk(torch, root, error) ||
+               (torch->script && !read_constants(torch, error)))
         return false;
     note_unused(torch);
     return read_sidecar(torch, error);

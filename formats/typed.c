@@ -41,7 +41,8 @@ static bool in_range(enum tc_dtype dtype, unsigned bytes, uint64_t value) {
 
 struct decoding {
     const struct typed *typed;
-    struct tc_spool *spool;
+    struct tc_spool *spool; /* NULL: values are only looked at */
+    uint64_t outside;       /* values that had to wrap */
     unsigned unit;
     uint64_t left; /* bytes that still fit the tensor */
     unsigned char *step;
@@ -50,9 +51,20 @@ struct decoding {
 };
 
 static bool flush(struct decoding *decoding, struct tc_error *error) {
-    bool ok = tc_spool_add(decoding->spool, decoding->step, decoding->filled, error);
+    bool ok =
+        !decoding->spool || tc_spool_add(decoding->spool, decoding->step, decoding->filled, error);
     decoding->filled = 0;
     return ok;
+}
+
+/* The low bits are what is stored. Of a truth value any number may be meant, but
+ * for one of which readers differ: whether they look at eight bits or at all. */
+static bool wrap(const struct typed *typed, uint64_t *value) {
+    if (!typed->wraps || (typed->dtype == TC_BOOL && *value && (*value & 0xFF) == 0))
+        return false;
+    if (typed->dtype == TC_BOOL)
+        *value = 1;
+    return true;
 }
 
 static bool add_value(struct decoding *decoding, uint64_t value, uint64_t at,
@@ -60,8 +72,16 @@ static bool add_value(struct decoding *decoding, uint64_t value, uint64_t at,
     const struct typed *typed = decoding->typed;
     if (decoding->left < decoding->unit)
         return wire_bad(error, at, "more values than the tensor has elements");
-    if (typed->element == WIRE_VARINT && !in_range(typed->dtype, decoding->unit, value))
-        return wire_bad(error, at, "a value is out of range for %s", tc_dtype_name(typed->dtype));
+    uint64_t given = value;
+    if (typed->element == WIRE_VARINT && typed->int32)
+        value = (uint64_t)(int64_t)(int32_t)(uint32_t)value;
+    if (typed->element == WIRE_VARINT &&
+        (value != given || !in_range(typed->dtype, decoding->unit, value))) {
+        if (!wrap(typed, &value))
+            return wire_bad(error, at, "a value is out of range for %s",
+                            tc_dtype_name(typed->dtype));
+        decoding->outside++;
+    }
     for (unsigned i = 0; i < decoding->unit; i++)
         decoding->step[decoding->filled++] = (unsigned char)(value >> 8 * i);
     decoding->left -= decoding->unit;
@@ -106,6 +126,18 @@ static bool decode(struct decoding *decoding, struct wire_source *source, struct
             return false;
     }
     return error->class == TC_OK && flush(decoding, error);
+}
+
+bool typed_count_outside(struct wire_source *source, const struct typed *typed, uint64_t *count,
+                         struct tc_error *error) {
+    struct decoding decoding = {.typed = typed,
+                                .unit = unit_bytes(typed),
+                                .left = typed->nbytes,
+                                .step = malloc(STEP_BYTES)};
+    bool ok = decoding.step ? decode(&decoding, source, error) : tc_fail_memory(error);
+    free(decoding.step);
+    *count = decoding.outside;
+    return ok;
 }
 
 /* Decodes a tensor to the spool; what repeats is not written out. */

@@ -26,6 +26,10 @@ struct typed {
     /* TensorFlow: a list that is too short goes on with its last value, an
      * empty one with zeros. Else it must have all of them. */
     bool repeats;
+    /* Numbers of 32 bits: protobuf drops what is beyond. */
+    bool int32;
+    /* A value outside the dtype's range wraps, as in ONNX's own library. */
+    bool wraps;
 };
 
 /* The one that is decoded. */
@@ -39,6 +43,9 @@ struct typed_reader {
 
 void typed_reader_init(struct typed_reader *reader, struct wire_source *source);
 void typed_reader_release(struct typed_reader *reader);
+/* How many values are outside their dtype's range. */
+bool typed_count_outside(struct wire_source *source, const struct typed *typed, uint64_t *count,
+                         struct tc_error *error);
 /* Bytes of the tensor's stream; from one thread at a time. `typed` must stay
  * where it is. */
 bool typed_read(struct typed_reader *reader, const struct typed *typed, uint64_t offset,

@@ -6,11 +6,16 @@
 #include <string.h>
 
 #include "core/bytes.h"
+#include "core/limits.h"
 
 #define WINDOW_BYTES ((size_t)1 << 16)
 /* Behind a jump over data there is often no more than a header. */
 #define JUMP_BYTES ((size_t)1 << 12)
+/* A number may be longer than it needs to be, up to these bytes; what does not fit
+ * 64 bits is dropped. So protobuf's own parsers have it, and some of its writers. */
 #define LONGEST_VARINT 10u
+/* Tags and lengths are numbers of 32 bits. */
+#define LONGEST_SHORT 5u
 
 bool wire_bad(struct tc_error *error, uint64_t at, const char *format, ...) {
     char what[400];
@@ -60,6 +65,7 @@ static const unsigned char *look(struct wire *wire, size_t *length, struct tc_er
     source->window_size = 0;
     if (!tc_input_read(source->input, wire->at, source->window, size, error))
         return NULL;
+    tc_memory_earn(size);
     source->window_at = wire->at;
     source->window_size = size;
     return source->window;
@@ -77,10 +83,6 @@ bool wire_varint(struct wire *wire, uint64_t *value, struct tc_error *error) {
         result |= (uint64_t)(bytes[i] & 0x7F) << 7 * i;
         if (bytes[i] & 0x80)
             continue;
-        if (i + 1 == LONGEST_VARINT && bytes[i] > 1)
-            return wire_bad(error, wire->at, "a number beyond 64 bits");
-        if (i && bytes[i] == 0)
-            return wire_bad(error, wire->at, "a number is longer than it needs to be");
         wire->at += i + 1;
         *value = result;
         return true;
@@ -102,10 +104,17 @@ bool wire_fixed(struct wire *wire, unsigned bytes, uint64_t *value, struct tc_er
     return true;
 }
 
+static bool short_varint(struct wire *wire, uint64_t *value, struct tc_error *error) {
+    uint64_t start = wire->at;
+    return wire_varint(wire, value, error) &&
+           (wire->at - start <= LONGEST_SHORT ||
+            wire_bad(error, start, "a tag or length of more than %u bytes", LONGEST_SHORT));
+}
+
 bool wire_next(struct wire *wire, struct wire_field *field, struct tc_error *error) {
     uint64_t tag;
     *field = (struct wire_field){.at = wire->at};
-    if (!wire_varint(wire, &tag, error))
+    if (!short_varint(wire, &tag, error))
         return false;
     if (tag >> 3 == 0 || tag > UINT32_MAX)
         return wire_bad(error, field->at, "field %llu is none", (unsigned long long)(tag >> 3));
@@ -116,7 +125,7 @@ bool wire_next(struct wire *wire, struct wire_field *field, struct tc_error *err
               : field->type == WIRE_FIXED32 ? wire_fixed(wire, 4, &field->value, error)
               : field->type == WIRE_VARINT  ? wire_varint(wire, &field->value, error)
               : field->type == WIRE_BYTES
-                  ? wire_varint(wire, &field->length, error)
+                  ? short_varint(wire, &field->length, error)
                   : wire_bad(error, field->at, "field %u has wire type %u, which is not used",
                              field->number, field->type);
     if (!ok)
@@ -148,6 +157,7 @@ bool wire_text(const struct wire *wire, const struct wire_field *field, uint64_t
     if (field->length > limit) {
         tc_fail(error, TC_UNSAFE, "name-limit", "a text is too long (%llu bytes, limit %llu)",
                 (unsigned long long)field->length, (unsigned long long)limit);
+        tc_error_hint(error, TC_FIXED_LIMIT);
         return tc_error_at(error, field->at);
     }
     char *copy = tc_arena_alloc(arena, field->length + 1, error);

@@ -10,8 +10,8 @@
  *     if (error->class != TC_OK) …
  *     wire_source_release(&source);
  *
- * Strict: numbers in their shortest form and within 64 bits, no groups, no
- * field 0, no part that is longer than its whole.
+ * Strict, as far as protobuf's own parsers are: numbers of at most ten bytes, tags
+ * and lengths of five, no groups, no field 0, no part that is longer than its whole.
  */
 #ifndef TCONV_FORMATS_WIRE_H
 #define TCONV_FORMATS_WIRE_H

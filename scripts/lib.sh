@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test bench fuzz interop) lacks, or exits 6
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test sanitize bench fuzz interop) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
 #
@@ -17,11 +17,12 @@ tconv_packages() {
         echo meson=cmd:meson ninja-build=cmd:ninja gcc=cmd:cc libc6-dev=file:/usr/include/stdio.h \
             pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd libisal-dev=pc:libisal \
             libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
+            liblzma-dev=pc:liblzma libbz2-dev=file:/usr/include/bzlib.h \
             libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
         ;;
     test) echo libcriterion-dev=pc:criterion python3=cmd:python3 zstd=cmd:zstd time=cmd:time ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
-    fuzz) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
+    sanitize | fuzz) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
     interop) # Rust is its own matter, by version
         echo python3=cmd:python3 python3-venv=python:ensurepip \
             ca-certificates=file:/etc/ssl/certs/ca-certificates.crt
@@ -110,6 +111,10 @@ tconv_options() {
         echo --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
             -Dtests=true -Dwerror=true
         ;;
+    clang) # the same by clang, whose sanitizers see other things, such as a null pointer plus zero
+        echo --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
+            -Dtests=true -Dwerror=true
+        ;;
     fuzz) echo --buildtype=debugoptimized -Dfuzz=true -Db_lundef=false ;;
     *) echo "tconv: no such build: $1" >&2 && return 1 ;;
     esac
@@ -120,7 +125,7 @@ tconv_options() {
 tconv_build_locked() {
     local dir=build/$1 log=build/logs/build-$1.log options configured
     options=$(tconv_options "$1") || return 1
-    [[ $1 != fuzz ]] || local -x CC=clang
+    case $1 in fuzz | clang) local -x CC=clang ;; esac
     configured="$tconv_root $options CC=${CC-} CFLAGS=${CFLAGS-} LDFLAGS=${LDFLAGS-}"
     if [[ -f $dir/.configured && $(<"$dir/.configured") == "$configured" ]]; then
         ninja --quiet -C "$dir" >"$log" 2>&1 && return 0

@@ -64,7 +64,17 @@ def objects():
 
 @row("N07", UNSUPPORTED, FILE)
 def structured():
-    yield Input("plain fields", npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(8)))
+    yield Input("only text in it", npy([("a", "<U1"), ("b", "|S2")], (1,), bytes(6)))
+    yield Input("cut short", npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(7)), INVALID)
+    yield Input(
+        "plain fields",
+        npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(4) + b"\1\0\0\0"),
+        OK,
+        tensors={
+            "in.a": Tensor("F32", [1], bytes(4)),
+            "in.b": Tensor("I32", [1], b"\1\0\0\0"),
+        },
+    )
     yield Input("an object field", npy([("a", "<f4"), ("b", "|O")], (1,), bytes(12)), UNSAFE)
 
 
@@ -126,6 +136,18 @@ def ranks():
 def data_size():
     yield Input("1 byte short", npy()[:-1])
     yield Input("1 byte long", npy() + b"\0")
+
+
+@row("N12b", INVALID, FILE)
+def several_arrays():
+    two = npy() + npy()
+    tensors = {"0": f32(1, 2, 3), "1": f32(1, 2, 3)}
+    yield Input("two", two, OK, tensors=tensors)
+    for length in range(len(npy()) + 1, len(two), 7):
+        yield Input(f"two, cut at {length}", two[:length])
+    yield Input("and one byte", two + b"\0")
+    yield Input("and zeros", two + bytes(64))
+    yield Input("objects behind numbers", npy() + npy("|O", (1,), b"N."), OK, message='"1"')
 
 
 @row("N13", INVALID, FILE)

@@ -122,7 +122,7 @@ def other_containers():
     nested = call(
         "torch.storage", "_load_from_bytes", byte_string(legacy(pickled(storage(view=(None,)))))
     )
-    yield Input("bare pickle of a tensor", pickled({"w": tensor(nested)}), UNSAFE)
+    yield Input("bare pickle of a tensor", pickled({"w": tensor(nested)}), tensors=ONE)
     yield Input(
         "bare pickle with a persistent id",
         pickled({"w": tensor()}),
@@ -406,18 +406,39 @@ def keys():
         return pt(pickled(value))
 
     two = tensor(size=(2,))
-    for label, key in (("bytes", byte_string(b"k")), ("a tuple", ("a", 1)), ("a tensor", tensor())):
-        outcome = {INVALID, UNSUPPORTED} if label == "a tensor" else UNSUPPORTED
-        keyed = op.EMPTY_DICT + code(key) + tensor() + op.SETITEM
-        yield Input(f"{label} as key", named(keyed), outcome)
-        yield Input(f"{label} as key below", named({"state": keyed}), outcome)
-    for label, value in (
-        ("a.b and a: b", {"a.b": tensor(), "a": {"b": two}}),
-        ("a: b and a.b", {"a": {"b": tensor()}, "a.b": two}),
-        ("0 and '0'", {0: tensor(), "0": two}),
-        ("a.0 and a: [0]", {"a.0": tensor(), "a": [two]}),
+    for label, key in (
+        ("bytes", byte_string(b"k")),
+        ("a tuple", ("a", 1)),
+        ("None", None),
+        ("a float", 2.5),
+        ("a truth value", True),
+        ("a dtype", name("torch", "float32")),
     ):
-        yield Input(f"collision of {label}", named(value), INVALID)
+        keyed = op.EMPTY_DICT + code(key) + tensor() + op.SETITEM
+        yield Input(f"{label} as key", named(keyed), tensors={"?0": THREE})
+        second = op.EMPTY_DICT + op.MARK + (code("x") + two + code(key) + tensor()) + op.SETITEMS
+        yield Input(
+            f"{label} as key below",
+            named({"state": second}),
+            tensors={"state.x": f32(1, 2), "state.?1": THREE},
+        )
+    keyed = op.EMPTY_DICT + tensor() + tensor() + op.SETITEM
+    yield Input(
+        "a tensor as key", named(keyed), tensors={"?0": THREE}, message="key that is no plain value"
+    )
+    for label, value, first, second in (
+        ("a.b and a: b", {"a.b": tensor(), "a": {"b": two}}, "a.b", "a.b~1"),
+        ("a: b and a.b", {"a": {"b": tensor()}, "a.b": two}, "a.b", "a.b~1"),
+        ("0 and '0'", {0: tensor(), "0": two}, "0", "0~1"),
+        ("a.0 and a: [0]", {"a.0": tensor(), "a": [two]}, "a.0", "a.0~1"),
+        ("None and ?0", {None: tensor(), "?0": two}, "?0", "?0~1"),
+    ):
+        yield Input(
+            f"collision of {label}",
+            named(value),
+            tensors={first: THREE, second: f32(1, 2)},
+            message="the name of another",
+        )
     yield Input(
         "a key twice",
         named(op.EMPTY_DICT + op.MARK + (code("w") + two + code("w") + tensor()) + op.SETITEMS),
@@ -453,6 +474,13 @@ def tensors_we_do_not_know():
         value = call(module, function, *arguments)
         yield Input(function, pt(pickled({"w": value})), message=function)
         yield Input(f"{function} alone", pt(pickled(value)), message=function)
+        yield Input(
+            f"{function} beside another",
+            pt(pickled({"x": value, "w": tensor()})),
+            OK,
+            tensors=ONE,
+            message=function,
+        )
     yield Input(
         "_rebuild_njt",
         pt(

@@ -1,6 +1,7 @@
-"""Attacks on .safetensors (S01 to S17)."""
+"""Attacks on .safetensors (S01 to S18)."""
 
 import functools
+import json
 import struct
 
 from attacks import Input, cuts, row
@@ -247,6 +248,10 @@ def names():
         ("escape", "\\u001b[31m", "\x1b[31m"),
         ("delete", "\\u007f", "\x7f"),
         ("bidirectional", "\u202e", "\u202e"),
+        ("C1 control", "\u009b31m", "\u009b31m"),
+        ("next line", "a\u0085b", "a\u0085b"),
+        ("line separator", "a\u2028b", "a\u2028b"),
+        ("paragraph separator", "a\u2029b", "a\u2029b"),
         ("quote", '\\"\\\\', '"\\'),
     ):
         yield Input(label, header(f'{{"{text}":{ENTRY}}}'), tensors={name: f32(0)})
@@ -272,3 +277,15 @@ def a_million_empty_tensors():
         "1,000,000",
         header("{" + ",".join(f'"{name}":{piece}' for name in range(1_000_000)) + "}", b""),
     )
+
+
+@row("S18", INVALID, FILE)
+def metadata_of_one_tensor_again_and_again():
+    for count in (2, 20_000):
+        maps = ",".join(f'"a":{{"k{n}":"v"}}' for n in range(count))
+        text = json.dumps("{" + maps + "}")
+        yield Input(
+            f"{count} times",
+            header(f'{{"__metadata__":{{"tconv.tensor_metadata":{text}}},"a":{ENTRY}}}'),
+            message="twice",
+        )

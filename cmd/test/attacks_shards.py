@@ -1,4 +1,4 @@
-"""Attacks through a shard index, of both formats that have one (H01 to H07)."""
+"""Attacks through a shard index, of both formats that have one (H01 to H08)."""
 
 import functools
 import json
@@ -182,3 +182,48 @@ def values():
     )
     for text in ("[]", '{"weight_map":[]}', "{}", '{"metadata":{}}', ""):
         yield Input(f"index {text}", text.encode())
+
+
+def with_metadata(shards, keys):
+    """Shards with metadata of their own: joined one by one they cost the square of them."""
+
+    def write(folder):
+        names = {f"t{n}": f"{n:05d}.safetensors" for n in range(shards)}
+        (folder / FILE).write_text(index(names, 4 * shards))
+        for n, name in enumerate(names.values()):
+            metadata = {f"k{n * keys + i:07d}": "v" for i in range(keys)} | {"all": f"{n}"}
+            (folder / name).write_bytes(safetensors({f"t{n}": f32(n)}, metadata))
+
+    return write
+
+
+def unlisted(count):
+    """A shard of many tensors of which the index knows one."""
+    tensors = {f"{'n' * 200}{n}": f32(n) for n in range(count)}
+    return folder_of(index({f"{'n' * 200}0": ONE}, 4 * count), {ONE: tensors})
+
+
+@index_row("H08", OK)
+def metadata_and_notes():
+    yield Input(
+        "3,000 shards with 100 keys each",
+        with_metadata(3000, 100),
+        commands=("hash",),
+        rss=256 << 20,
+        message="2994 more",
+    )
+    yield Input(
+        "60,000 tensors that are not listed",
+        unlisted(60_000),
+        commands=("hash",),
+        rss=256 << 20,
+        message="59994 more",
+    )
+    listed = json.dumps({"a": ONE, "b": TWO})
+    for label, metadata in (
+        ("a key twice", '{"k":1,"k":2}'),
+        ("deep", '{"k":' + "[" * 100 + "]" * 100 + "}"),
+        ("cut", '{"k":1'),
+    ):
+        text = f'{{"metadata":{metadata},"weight_map":{listed}}}'
+        yield Input(f"metadata of the index, {label}", folder_of(text, PAIR), INVALID)

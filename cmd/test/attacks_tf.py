@@ -101,6 +101,52 @@ def foreign_dtypes():
         yield Input(f"dtype {dtype}", tensor_proto(dtype, [1], field(4, b"\0")))
 
 
+ODD = {  # what TensorFlow has that is no tensor of numbers
+    "strings": (7, field(8, b"text")),
+    "a resource": (20, field(14, field(1, b"device"))),
+    "a variant": (21, field(15, b"")),
+    "a reference": (101, field(4, bytes(4))),
+    "quantised": (12, field(4, b"\0")),
+    "unknown": (40, field(4, b"\0")),
+}
+
+
+@row("F04b", OK, FILE)
+def odd_ones_among_others():
+    """One that is no tensor costs its own number, wherever it stands, and nothing else."""
+    good = tensor_proto_of(f32(1))
+    for label, (dtype, value) in ODD.items():
+        odd = tensor_proto(dtype, [1], value)
+        for place in range(2):
+            both = [good]
+            both.insert(place, odd)
+            left = {str(1 - place): f32(1)}
+            strings = tensor_proto(7, [2], *(field(8, item) for item in both))
+            told = f'"{place}"'
+            yield Input(f"{label}, {place} of a list", strings, tensors=left, message=told)
+            records = b"".join(record(item) for item in both)
+            yield Input(
+                f"{label}, record {place}",
+                records,
+                file="in.tfrecord",
+                tensors=left,
+                message=told,
+            )
+        yield Input(
+            f"{label} --strict",
+            records,
+            UNSUPPORTED,
+            file="in.tfrecord",
+            commands=("convert",),
+            options=("--strict",),
+        )
+        alone = record(odd)
+        yield Input(f"{label} alone", alone, UNSUPPORTED, file="in.tfrecord")
+        yield Input(
+            f"{label}, damaged", alone[:-1] + bytes([alone[-1] ^ 1]), INVALID, file="in.tfrecord"
+        )
+
+
 @row("F05", INVALID, FILE)
 def out_of_range():
     yield Input("half_val 70000", tensor_proto(19, [1], field(HALF_VAL, varint(70000))))

@@ -5,6 +5,7 @@ import functools
 import sys
 
 import attacks
+import attacks_checkpoints  # noqa: F401
 import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
 import attacks_npy  # noqa: F401

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import select
 import signal
 import subprocess
@@ -382,9 +383,13 @@ def progress_bar(folder):
     if not said:
         raise Skip("it was done before it could be stopped")
     check_equal((said.startswith(b"\r["), b"/s, " in said), (True, True), f"a bar ({said[:80]!r})")
-    check_equal(said.endswith(b"\r\033[K"), True, f"the bar is wiped ({said[-80:]!r})")
-    for options in (["-q"], ["--progress=none"]):
-        check_equal(on_terminal(folder, *command, *options), (OK, b""), f"with {options}")
+    bar, wiped, line = said.rpartition(b"\r\033[K")
+    check_equal((bar != b"", wiped), (True, b"\r\033[K"), f"the bar is wiped ({said[-80:]!r})")
+    done = rb"tconv: wrote out\.deathtensors: 1 tensor, 256\.0 MiB, [0-9.]+ s.*\r\n"
+    check_equal(bool(re.fullmatch(done, line)), True, f"what was done ({line!r})")
+    check_equal(on_terminal(folder, *command, "-q"), (OK, b""), "with -q")
+    code, said = on_terminal(folder, *command, "--progress=none")
+    check_equal((code, bool(re.fullmatch(done, said))), (OK, True), f"without a bar ({said!r})")
     process = slowly(folder, subprocess.PIPE, *command)
     check_equal((process.communicate()[1], process.returncode), (b"", OK), "no terminal, no bar")
     process = slowly(folder, subprocess.PIPE, *command, "--progress=bar")

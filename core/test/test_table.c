@@ -141,3 +141,32 @@ Test(table, sparse_groups_go_by_role_not_by_name) {
     cr_assert(add("x.indices", 0) && add("x.values", 1) && add("x.shape", 2));
     cr_assert_not(tc_sparse_of(&table, tc_table_find(&table, TC_TEXT("x.indices")), &sparse));
 }
+
+Test(table, metadata_of_many_maps_is_joined_at_once) {
+    enum { MAPS = 20000 };
+    static struct tc_metadata maps[MAPS];
+    static const struct tc_metadata *from[MAPS];
+    static size_t conflicts[MAPS];
+    static char keys[MAPS][16];
+    struct tc_metadata into = {0};
+    /* What is there counts first, then the maps in turn. */
+    arena.budget = 32 << 20;
+    cr_assert(tc_metadata_add(&into, &arena, TC_TEXT("all"), TC_TEXT("0"), &error));
+    for (size_t i = 0; i < MAPS; i++) {
+        snprintf(keys[i], sizeof keys[i], "own%zu", MAPS - i);
+        cr_assert(tc_metadata_add(&maps[i], &arena, TC_TEXT("all"),
+                                  i % 2 ? TC_TEXT("1") : TC_TEXT("0"), &error));
+        cr_assert(tc_metadata_add(&maps[i], &arena, tc_text_of(keys[i]), TC_TEXT("v"), &error));
+        cr_assert(tc_metadata_sort(&maps[i], &error));
+        from[i] = &maps[i];
+    }
+    /* One by one this would take 20000 copies of a growing map: gigabytes. */
+    cr_assert(tc_metadata_join(&into, from, MAPS, &arena, conflicts, &error), "%s", error.message);
+    cr_assert_eq(into.count, MAPS + 1);
+    for (size_t i = 0; i < MAPS; i++)
+        cr_assert_eq(conflicts[i], i % 2, "map %zu", i);
+    for (size_t i = 1; i < into.count; i++)
+        cr_assert_lt(tc_text_compare(into.pairs[i - 1].key, into.pairs[i].key), 0);
+    cr_assert(tc_text_equal(*tc_metadata_find(&into, TC_TEXT("all")), TC_TEXT("0")));
+    cr_assert(tc_text_equal(*tc_metadata_find(&into, TC_TEXT("own7")), TC_TEXT("v")));
+}

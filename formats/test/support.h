@@ -6,7 +6,8 @@
 #include "core/convert.h"
 #include "formats/registry.h"
 
-extern const struct tc_format_options test_options;
+/* A test may change them: each runs in a process of its own. */
+extern struct tc_format_options test_options;
 
 /* A fresh folder, removed when the test ends. Use as .init and .fini. */
 void test_folder_make(void);

@@ -88,7 +88,7 @@ Test(deathtensors, writes_what_the_original_writes) {
 }
 
 Test(deathtensors, shards_know_their_place) {
-    struct tc_plan_options options = {.shard_size = 2048, .write = {.checksum = true}};
+    struct tc_plan_options options = {.shard_size = 3000, .write = {.checksum = true}};
     const char *source = TESTDATA "/deathtensors/sharded/model.deathtensors";
     const char *out = test_path("model.deathtensors");
     cr_assert_eq(test_convert(source, out, tc_registry_named("deathtensors"), &options, NULL),

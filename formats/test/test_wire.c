@@ -125,21 +125,40 @@ Test(wire, numbers_of_every_length) {
 }
 
 Test(wire, numbers_that_are_none) {
-    /* Eleven bytes; ten whose last has more than one bit; two where one does. */
     expect_bad(P("\10\200\200\200\200\200\200\200\200\200\200\1"), "does not end", 1);
-    expect_bad(P("\10\377\377\377\377\377\377\377\377\377\2"), "beyond 64 bits", 1);
-    expect_bad(P("\10\377\377\377\377\377\377\377\377\377\177"), "beyond 64 bits", 1);
-    expect_bad(P("\10\200\0"), "longer than it needs", 1);
-    expect_bad(P("\10\201\200\0"), "longer than it needs", 1);
-    expect_bad(P("\10\200\200\200\200\200\200\200\200\200\0"), "longer than it needs", 1);
-    expect_bad(P("\210\0\1"), "longer than it needs", 0);
+}
+
+/* As protobuf's own parsers have it. */
+Test(wire, numbers_longer_than_they_need_be) {
+    static const struct {
+        const char *bytes;
+        size_t length;
+        uint64_t value;
+    } cases[] = {
+        {P("\10\200\0"), 0},
+        {P("\10\201\200\0"), 1},
+        {P("\10\201\200\200\200\200\200\200\200\200\0"), 1},
+        {P("\10\201\200\200\200\200\200\200\200\200\1"), (UINT64_C(1) << 63) + 1},
+        {P("\10\201\200\200\200\200\200\200\200\200\2"), 1},
+        {P("\10\377\377\377\377\377\377\377\377\377\177"), UINT64_MAX},
+        {P("\210\0\5"), 5},
+        {P("\210\200\200\200\0\5"), 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct wire wire = start(cases[i].bytes, cases[i].length);
+        struct wire_field field;
+        cr_assert(wire_next(&wire, &field, &error), "case %zu: %s", i, error.message);
+        cr_assert(field.number == 1 && field.value == cases[i].value, "case %zu", i);
+    }
+    expect_bad(P("\210\200\200\200\200\0\5"), "more than 5 bytes", 0);
+    expect_bad(P("\12\201\200\200\200\200\0a"), "more than 5 bytes", 1);
 }
 
 Test(wire, tags_that_are_none) {
     expect_bad(P("\0\1"), "field 0", 0);
     expect_bad(P("\2\0"), "field 0", 0);
     expect_bad(P("\200\200\200\200\20\1"), "is none", 0); /* 2^29 */
-    expect_bad(P("\377\377\377\377\377\377\377\377\377\1\1"), "is none", 0);
+    expect_bad(P("\377\377\377\377\377\377\377\377\377\1\1"), "more than 5 bytes", 0);
     static const unsigned char types[] = {3, 4, 6, 7};
     for (size_t i = 0; i < sizeof types; i++) {
         const unsigned char field[] = {0x10, 1, (unsigned char)(8 | types[i]), 0, 0};
@@ -150,8 +169,8 @@ Test(wire, tags_that_are_none) {
 Test(wire, a_field_reaches_no_further_than_its_message) {
     expect_bad(P("\12\1"), "field 1 has 1 bytes, its message has 0 left", 0);
     expect_bad(P("\10\1\22\4abc"), "field 2 has 4 bytes, its message has 3 left", 2);
-    expect_bad(P("\12\377\377\377\377\377\377\377\377\377\1"), "left", 0); /* 2^64 - 1 */
-    expect_bad(P("\12\200\200\200\200\200\200\200\200\200\1"), "left", 0); /* 2^63 */
+    expect_bad(P("\12\377\377\377\377\177"), "left", 0);                      /* 2^35 - 1 */
+    expect_bad(P("\12\377\377\377\377\377\377\377\377\377\1"), "5 bytes", 1); /* 2^64 - 1 */
     /* A part that is longer than its whole, though the file goes on. */
     struct wire wire = start(P("\12\3\12\2a\20\1"));
     struct wire_field field;
@@ -361,6 +380,22 @@ Test(typed, ranges) {
         }
 }
 
+Test(typed, values_that_wrap) {
+    uint8_t bytes[2];
+    int32_t ints[2];
+    cr_assert_eq(DECODE("\12\4\254\2\254\2", WIRE_VARINT, TC_U8, bytes, .wraps = true), TC_OK);
+    cr_assert(bytes[0] == 44 && bytes[1] == 44);
+    cr_assert_eq(DECODE("\12\2\2\0", WIRE_VARINT, TC_BOOL, bytes, .wraps = true), TC_OK);
+    cr_assert(bytes[0] == 1 && bytes[1] == 0);
+    cr_assert_eq(DECODE("\12\3\200\2\0", WIRE_VARINT, TC_BOOL, bytes, .wraps = true), TC_INVALID,
+                 "256: some readers take it for true, others for false");
+    /* 2^32 + 5, and -1 in five bytes. */
+    cr_assert_eq(DECODE("\12\12\205\200\200\200\20\377\377\377\377\17", WIRE_VARINT, TC_I32, ints,
+                        .int32 = true, .wraps = true),
+                 TC_OK, "%s", error.message);
+    cr_assert(ints[0] == 5 && ints[1] == -1);
+}
+
 Test(typed, negative_numbers) {
     int8_t bytes[2];
     cr_assert_eq(
@@ -392,7 +427,8 @@ Test(typed, damaged_lists) {
     uint8_t bytes[2];
     float floats[2];
     cr_assert_eq(DECODE("\12\2\1\202", WIRE_VARINT, TC_U8, bytes), TC_INVALID, "ends in a number");
-    cr_assert_eq(DECODE("\12\3\1\202\0", WIRE_VARINT, TC_U8, bytes), TC_INVALID, "overlong");
+    cr_assert_eq(DECODE("\12\3\1\202\0", WIRE_VARINT, TC_U8, bytes), TC_OK, "overlong");
+    cr_assert(bytes[0] == 1 && bytes[1] == 2);
     cr_assert_eq(DECODE("\12\7\0\0\200\77\0\0\0\25\0\0\0\0", WIRE_FIXED32, TC_F32, floats),
                  TC_INVALID, "ends in a float");
     cr_assert_eq(DECODE("\10\1\15\0\0\0\0", WIRE_VARINT, TC_U8, bytes), TC_INVALID, "another type");
