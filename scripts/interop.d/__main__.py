@@ -28,6 +28,7 @@ SECTIONS = {
     "ot": Section(("numpy", "safetensors", "torch"), ("tch",)),
     "pt_differential": Section(("numpy", "torch")),
     "scan": Section(("numpy", "picklescan", "fickling", "modelscan"), ("torch",)),
+    "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
     "append": Section(("numpy", "deathtensors")),
