@@ -1,153 +1,480 @@
-/* tconv scan FILE...: what pickles would import and call. */
+/* tconv scan PATH...: whether loading files would run anything. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/common.h"
+#include "cmd/findings.h"
 #include "formats/scan.h"
 
-static const char *verdict(const struct scan *scan) {
-    return scan->unsafe ? "unsafe" : scan->broken->class != TC_OK ? "broken" : "clean";
+/* Folders in folders, and files of one: far beyond any model's. */
+#define MAX_FOLDER_DEPTH 64u
+#define MAX_FILES 1000000u
+
+static const char *const verdicts[] = {"clean", "other", "broken", "code", "unsafe"};
+#define VERDICTS (sizeof verdicts / sizeof *verdicts)
+
+struct job {
+    struct common common;
+    struct findings_run reports;
+    int allow; /* none, torchscript, code */
+    size_t counts[VERDICTS];
+    size_t failed; /* could not be read */
+    size_t links;
+    size_t odd; /* neither files nor folders */
+    int error;  /* the highest exit code of what could not be read */
+    struct tc_arena arena;
+    size_t capacity; /* of reports.files */
+};
+
+static enum scan_level allowed_level(const struct job *job) {
+    return job->allow == 0 ? SCAN_ALLOWED : job->allow == 1 ? SCAN_SCRIPT : SCAN_PROGRAM;
 }
 
 static const char *severity(const struct scan_finding *finding) {
-    return finding->allowed ? "allowed" : finding->dangerous ? "dangerous" : "unknown";
+    static const char *const words[] = {"allowed", "code", "code", "unknown", "dangerous"};
+    return words[finding->level];
 }
 
-static void add_findings_json(struct tc_buffer *out, const struct scan *scan, bool calls) {
+static const char *kind(const struct scan_finding *finding) {
+    return finding->kind == SCAN_IMPORT ? "imports"
+           : finding->kind == SCAN_CALL ? "calls"
+                                        : "holds";
+}
+
+/* For programs */
+
+static void add_finding_json(struct tc_buffer *out, const struct scan_finding *finding) {
+    tc_buffer_add_string(out, "{\"name\":");
+    tc_buffer_add_json(out, finding->name, TC_ESCAPE_DISPLAY);
+    tc_buffer_addf(out, ",\"offset\":%" PRIu64, finding->offset);
+    if (finding->relative)
+        tc_buffer_add_string(out, ",\"relative\":true");
+    if (finding->member.bytes) {
+        tc_buffer_add_string(out, ",\"member\":");
+        tc_buffer_add_json(out, finding->member, TC_ESCAPE_DISPLAY);
+    }
+    if (finding->code)
+        tc_buffer_addf(out, ",\"code\":\"%s\"", finding->code);
+    if (finding->what) {
+        tc_buffer_add_string(out, ",\"message\":");
+        tc_buffer_add_json(out, tc_text_of(finding->what), TC_ESCAPE_DISPLAY);
+    }
+    tc_buffer_addf(out, ",\"allowed\":%s,\"severity\":\"%s\"}",
+                   finding->level == SCAN_ALLOWED ? "true" : "false", severity(finding));
+}
+
+static void add_findings_json(struct tc_buffer *out, const struct scan *scan, enum scan_kind kind) {
     bool first = true;
     for (size_t i = 0; i < scan->count; i++) {
-        const struct scan_finding *finding = &scan->findings[i];
-        if (finding->call != calls)
+        if (scan->findings[i].kind != kind)
             continue;
-        tc_buffer_add_string(out, first ? "{\"name\":" : ",{\"name\":");
+        if (!first)
+            tc_buffer_add_string(out, ",");
         first = false;
-        tc_buffer_add_json(out, finding->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(out, ",\"offset\":%" PRIu64, finding->offset);
-        if (finding->relative)
-            tc_buffer_add_string(out, ",\"relative\":true");
-        if (finding->member.bytes) {
-            tc_buffer_add_string(out, ",\"member\":");
-            tc_buffer_add_json(out, finding->member, TC_ESCAPE_DISPLAY);
-        }
-        tc_buffer_addf(out, ",\"allowed\":%s,\"severity\":\"%s\"}",
-                       finding->allowed ? "true" : "false", severity(finding));
+        add_finding_json(out, &scan->findings[i]);
     }
 }
 
-static void scan_json(struct tc_buffer *out, const struct scan *scan, const char *path) {
+static void add_reason_json(struct tc_buffer *out, const char *key, const struct tc_error *reason) {
+    if (reason->class == TC_OK)
+        return;
+    tc_buffer_addf(out, ",\"%s\":", key);
+    tc_buffer_add_json(out, tc_text_of(reason->message), TC_ESCAPE_DISPLAY);
+    if (reason->hint[0]) {
+        tc_buffer_add_string(out, ",\"hint\":");
+        tc_buffer_add_json(out, tc_text_of(reason->hint), TC_ESCAPE_DISPLAY);
+    }
+}
+
+static void scan_json(struct tc_buffer *out, const struct scan *scan, enum scan_verdict verdict,
+                      const char *path) {
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"verdict\":\"%s\",\"pickles\":%zu,\"globals\":[", verdict(scan),
+    tc_buffer_addf(out, ",\"verdict\":\"%s\",\"pickles\":%zu,\"globals\":[", verdicts[verdict],
                    scan->pickles);
-    add_findings_json(out, scan, false);
+    add_findings_json(out, scan, SCAN_IMPORT);
     tc_buffer_add_string(out, "],\"calls\":[");
-    add_findings_json(out, scan, true);
+    add_findings_json(out, scan, SCAN_CALL);
+    tc_buffer_add_string(out, "],\"findings\":[");
+    add_findings_json(out, scan, SCAN_OTHERWISE);
     tc_buffer_add_string(out, "]");
     if (scan->left_out)
         tc_buffer_addf(out, ",\"left_out\":%zu", scan->left_out);
-    if (scan->broken->class != TC_OK) {
-        tc_buffer_add_string(out, ",\"broken\":");
-        tc_buffer_add_json(out, tc_text_of(scan->broken->message), TC_ESCAPE_DISPLAY);
-    }
+    add_reason_json(out, "broken", scan->broken);
+    add_reason_json(out, "other", scan->other);
     tc_buffer_add_string(out, "}\n");
 }
 
-/* One line for each thing that is not allowed; with -v for all. */
-static void scan_text(struct tc_buffer *out, const struct scan *scan, const char *path,
-                      bool verbose) {
-    size_t unsafe = 0;
-    for (size_t i = 0; i < scan->count; i++)
-        unsafe += !scan->findings[i].allowed;
-    tc_buffer_add_visible(out, tc_text_of(path));
-    tc_buffer_addf(out, ": %s, %zu pickle%s", verdict(scan), scan->pickles,
-                   scan->pickles == 1 ? "" : "s");
-    if (unsafe)
-        tc_buffer_addf(out, ", %zu finding%s", unsafe, unsafe == 1 ? "" : "s");
+/* For people */
+
+static void add_finding_text(struct tc_buffer *out, const struct scan_finding *finding) {
+    tc_buffer_addf(out, "  %-9s  %-7s  ", severity(finding), kind(finding));
+    tc_buffer_add_visible(out, finding->name);
+    if (finding->what)
+        tc_buffer_addf(out, "%s%s", finding->name.length ? ": " : "", finding->what);
+    tc_buffer_addf(out, "  at %s0x%" PRIx64, finding->relative ? "+" : "", finding->offset);
+    if (finding->member.bytes && !tc_text_equal(finding->member, finding->name)) {
+        tc_buffer_add_string(out, "  in ");
+        tc_buffer_add_visible(out, finding->member);
+    }
     tc_buffer_add_string(out, "\n");
-    for (size_t i = 0; i < scan->count; i++) {
-        const struct scan_finding *finding = &scan->findings[i];
-        if (finding->allowed && !verbose)
-            continue;
-        tc_buffer_addf(out, "  %-9s  %-7s  ", severity(finding),
-                       finding->call ? "calls" : "imports");
-        tc_buffer_add_visible(out, finding->name);
-        tc_buffer_addf(out, "  at %s0x%" PRIx64, finding->relative ? "+" : "", finding->offset);
-        if (finding->member.bytes) {
-            tc_buffer_add_string(out, "  in ");
-            tc_buffer_add_visible(out, finding->member);
-        }
+}
+
+static void add_reason_text(struct tc_buffer *out, const char *word,
+                            const struct tc_error *reason) {
+    if (reason->class == TC_OK)
+        return;
+    tc_buffer_addf(out, "  %s: ", word);
+    tc_buffer_add_visible(out, tc_text_of(reason->message));
+    if (reason->has_offset)
+        tc_buffer_addf(out, "  at 0x%" PRIx64, reason->offset);
+    tc_buffer_add_string(out, "\n");
+    if (reason->hint[0]) {
+        tc_buffer_add_string(out, "  hint: ");
+        tc_buffer_add_visible(out, tc_text_of(reason->hint));
         tc_buffer_add_string(out, "\n");
     }
+}
+
+/* One line for each thing that is not allowed; with -v for all. */
+static void scan_text(struct tc_buffer *out, const struct scan *scan, enum scan_verdict verdict,
+                      const char *path, bool verbose) {
+    size_t found = 0;
+    for (size_t i = 0; i < scan->count; i++)
+        found += scan->findings[i].level != SCAN_ALLOWED;
+    tc_buffer_add_visible(out, tc_text_of(path));
+    tc_buffer_addf(out, ": %s, %zu pickle%s", verdicts[verdict], scan->pickles,
+                   scan->pickles == 1 ? "" : "s");
+    if (found)
+        tc_buffer_addf(out, ", %zu finding%s", found, found == 1 ? "" : "s");
+    tc_buffer_add_string(out, "\n");
+    for (size_t i = 0; i < scan->count; i++)
+        if (scan->findings[i].level != SCAN_ALLOWED || verbose)
+            add_finding_text(out, &scan->findings[i]);
     if (scan->left_out)
         tc_buffer_addf(out, "  %zu more are left out\n", scan->left_out);
-    if (scan->broken->class != TC_OK) {
-        tc_buffer_add_string(out, "  broken: ");
-        tc_buffer_add_visible(out, tc_text_of(scan->broken->message));
-        if (scan->broken->has_offset)
-            tc_buffer_addf(out, "  at 0x%" PRIx64, scan->broken->offset);
-        tc_buffer_add_string(out, "\n");
-    }
+    add_reason_text(out, "broken", scan->broken);
+    add_reason_text(out, "other", scan->other);
 }
 
-static int scan_one(const struct common *common, const char *path) {
+/* For CI systems */
+
+static struct looked_at *add_report(struct job *job, const char *path) {
+    struct findings_run *run = &job->reports;
+    if (run->count == job->capacity) {
+        size_t capacity = job->capacity ? job->capacity * 2 : 16;
+        struct looked_at *files = reallocarray(run->files, capacity, sizeof *files);
+        if (!files)
+            return NULL;
+        run->files = files;
+        job->capacity = capacity;
+    }
+    struct tc_error ignored = {0};
+    struct looked_at *file = &run->files[run->count];
+    *file = (struct looked_at){.path = tc_arena_copy(&job->arena, path, strlen(path), &ignored)};
+    if (!file->path)
+        return NULL;
+    tc_findings_init(&file->findings);
+    run->count++;
+    return file;
+}
+
+static void report_findings(struct looked_at *file, const struct scan *scan,
+                            enum scan_level allowed) {
+    struct tc_findings *findings = &file->findings;
+    for (size_t i = 0; i < scan->count; i++) {
+        const struct scan_finding *finding = &scan->findings[i];
+        const char *code = finding->code                ? finding->code
+                           : finding->kind == SCAN_CALL ? "pickle-call"
+                                                        : "pickle-global";
+        if (finding->level <= allowed)
+            continue;
+        tc_findings_add(findings, code, NULL, finding->member, "%s %s: %s%s%.*s", severity(finding),
+                        kind(finding), finding->what ? finding->what : "",
+                        finding->what && finding->name.length ? ": " : "",
+                        tc_text_shown(finding->name, 300), finding->name.bytes);
+    }
+    if (scan->broken->class != TC_OK)
+        tc_findings_add(findings, scan->broken->code, NULL, (struct tc_text){0}, "broken: %s",
+                        scan->broken->message);
+    if (scan->other->class != TC_OK)
+        tc_findings_note(findings, scan->other->code, NULL, (struct tc_text){0},
+                         "no known format: %s", scan->other->message);
+    tc_findings_sort(findings);
+}
+
+/* Files */
+
+static bool wants_reports(const struct job *job) {
+    return job->reports.junit || job->reports.sarif;
+}
+
+static void file_failed(struct job *job, const char *path, const struct tc_error *error) {
+    int code = report_error(error, job->common.json);
+    struct looked_at *file = wants_reports(job) ? add_report(job, path) : NULL;
+    job->failed++;
+    job->error = code > job->error ? code : job->error;
+    if (file && (file->error = malloc(sizeof *file->error)))
+        *file->error = *error;
+}
+
+static void file_done(struct job *job, const struct scan *scan, const char *path, bool named) {
+    struct tc_buffer out = {0};
+    enum scan_verdict verdict = scan_verdict(scan, allowed_level(job));
+    bool quiet = !named && (verdict == SCAN_CLEAN || verdict == SCAN_OTHER);
+    struct looked_at *file = wants_reports(job) ? add_report(job, path) : NULL;
+    job->counts[verdict]++;
+    if (verdict == SCAN_OTHER && named)
+        job->error = job->error > TC_INVALID ? job->error : TC_INVALID;
+    if (job->common.json)
+        scan_json(&out, scan, verdict, path);
+    else if (!quiet || job->common.verbose)
+        scan_text(&out, scan, verdict, path, job->common.verbose);
+    if (file)
+        report_findings(file, scan, allowed_level(job));
+    struct tc_error error = {0};
+    if (!tc_buffer_ok(&out, &error))
+        job->error = report_error(&error, job->common.json);
+    report_out(&out);
+}
+
+/* A file that was named by the user, or one in a folder that was. */
+static void scan_one(struct job *job, const char *path, bool named) {
     struct scan scan;
     struct tc_error *error = calloc(1, sizeof *error);
-    struct tc_buffer out = {0};
-    int code = TC_IO;
-    scan_init(&scan, &common->format);
-    if (error && scan_file(&scan, path, error)) {
-        if (common->json)
-            scan_json(&out, &scan, path);
-        else
-            scan_text(&out, &scan, path, common->verbose);
-        code = scan.unsafe ? TC_DIFFERENT : scan.broken->class != TC_OK ? TC_INVALID : TC_OK;
-        if (!tc_buffer_ok(&out, error))
-            code = report_error(error, common->json);
-        report_out(&out);
-    } else if (error) {
-        code = report_error(error, common->json);
-    }
+    scan_init(&scan, &job->common.format);
+    if (!error)
+        job->error = TC_IO;
+    else if (scan_file(&scan, path, error))
+        file_done(job, &scan, path, named);
+    else
+        file_failed(job, path, error);
     scan_release(&scan);
     free(error);
-    return code;
 }
 
-/* Something unsafe in one file beats whatever is wrong with others. */
-static int scan_all(const struct common *common, const struct arguments *arguments) {
-    int worst = 0;
-    bool unsafe = false;
-    for (size_t i = 0; i < arguments->count; i++) {
-        int code = scan_one(common, arguments->names[i]);
-        unsafe |= code == TC_DIFFERENT;
-        worst = code > worst ? code : worst;
+/* Folders: every regular file below, whatever its name; links are not followed
+ * and are told, pipes and devices never opened. */
+
+struct folder {
+    char **paths; /* of files and folders, sorted within each folder */
+    unsigned *depths;
+    size_t count;
+    size_t capacity;
+};
+
+static bool folder_add(struct folder *folder, const char *path, const char *name, unsigned depth) {
+    if (folder->count == folder->capacity) {
+        size_t capacity = folder->capacity ? folder->capacity * 2 : 64;
+        char **paths = reallocarray(folder->paths, capacity, sizeof *paths);
+        folder->paths = paths ? paths : folder->paths;
+        unsigned *depths = reallocarray(folder->depths, capacity, sizeof *depths);
+        folder->depths = depths ? depths : folder->depths;
+        if (!paths || !depths)
+            return false;
+        folder->capacity = capacity;
     }
+    size_t length = strlen(path);
+    size_t more = name ? strlen(name) + 1 : 0;
+    bool slash = length && path[length - 1] == '/';
+    char *joined = malloc(length + more + 1);
+    if (!joined)
+        return false;
+    memcpy(joined, path, length);
+    if (name) {
+        joined[length] = '/';
+        memcpy(joined + length + !slash, name, more);
+        joined[length + !slash + more - 1] = '\0';
+    } else {
+        joined[length] = '\0';
+    }
+    folder->paths[folder->count] = joined;
+    folder->depths[folder->count++] = depth;
+    return true;
+}
+
+static void folder_failed(struct job *job, const char *path, const char *what) {
     struct tc_error error = {0};
+    tc_fail(&error, TC_UNSAFE, "folder-limit", "%s", what);
+    tc_error_in_file(&error, path);
+    file_failed(job, path, &error);
+}
+
+static int not_dots(const struct dirent *entry) {
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+static int by_name_backwards(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*b)->d_name, (*a)->d_name);
+}
+
+/* Adds what a folder holds, so that the first comes off first. */
+static void list_folder(struct job *job, struct folder *folder, const char *path, unsigned depth) {
+    struct dirent **entries = NULL;
+    int count = scandir(path, &entries, not_dots, by_name_backwards);
+    struct tc_error error = {0};
+    if (count < 0) {
+        tc_fail(&error, TC_IO, "open", "cannot read the folder");
+        tc_error_in_file(&error, path);
+        file_failed(job, path, &error);
+    }
+    for (int i = 0; i < count; i++) {
+        if (depth > MAX_FOLDER_DEPTH || folder->count > MAX_FILES)
+            folder_failed(job, path,
+                          depth > MAX_FOLDER_DEPTH ? "folders lie too deep in each other"
+                                                   : "too many files");
+        else if (!folder_add(folder, path, entries[i]->d_name, depth))
+            job->error = TC_IO;
+        else {
+            free(entries[i]);
+            continue;
+        }
+        for (; i < count; i++)
+            free(entries[i]);
+    }
+    free(entries);
+}
+
+static void tell_link(struct job *job, const char *path) {
+    struct tc_buffer out = {0};
+    job->links++;
+    if (job->common.json || job->common.quiet)
+        return;
+    tc_buffer_add_visible(&out, tc_text_of(path));
+    tc_buffer_add_string(&out, ": a link, not followed\n");
+    report_out(&out);
+}
+
+static void scan_folder(struct job *job, const char *top) {
+    struct folder folder = {0};
+    size_t files = 0;
+    if (!folder_add(&folder, top, NULL, 0))
+        job->error = TC_IO;
+    while (folder.count) {
+        char *path = folder.paths[--folder.count];
+        unsigned depth = folder.depths[folder.count];
+        struct stat status;
+        if ((depth ? lstat(path, &status) : stat(path, &status)) != 0)
+            scan_one(job, path, false); /* it went away: the error says so */
+        else if (S_ISDIR(status.st_mode))
+            list_folder(job, &folder, path, depth + 1);
+        else if (S_ISLNK(status.st_mode))
+            tell_link(job, path);
+        else if (!S_ISREG(status.st_mode))
+            job->odd++;
+        else if (files++ < MAX_FILES)
+            scan_one(job, path, false);
+        free(path);
+    }
+    if (files > MAX_FILES)
+        folder_failed(job, top, "too many files");
+    free(folder.paths);
+    free(folder.depths);
+}
+
+static void add_counts(struct tc_buffer *out, const struct job *job, const char *format) {
+    for (size_t i = VERDICTS; i > 0; i--)
+        tc_buffer_addf(out, format, verdicts[i - 1], job->counts[i - 1]);
+}
+
+static void tell_summary(const struct job *job) {
+    struct tc_buffer out = {0};
+    size_t files = job->failed;
+    for (size_t i = 0; i < VERDICTS; i++)
+        files += job->counts[i];
+    if (job->common.json) {
+        tc_buffer_addf(&out, "{\"summary\":{\"files\":%zu", files);
+        add_counts(&out, job, ",\"%s\":%zu");
+        tc_buffer_addf(&out, ",\"failed\":%zu,\"links\":%zu,\"skipped\":%zu}}\n", job->failed,
+                       job->links, job->odd);
+    } else {
+        tc_buffer_addf(&out, "%zu file%s:", files, files == 1 ? "" : "s");
+        const char *comma = " ";
+        for (size_t i = VERDICTS; i > 0; i--)
+            if (job->counts[i - 1]) {
+                tc_buffer_addf(&out, "%s%zu %s", comma, job->counts[i - 1], verdicts[i - 1]);
+                comma = ", ";
+            }
+        if (job->failed)
+            tc_buffer_addf(&out, "%s%zu not read", comma, job->failed);
+        if (job->links)
+            tc_buffer_addf(&out, "; %zu link%s not followed", job->links,
+                           job->links == 1 ? "" : "s");
+        tc_buffer_add_string(&out, "\n");
+    }
+    report_out(&out);
+}
+
+/* The worst of all files: unsafe, code, then what could not be read or proven. */
+static int exit_code(const struct job *job) {
+    if (job->counts[SCAN_UNSAFE] || job->counts[SCAN_CODE])
+        return TC_DIFFERENT;
+    return job->error ? job->error : job->counts[SCAN_BROKEN] ? TC_INVALID : TC_OK;
+}
+
+static int scan_all(struct job *job, const struct arguments *arguments) {
+    struct tc_error error = {0};
+    bool folders = false;
+    if (!findings_check_output(job->reports.junit, arguments, &error) ||
+        !findings_check_output(job->reports.sarif, arguments, &error))
+        return report_error(&error, job->common.json);
+    tc_arena_init(&job->arena, 0);
+    for (size_t i = 0; i < arguments->count; i++) {
+        struct stat status;
+        bool folder = strcmp(arguments->names[i], "-") != 0 &&
+                      stat(arguments->names[i], &status) == 0 && S_ISDIR(status.st_mode);
+        folders |= folder;
+        if (folder)
+            scan_folder(job, arguments->names[i]);
+        else
+            scan_one(job, arguments->names[i], true);
+    }
+    if (folders)
+        tell_summary(job);
+    int reports = findings_write_reports(&job->reports, &job->common);
+    int code = exit_code(job);
+    findings_run_release(&job->reports);
+    tc_arena_release(&job->arena);
     if (!report_flush(&error))
         return report_error(&error, false);
-    return unsafe ? TC_DIFFERENT : worst;
+    return code ? code : reports;
 }
 
 int cmd_scan(int argc, char **argv) {
-    struct common common = COMMON_DEFAULTS;
-    const struct option options[] = {COMMON_OPTIONS(&common), {.type = OPTION_END}};
+    struct job job = {.common = COMMON_DEFAULTS,
+                      .reports = {.command = "scan", .damaged = "not clean"}};
+    const struct option options[] = {
+        {.name = "allow",
+         .type = OPTION_CHOICE,
+         .value = &job.allow,
+         .argument = "torchscript|code",
+         .choices = (const char *const[]){"none", "torchscript", "code", NULL},
+         .help = "functions of TorchScript, or also those of ONNX and others, are no finding"},
+        FINDINGS_OPTIONS(&job.reports),
+        COMMON_OPTIONS(&job.common),
+        {.type = OPTION_END}};
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
-    if (ok && !common.help && arguments.count == 0)
+    if (ok && !job.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     if (!ok)
-        code = report_error(&error, common.json);
-    else if (common.help)
+        code = report_error(&error, job.common.json);
+    else if (job.common.help)
         options_print_help(
-            "tconv scan [options] FILE...",
-            "Lists what the pickles of a file would import and call, and runs nothing: in .pt\n"
-            "and .pkl files, in arrays of objects, in members of any zip. Exits with 1 where\n"
-            "something is not on the list of what tensor files need, with 3 where a file is\n"
-            "broken in a way that some loader might not mind.",
+            "tconv scan [options] FILE|FOLDER...",
+            "Tells whether loading a file could run anything, and runs nothing. Clean is only\n"
+            "what opens whole as a known format, with every pickle in it run to its end as\n"
+            "data. Exits with 1 where something is unsafe, or a program (code) that --allow\n"
+            "does not name; with 3 where a file is broken or of no known format; with 0 where\n"
+            "all is clean. In a folder files of no known format are only counted.",
             options);
     else
-        code = scan_all(&common, &arguments);
+        code = scan_all(&job, &arguments);
     free(arguments.names);
     return code;
 }

@@ -136,6 +136,19 @@ static int highest(int a, int b) {
     return a > b ? a : b;
 }
 
+int findings_write_reports(const struct findings_run *run, const struct common *common) {
+    int junit = write_report(run, common, run->junit, findings_add_junit);
+    return highest(junit, write_report(run, common, run->sarif, findings_add_sarif));
+}
+
+void findings_run_release(struct findings_run *run) {
+    for (size_t i = 0; i < run->count; i++) {
+        tc_findings_release(&run->files[i].findings);
+        free(run->files[i].error);
+    }
+    free(run->files);
+}
+
 int findings_each_file(struct findings_run *run, const struct common *common,
                        const struct arguments *arguments, findings_action *action, void *context) {
     struct tc_error error = {0};
@@ -153,12 +166,7 @@ int findings_each_file(struct findings_run *run, const struct common *common,
         file->path = arguments->names[run->count];
         worst = highest(worst, look_at(run, common, file, action, context));
     }
-    worst = highest(worst, write_report(run, common, run->junit, findings_add_junit));
-    worst = highest(worst, write_report(run, common, run->sarif, findings_add_sarif));
-    for (size_t i = 0; i < run->count; i++) {
-        tc_findings_release(&run->files[i].findings);
-        free(run->files[i].error);
-    }
-    free(run->files);
+    worst = highest(worst, findings_write_reports(run, common));
+    findings_run_release(run);
     return report_flush(&error) ? worst : highest(worst, report_error(&error, false));
 }

@@ -44,6 +44,11 @@ struct findings_run {
 int findings_each_file(struct findings_run *run, const struct common *common,
                        const struct arguments *arguments, findings_action *action, void *context);
 
+/* The parts of it, for a command that goes over files in its own way: writes the
+ * reports that were asked for, and frees what was found. */
+int findings_write_reports(const struct findings_run *run, const struct common *common);
+void findings_run_release(struct findings_run *run);
+
 void findings_add_junit(struct tc_buffer *out, const struct findings_run *run);
 void findings_add_sarif(struct tc_buffer *out, const struct findings_run *run);
 

@@ -152,6 +152,23 @@ bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struc
     return true;
 }
 
+bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, size_t *got,
+                     struct tc_error *error) {
+    struct inflate_state *state = inflater->state;
+    uint32_t step = length < (1u << 30) ? (uint32_t)length : 1u << 30;
+    bool ok = true;
+    state->next_out = buffer;
+    state->avail_out = step;
+    while (ok && state->avail_out && state->block_state != ISAL_BLOCK_FINISH)
+        ok = inflate_some(inflater, error);
+    *got = step - state->avail_out;
+    return ok;
+}
+
+uint64_t tc_inflater_at(const struct tc_inflater *inflater) {
+    return inflater->at - unused_input(inflater);
+}
+
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error) {
     struct inflate_state *state = inflater->state;
     while (state->block_state != ISAL_BLOCK_FINISH) {

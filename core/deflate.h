@@ -47,6 +47,12 @@ struct tc_inflater {
 bool tc_inflater_init(struct tc_inflater *inflater, struct tc_input *input, uint64_t start,
                       uint64_t end, struct tc_error *error);
 bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struct tc_error *error);
+/* As much as there is up to `length`, for a stream that does not say how long it
+ * is: *got is less only at its end. */
+bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, size_t *got,
+                     struct tc_error *error);
+/* Where the stream ended in its file; only at its end. */
+uint64_t tc_inflater_at(const struct tc_inflater *inflater);
 /* The stream must end here, and the range with it. */
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error);
 void tc_inflater_release(struct tc_inflater *inflater);

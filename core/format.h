@@ -26,6 +26,7 @@ struct tc_backend;
 struct tc_item;
 struct tc_plan;
 struct tc_part;
+struct tc_select;
 struct tc_source;
 
 enum tc_caps {
@@ -52,6 +53,7 @@ struct tc_format_options {
      * is an error. */
     struct tc_findings *findings;
     int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
+    const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
 };
@@ -82,6 +84,7 @@ struct tc_reader {
     struct tc_buffer warnings; /* one a line, for people */
     struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
     struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */
+    bool skipped_pickle;       /* one of them was a pickle */
 };
 
 /* Where a tensor's C-order little-endian bytes lie as they are. */
@@ -230,6 +233,16 @@ void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
 /* As a warning, and a loss in the ledger of any conversion. */
 void tc_reader_lose(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Leaves out a member of the file that is no tensor tconv can hold (text, dates,
+ * objects): it is told by name and reason as a loss `skipped`, unless the user
+ * did not want it anyway. `name` is what the tensor would be called. */
+enum tc_skip { TC_SKIP_VALUE, TC_SKIP_PICKLE /* what was left out is a pickle */ };
+bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
+                    struct tc_error *error, const char *reason, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Whether --include and --exclude let a tensor of this name through. A backend
+ * asks before one tensor makes it refuse the file. */
+bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name);
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */

@@ -243,6 +243,50 @@ fail:
     return NULL;
 }
 
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error) {
+    struct tc_input *input = fd < 0 ? NULL : calloc(1, sizeof *input);
+    struct stat status;
+    if (!input) {
+        if (fd >= 0) {
+            tc_fail_memory(error);
+            close(fd);
+        }
+        return NULL;
+    }
+    *input = (struct tc_input){.path = strdup(path), .place = strdup(path), .size = size, .fd = fd};
+    if (!input->path || !input->place)
+        tc_fail_memory(error);
+    else if (fstat(fd, &status) != 0)
+        tc_fail_errno(error, errno, "open", "cannot open");
+    else {
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->modified = status.st_mtim;
+        return input;
+    }
+    free_input(input);
+    return NULL;
+}
+
+struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
+                               uint64_t size, struct tc_error *error) {
+    if (!tc_range_within(offset, size, whole->size)) {
+        tc_fail(error, TC_INTERNAL, "range", "a part reaches past its whole");
+        return NULL;
+    }
+    int from = tc_input_acquire(whole, error);
+    int fd = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, 3);
+    if (from >= 0) {
+        if (fd < 0)
+            tc_fail_errno(error, errno, "open", "cannot open");
+        tc_input_release(whole);
+    }
+    struct tc_input *part = tc_input_adopt(fd, path, size, error);
+    if (part)
+        part->base = whole->base + offset;
+    return part;
+}
+
 void tc_input_close(struct tc_input *input) {
     if (!input)
         return;
@@ -293,8 +337,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
     char *at = buffer;
     bool ok = true;
     while (ok && length) {
-        ssize_t got =
-            pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER, (off_t)offset);
+        ssize_t got = pread(fd, at, length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER,
+                            (off_t)(input->base + offset));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

@@ -28,6 +28,7 @@ struct tc_input {
     char *path;  /* what it is called, in messages too */
     char *place; /* where it is opened: the same, but for an output that is not published yet */
     uint64_t size;
+    uint64_t base; /* of a part of another file: where it starts there */
     int fd;
     unsigned users;
     dev_t device;
@@ -48,6 +49,13 @@ struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
 /* A file that lies at `place` and will be called `path`. */
 struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc_input_pool *pool,
                                   struct tc_error *error);
+/* A range of another input, as a file of its own called `path`; it outlives the
+ * other. It can be read and nothing else: its descriptor is that of the whole. */
+struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
+                               uint64_t size, struct tc_error *error);
+/* A descriptor of a temporary file as an input, which takes it over, also on
+ * failure. */
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error);
 void tc_input_close(struct tc_input *input);
 
 /* Exactly `length` bytes. A range beyond the end is TC_INVALID; a file that

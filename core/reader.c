@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/format.h"
+#include "core/select.h"
 
 /* The file's name without its folder and its last extension. */
 static struct tc_text stem_of(const char *path) {
@@ -205,6 +206,31 @@ void tc_reader_lose(struct tc_reader *reader, const char *format, ...) {
     va_start(args, format);
     add_line(&reader->losses, format, args);
     va_end(args);
+}
+
+bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name) {
+    const struct tc_select *select = reader->options->select;
+    struct tc_error ignored = {0};
+    bool taken;
+    /* Where the match itself fails the plan will say so: until then it is wanted. */
+    return !select || !tc_select_takes(select, name, &taken, &ignored) || taken;
+}
+
+bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
+                    struct tc_error *error, const char *reason, ...) {
+    char text[512];
+    va_list args;
+    if (!tc_reader_wants(reader, name))
+        return true;
+    va_start(args, reason);
+    vsnprintf(text, sizeof text, reason, args);
+    va_end(args);
+    if (reader->skipped.length)
+        tc_buffer_add_string(&reader->skipped, ", ");
+    tc_buffer_add_text(&reader->skipped, name);
+    tc_buffer_addf(&reader->skipped, " (%s)", text);
+    reader->skipped_pickle |= what == TC_SKIP_PICKLE;
+    return tc_buffer_ok(&reader->skipped, error);
 }
 
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,

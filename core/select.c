@@ -255,7 +255,7 @@ static bool any_matches(const struct tc_regex *list, size_t count, struct tc_tex
     return true;
 }
 
-static bool is_taken(const struct tc_select *select, struct tc_text name, bool *taken,
+bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
                      struct tc_error *error) {
     bool excluded = false;
     *taken = true;
@@ -297,7 +297,7 @@ bool tc_select_name(const struct tc_select *select, struct tc_text name, struct 
 
 bool tc_select_apply(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
                      bool *taken, struct tc_text *new_name, struct tc_error *error) {
-    if (!is_taken(select, name, taken, error))
+    if (!tc_select_takes(select, name, taken, error))
         return false;
     return !*taken || tc_select_name(select, name, arena, new_name, error);
 }

@@ -62,6 +62,9 @@ bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned ra
 
 /* Whether anything changes names, so that they may collide. */
 bool tc_select_renames(const struct tc_select *select);
+/* Whether a tensor is taken at all. */
+bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
+                     struct tc_error *error);
 /* Decides about one tensor; the new name is the arena's, or the old one. */
 bool tc_select_apply(const struct tc_select *select, struct tc_text name, struct tc_arena *arena,
                      bool *taken, struct tc_text *new_name, struct tc_error *error);

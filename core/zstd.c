@@ -155,6 +155,16 @@ bool tc_zstd_decode(struct tc_zstd_decoder *decoder, void *buffer, size_t length
     return true;
 }
 
+bool tc_zstd_decode_some(struct tc_zstd_decoder *decoder, void *buffer, size_t length, size_t *got,
+                         struct tc_error *error) {
+    ZSTD_outBuffer out = {buffer, length, 0};
+    bool ok = true;
+    while (ok && out.pos < length && !decoder->ended)
+        ok = decode_some(decoder, &out, error);
+    *got = out.pos;
+    return ok;
+}
+
 bool tc_zstd_decoder_end(struct tc_zstd_decoder *decoder, struct tc_error *error) {
     while (!decoder->ended) {
         char extra;

@@ -48,6 +48,9 @@ bool tc_zstd_decoder_init(struct tc_zstd_decoder *decoder, struct tc_input *inpu
 /* Exactly `length` bytes; a frame that ends before is TC_INVALID. */
 bool tc_zstd_decode(struct tc_zstd_decoder *decoder, void *buffer, size_t length,
                     struct tc_error *error);
+/* As much as there is up to `length`: *got is less only at the frame's end. */
+bool tc_zstd_decode_some(struct tc_zstd_decoder *decoder, void *buffer, size_t length, size_t *got,
+                         struct tc_error *error);
 /* The frame must end here, and the range with it. */
 bool tc_zstd_decoder_end(struct tc_zstd_decoder *decoder, struct tc_error *error);
 void tc_zstd_decoder_release(struct tc_zstd_decoder *decoder);

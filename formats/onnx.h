@@ -60,6 +60,10 @@ struct onnx_tensor {
     struct onnx_place place;
 };
 
+/* Whether external data may lie there: below the model's folder, no way up, none
+ * from the root, no drive. */
+bool onnx_location_is_below(struct tc_text location);
+
 void onnx_init(struct onnx *onnx, struct tc_reader *reader);
 void onnx_release(struct onnx *onnx);
 

@@ -105,8 +105,7 @@ static bool read_digits(struct tc_text text, uint64_t *number) {
     return *number <= INT64_MAX;
 }
 
-/* A path below the model's folder: no way up, none from the root, no drive. */
-static bool is_below(struct tc_text location) {
+bool onnx_location_is_below(struct tc_text location) {
     size_t start = 0;
     if (location.length == 0 || location.length > 4000 || location.bytes[0] == '/' ||
         memchr(location.bytes, '\\', location.length) ||
@@ -135,7 +134,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
         *input = onnx->files[known->cookie];
         return true;
     }
-    if (!is_below(location))
+    if (!onnx_location_is_below(location))
         return refuse_location(location, "outside the model's folder", error);
     const char *model = onnx->reader->input->path;
     struct tc_buffer path = {0};

@@ -444,8 +444,10 @@ static bool op_build(struct pickle *pickle, int unused) {
     /* torch's state dicts have attributes, which say nothing of tensors. */
     if (node->kind == PICKLE_DICT && node->value && state->kind == PICKLE_DICT)
         return true;
-    return pickle->mode == PICKLE_SCAN ||
-           pickle_unsafe(pickle, "the pickle sets the state of a value that has none");
+    if (pickle->mode != PICKLE_SCAN)
+        return pickle_unsafe(pickle, "the pickle sets the state of a value that has none");
+    return pickle_misuse(pickle, node->kind == PICKLE_GLOBAL ? pickle_text(node) : TC_TEXT(""),
+                         "it sets the state of a value that has none");
 }
 
 static bool op_persistent(struct pickle *pickle, int opcode) {

@@ -112,6 +112,15 @@ enum pickle_mode {
 
 struct pickle_memo;
 
+/* What pickles may cost, counted over all that share it: a caller that runs
+ * many machines gives them one. All zero at first. */
+struct pickle_budget {
+    uint64_t steps;  /* opcodes */
+    uint64_t items;  /* put into lists, tuples, dicts and sets, copies of them too */
+    uint64_t text;   /* bytes read or made, but for those left in the file */
+    uint64_t nested; /* pickles in bytes of pickles, counted by whoever runs them */
+};
+
 /* Makes of a persistent id what it stands for. */
 typedef bool pickle_persistent(void *context, const struct pickle_node *id,
                                struct pickle_node *node, struct tc_error *error);
@@ -131,8 +140,21 @@ struct pickle {
     bool (*on_call)(void *context, const struct pickle_node *callable,
                     const struct pickle_node *arguments, uint64_t at, struct tc_error *error);
     pickle_persistent *persistent;
+    /* A name, a call, a state or an item is used as no honest file does: what is
+     * wrong, and the name it is done with (empty: none). Only in a scan, which
+     * goes on; any other mode refuses the file. */
+    bool (*on_misuse)(void *context, const char *what, struct tc_text name, uint64_t at,
+                      struct tc_error *error);
+    /* A known wrapper of joblib has got its state; the bytes of its array follow
+     * at `at`, which the function may move forward, up to `end`. */
+    bool (*on_build)(void *context, struct pickle_node *object, struct tc_error *error);
+    struct pickle_budget *budget; /* NULL: one of its own */
+
+    /* What it found, over all its pickles. */
+    bool named; /* a name that Python could import was reached */
 
     /* The machine's own. */
+    struct pickle_budget own_budget;
     struct tc_arena *arena;
     const struct tc_limits *limits;
     struct tc_error *error;
@@ -174,12 +196,20 @@ bool pickle_unsupported(struct pickle *pickle, const char *code, const char *for
     __attribute__((format(printf, 3, 4)));
 bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What no honest file does: told in a scan, which goes on; unsafe elsewhere. */
+bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what);
 
 /* pickle_globals.c: what a name means, and what calling it gives. */
 struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text module,
                                        struct tc_text name);
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
                                 struct pickle_node *arguments);
+
+/* pickle_dangerous.c: whether a name ("module.name") is known to run code, load
+ * code, or reach files, the network or the machine itself. */
+bool pickle_is_dangerous(struct tc_text name);
+/* Whether Python could import it: identifiers with dots between them. */
+bool pickle_is_importable(struct tc_text name);
 
 /* pickle_values.c: numbers and strings as protocol 0 writes them. */
 struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits, bool booleans);

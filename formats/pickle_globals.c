@@ -184,8 +184,9 @@ static const struct known *look_up(const struct pickle *pickle, struct tc_text m
 /* Refuses a name that is on no list. */
 static bool refuse(struct pickle *pickle, const struct pickle_node *global) {
     pickle_unsafe(pickle,
-                  "the pickle names \"%.*s\", which is not on the list of what tensor files need",
-                  tc_text_shown(pickle_text(global), 300), global->text);
+                  "the pickle names \"%.*s\", which is %snot on the list of what tensor files need",
+                  tc_text_shown(pickle_text(global), 300), global->text,
+                  pickle_is_dangerous(pickle_text(global)) ? "dangerous and " : "");
     pickle->error->code = "pickle-global";
     return tc_error_hint(pickle->error,
                          "nothing was run; tconv scan shows all it names; --pickle=inert takes "
@@ -209,6 +210,7 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         node->global = (uint8_t)found->global;
         node->value = (uint8_t)found->value;
     }
+    pickle->named |= pickle_is_importable(pickle_text(node));
     if (pickle->on_global && !pickle->on_global(pickle->context, node, pickle->error))
         return NULL;
     if (!found && pickle->mode == PICKLE_STRICT) {
@@ -222,7 +224,9 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
 
 static struct pickle_node *bad_call(struct pickle *pickle, const struct pickle_node *callable) {
     if (pickle->mode == PICKLE_SCAN)
-        return pickle_node(pickle, PICKLE_OBJECT);
+        return pickle_misuse(pickle, pickle_text(callable), "it is called with odd arguments")
+                   ? pickle_node(pickle, PICKLE_OBJECT)
+                   : NULL;
     pickle_bad(pickle, "%.*s is called with arguments that it does not take",
                tc_text_shown(pickle_text(callable), 200), callable->text);
     return NULL;

@@ -53,6 +53,16 @@ bool pickle_odd(struct pickle *pickle, const char *what) {
     return true;
 }
 
+bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what) {
+    if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
+        return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
+    if (pickle->mode == PICKLE_SCAN)
+        return pickle_odd(pickle, what);
+    return name.length ? pickle_unsafe(pickle, "the pickle is not honest: %s: %.*s", what,
+                                       tc_text_shown(name, 200), name.bytes)
+                       : pickle_unsafe(pickle, "the pickle is not honest: %s", what);
+}
+
 bool pickle_over_limit(struct pickle *pickle, const char *what) {
     pickle_unsafe(pickle, "the pickle has too many or too long %s", what);
     pickle->error->code = "pickle-limit";

@@ -201,6 +201,7 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
     pickle->context = torch->watch.context;
     pickle->on_global = torch->watch.on_global;
     pickle->on_call = torch->watch.on_call;
+    pickle->on_misuse = torch->watch.on_misuse;
     pickle->persistent = NULL;
 }
 

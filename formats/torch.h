@@ -47,6 +47,8 @@ struct torch_watch {
     bool (*on_global)(void *context, const struct pickle_node *global, struct tc_error *error);
     bool (*on_call)(void *context, const struct pickle_node *callable,
                     const struct pickle_node *arguments, uint64_t at, struct tc_error *error);
+    bool (*on_misuse)(void *context, const char *what, struct tc_text name, uint64_t at,
+                      struct tc_error *error);
 };
 
 struct torch {

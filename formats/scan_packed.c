@@ -1,0 +1,231 @@
+/*
+ * Compressed bytes, unpacked to a file without a name so that memory stays small
+ * whatever they hold. Whole files may be packed too: joblib and pandas unpack
+ * what they are given by its first bytes.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/bytes.h"
+#include "core/zstd.h"
+#include "formats/scan_walk.h"
+
+#define STEP ((size_t)1 << 17)
+/* Up to this much is kept in memory. */
+#define SMALL ((uint64_t)4 << 20)
+
+enum scan_packing scan_packing_seen(const struct scan_view *view) {
+    const unsigned char *head = view->head;
+    if (view->shown < 8)
+        return SCAN_PLAIN;
+    if (head[0] == 0x1F && head[1] == 0x8B && head[2] == 8)
+        return SCAN_GZIP;
+    if (memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0)
+        return SCAN_ZSTD;
+    if ((head[0] & 0x0F) == 8 && head[0] >> 4 <= 7 && (head[0] << 8 | head[1]) % 31 == 0 &&
+        !(head[1] & 0x20))
+        return SCAN_ZLIB;
+    return SCAN_PLAIN;
+}
+
+struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
+                           struct tc_error *error) {
+    int fd = length <= SMALL ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1;
+    if (fd < 0)
+        fd = tc_tempfile(error);
+    if (fd >= 0 && !tc_write_all(fd, bytes, length, error)) {
+        close(fd);
+        fd = -1;
+    }
+    return tc_input_adopt(fd, path, length, error);
+}
+
+/* Where gzip's own header ends: optional fields, told by flags. False where it
+ * is none. */
+static bool skip_gzip_header(struct tc_input *input, uint64_t *at, uint64_t end,
+                             struct tc_error *error) {
+    unsigned char head[1024];
+    size_t size = end - *at < sizeof head ? end - *at : sizeof head;
+    if (!tc_input_read(input, *at, head, size, error))
+        return false;
+    size_t used = 10;
+    unsigned flags = size > 3 ? head[3] : 0xFF;
+    bool bad = size < 18 || flags & 0xE0;
+    if (!bad && flags & 4) {
+        used += 2 + (size_t)tc_load(head + 10, 2);
+        bad = used > size;
+    }
+    for (unsigned flag = 8; flag <= 16 && !bad; flag <<= 1)
+        if (flags & flag) { /* a name, a comment: up to a zero */
+            const unsigned char *zero = memchr(head + used, 0, size - used);
+            bad = !zero;
+            used = zero ? (size_t)(zero - head) + 1 : used;
+        }
+    if (!bad && flags & 2)
+        used += 2;
+    *at += used;
+    return !bad || tc_fail(error, TC_INVALID, "gzip", "a gzip header is cut short or too long");
+}
+
+/* Takes bytes as they are unpacked. */
+struct sink {
+    struct scan *scan;
+    int fd;
+    uint64_t size;
+    uint32_t crc;
+    bool spilled; /* to a file on disk */
+};
+
+static bool spill(struct sink *sink, struct tc_error *error) {
+    int fd = tc_tempfile(error);
+    unsigned char *buffer = fd < 0 ? NULL : malloc(STEP);
+    bool ok = buffer != NULL || (fd >= 0 && tc_fail_memory(error));
+    for (uint64_t at = 0; ok && at < sink->size;) {
+        ssize_t got = pread(sink->fd, buffer, STEP, (off_t)at);
+        ok = got > 0 ? tc_write_all(fd, buffer, (size_t)got, error)
+                     : tc_fail(error, TC_IO, "read", "cannot read the temporary file");
+        at += ok ? (uint64_t)got : 0;
+    }
+    free(buffer);
+    if (fd >= 0 && ok) {
+        close(sink->fd);
+        sink->fd = fd;
+        sink->spilled = true;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return ok;
+}
+
+/* *full where the limit is met: what follows is not looked at. */
+static bool take(struct sink *sink, const void *bytes, size_t length, bool *full,
+                 struct tc_error *error) {
+    struct scan *scan = sink->scan;
+    if (length > scan->most_unpacked - scan->unpacked) {
+        scan_note_limit(scan, "bytes out of compressed ones", "--max-size");
+        *full = true;
+        return true;
+    }
+    scan->unpacked += length;
+    if (!sink->spilled && sink->size + length > SMALL && !spill(sink, error))
+        return false;
+    sink->size += length;
+    sink->crc = tc_crc32(sink->crc, bytes, length);
+    return tc_write_all(sink->fd, bytes, length, error);
+}
+
+/* One stream of deflate; *at moves behind it. */
+static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uint64_t end,
+                    bool *full, struct tc_error *damage, struct tc_error *error) {
+    struct tc_inflater inflater = {0};
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer ? tc_inflater_init(&inflater, input, *at, end, error) : tc_fail_memory(error);
+    bool more = ok;
+    while (ok && more && !*full) {
+        size_t got = 0;
+        more = tc_inflate_some(&inflater, buffer, STEP, &got, damage) && got == STEP;
+        ok = take(sink, buffer, got, full, error);
+    }
+    if (ok && damage->class == TC_OK && !*full)
+        *at = tc_inflater_at(&inflater);
+    tc_inflater_release(&inflater);
+    free(buffer);
+    return ok;
+}
+
+/* gzip's streams may follow each other. */
+static bool unpack_gzip(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    uint64_t at = 0;
+    while (at < input->size && damage->class == TC_OK && !*full) {
+        if (!skip_gzip_header(input, &at, input->size, damage))
+            break;
+        if (!inflate(sink, input, &at, input->size, full, damage, error))
+            return false;
+        if (damage->class != TC_OK || *full)
+            break;
+        if (input->size - at < 8) {
+            tc_fail(damage, TC_INVALID, "truncated", "a gzip stream is cut short");
+            break;
+        }
+        at += 8; /* CRC and size: what they say changes nothing of what is loaded */
+    }
+    return true;
+}
+
+static bool unpack_zlib(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    uint64_t at = 2;
+    if (!inflate(sink, input, &at, input->size, full, damage, error))
+        return false;
+    if (damage->class == TC_OK && !*full && input->size - at != 4)
+        tc_fail(damage, TC_INVALID, "trailing", "something stands behind a zlib stream");
+    return true;
+}
+
+/* A member of a zip: its size and CRC are known. */
+static bool unpack_deflate(struct sink *sink, struct tc_input *input,
+                           const struct scan_region *region, bool *full, struct tc_error *damage,
+                           struct tc_error *error) {
+    uint64_t at = 0;
+    if (!inflate(sink, input, &at, input->size, full, damage, error))
+        return false;
+    if (damage->class != TC_OK || *full || !region->sized)
+        return true;
+    if (sink->size != region->size || at != input->size)
+        tc_fail(damage, TC_INVALID, "size-mismatch", "a deflated member is not as long as it says");
+    else if (sink->crc != region->crc)
+        tc_fail(damage, TC_INVALID, "crc", "CRC-32 mismatch (got %08x, expected %08x)", sink->crc,
+                region->crc);
+    return true;
+}
+
+static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    struct tc_zstd_decoder decoder = {0};
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer ? tc_zstd_decoder_init(&decoder, input, 0, input->size, error)
+                     : tc_fail_memory(error);
+    bool more = ok;
+    while (ok && more && !*full) {
+        size_t got = 0;
+        more = tc_zstd_decode_some(&decoder, buffer, STEP, &got, damage) && got == STEP;
+        ok = take(sink, buffer, got, full, error);
+    }
+    if (ok && damage->class == TC_OK && !*full)
+        tc_zstd_decoder_end(&decoder, damage);
+    tc_zstd_decoder_release(&decoder);
+    free(buffer);
+    return ok;
+}
+
+struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region,
+                             struct tc_error *damage, struct tc_error *error) {
+    const char *path = region->source->input->path;
+    struct tc_input *input =
+        tc_input_part(region->source->input, path, region->offset, region->length, error);
+    struct sink sink = {.scan = scan, .fd = input ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1};
+    bool full = false;
+    bool ok = input != NULL;
+    if (ok && sink.fd < 0) {
+        sink.fd = tc_tempfile(error);
+        sink.spilled = true;
+        ok = sink.fd >= 0;
+    }
+    if (ok && region->packing == SCAN_DEFLATE)
+        ok = unpack_deflate(&sink, input, region, &full, damage, error);
+    else if (ok && region->packing == SCAN_ZLIB)
+        ok = unpack_zlib(&sink, input, &full, damage, error);
+    else if (ok && region->packing == SCAN_GZIP)
+        ok = unpack_gzip(&sink, input, &full, damage, error);
+    else if (ok)
+        ok = unpack_zstd(&sink, input, &full, damage, error);
+    tc_input_close(input);
+    if (ok)
+        return tc_input_adopt(sink.fd, path, sink.size, error);
+    if (sink.fd >= 0)
+        close(sink.fd);
+    return NULL;
+}

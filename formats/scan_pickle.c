@@ -1,0 +1,239 @@
+/* Pickles on the machine: what they name, call and misuse. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/scan_walk.h"
+
+#define MAX_FINDINGS 100000u
+/* Repetitions of what was found shortly before are not told again. */
+#define REMEMBERED 64u
+/* Bytes that pickles of one file hand to loaders. */
+#define MAX_NESTED 1000u
+
+static bool told_before(const struct scan *scan, const struct scan_finding *finding) {
+    size_t first = scan->count > REMEMBERED ? scan->count - REMEMBERED : 0;
+    for (size_t i = first; i < scan->count; i++) {
+        const struct scan_finding *other = &scan->findings[i];
+        if (other->offset == finding->offset && other->kind == finding->kind &&
+            other->relative == finding->relative && other->what == finding->what &&
+            tc_text_equal(other->member, finding->member) &&
+            tc_text_equal(other->name, finding->name))
+            return true;
+    }
+    return false;
+}
+
+bool scan_add_finding(struct scan *scan, struct scan_finding finding, struct tc_error *error) {
+    const struct scan_region *region = scan->region;
+    scan->seen[finding.level] = true;
+    finding.member = region->name;
+    finding.relative = region->source->packed;
+    finding.offset += region->offset;
+    /* The unsafe ones matter most. */
+    size_t most = finding.level == SCAN_ALLOWED ? MAX_FINDINGS : 2 * MAX_FINDINGS;
+    if (scan->count >= most) {
+        scan->left_out++;
+        return true;
+    }
+    if (told_before(scan, &finding))
+        return true;
+    if (scan->count == scan->capacity) {
+        size_t capacity = scan->capacity ? scan->capacity * 2 : 64;
+        struct scan_finding *findings = reallocarray(scan->findings, capacity, sizeof *findings);
+        if (!findings)
+            return tc_fail_memory(error);
+        scan->findings = findings;
+        scan->capacity = capacity;
+    }
+    /* The machine's own arena goes before the finding is told. */
+    finding.name.bytes = tc_arena_copy(&scan->arena, finding.name.length ? finding.name.bytes : "",
+                                       finding.name.length, error);
+    if (!finding.name.bytes)
+        return false;
+    scan->findings[scan->count++] = finding;
+    return true;
+}
+
+/* A name that importing could make something of: its first part, the package,
+ * is an identifier. Bytes that are no pickle hold such a name between two line
+ * ends once in some hundred million tries. */
+static bool is_importable(struct tc_text name) {
+    size_t length = 0;
+    while (length < name.length && name.bytes[length] != '.') {
+        unsigned char c = (unsigned char)name.bytes[length];
+        unsigned char lower = c | 0x20;
+        bool digit = c >= '0' && c <= '9';
+        if (!(lower >= 'a' && lower <= 'z') && !(digit && length) && c != '_' && c < 0x80)
+            return false;
+        length++;
+    }
+    return length >= 2;
+}
+
+static bool is_allowed(const struct pickle_node *global) {
+    return global->kind == PICKLE_GLOBAL && global->global != PICKLE_UNKNOWN &&
+           global->global != PICKLE_KNOWN_UNSUPPORTED;
+}
+
+static enum scan_level level_of(const struct pickle_node *global) {
+    if (is_allowed(global))
+        return SCAN_ALLOWED;
+    bool named = global->kind == PICKLE_GLOBAL;
+    return named && !pickle_is_dangerous(pickle_text(global)) ? SCAN_UNKNOWN : SCAN_DANGEROUS;
+}
+
+bool scan_on_global(void *context, const struct pickle_node *global, struct tc_error *error) {
+    struct scan *scan = context;
+    /* An extension's code is none that a file can give a meaning to. */
+    scan->reached |= is_importable(pickle_text(global)) &&
+                     !tc_text_equal(pickle_text(global), TC_TEXT("copyreg.extension"));
+    return scan_add_finding(scan,
+                            (struct scan_finding){.kind = SCAN_IMPORT,
+                                                  .level = level_of(global),
+                                                  .name = pickle_text(global),
+                                                  .offset = global->at},
+                            error);
+}
+
+/* What a loader would be given: a pickle, or any other file, in a pickle. */
+static bool look_inside(struct scan *scan, const struct pickle_node *bytes, enum scan_role role,
+                        struct tc_error *error) {
+    if (!pickle_is(bytes, PICKLE_BYTES) || bytes->length < 2)
+        return true;
+    if (scan->budget.nested++ >= MAX_NESTED) {
+        scan_note_limit(scan, "pickles inside pickles", NULL);
+        return true;
+    }
+    if (bytes->text)
+        return scan_add_bytes(scan, bytes->text, bytes->length, role, error);
+    struct scan_view view = {.scan = scan, .region = scan->region};
+    return scan_add_region(&view, bytes->offset, bytes->length, scan->region->name, role, error);
+}
+
+bool scan_on_call(void *context, const struct pickle_node *callable,
+                  const struct pickle_node *arguments, uint64_t at, struct tc_error *error) {
+    struct scan *scan = context;
+    bool named = callable->kind == PICKLE_GLOBAL;
+    struct scan_finding finding = {.kind = SCAN_CALL,
+                                   .level = level_of(callable),
+                                   .name = named ? pickle_text(callable)
+                                                 : TC_TEXT("? (what a call gave)"),
+                                   .offset = at};
+    if (!scan_add_finding(scan, finding, error))
+        return false;
+    /* torch's own loader of bytes may be on the list: then what it loads must be
+     * as clean as a file. */
+    bool loader = tc_text_equal(finding.name, TC_TEXT("torch.storage._load_from_bytes"));
+    enum scan_role role = loader ? SCAN_FILE : SCAN_DATA;
+    for (size_t i = 0; (loader || finding.level != SCAN_ALLOWED) && pickle_item(arguments, i); i++)
+        if (!look_inside(scan, pickle_item(arguments, i), role, error))
+            return false;
+    return true;
+}
+
+bool scan_on_misuse(void *context, const char *what, struct tc_text name, uint64_t at,
+                    struct tc_error *error) {
+    return scan_add_finding(context,
+                            (struct scan_finding){.kind = SCAN_OTHERWISE,
+                                                  .level = SCAN_DANGEROUS,
+                                                  .code = "pickle-misuse",
+                                                  .name = name,
+                                                  .what = what,
+                                                  .offset = at},
+                            error);
+}
+
+/* What was found before a pickle turned out to be none. */
+struct before {
+    size_t count;
+    size_t left_out;
+    bool seen[SCAN_DANGEROUS + 1];
+    struct scan_region *pending;
+};
+
+static struct before remember(const struct scan *scan) {
+    struct before before = {.count = scan->count, .left_out = scan->left_out};
+    memcpy(before.seen, scan->seen, sizeof before.seen);
+    return before;
+}
+
+static void forget(struct scan *scan, const struct before *before) {
+    scan->count = before->count;
+    scan->left_out = before->left_out;
+    memcpy(scan->seen, before->seen, sizeof scan->seen);
+}
+
+/* Of what did not reach its STOP: it broke, or it never was a pickle. */
+static bool end_row(const struct scan_view *view, const struct before *before,
+                    const struct tc_error *failure, struct tc_error *why, struct tc_error *error) {
+    struct scan *scan = view->scan;
+    bool limit = failure->class == TC_UNSAFE;
+    if (why && why->class == TC_OK)
+        *why = *failure;
+    if (scan->reached || limit || failure->class == TC_IO)
+        return scan_note_broken(scan, failure, error);
+    forget(scan, before);
+    return true;
+}
+
+/* What was passed over, as some loader might, is another reading. */
+static bool note_odd(const struct scan_view *view, struct pickle *pickle, struct tc_error *error) {
+    struct tc_error odd = {0};
+    if (!pickle->odd)
+        return true;
+    tc_fail(&odd, TC_INVALID, "pickle", "%s", pickle->odd);
+    pickle->odd = NULL;
+    return scan_note_broken(view->scan, &odd, error);
+}
+
+static bool run_row(const struct scan_view *view, struct pickle *pickle, uint64_t *behind,
+                    struct tc_error *why, struct tc_error *failure, struct tc_error *error) {
+    struct scan *scan = view->scan;
+    bool data = view->region->role == SCAN_DATA;
+    pickle->error = failure;
+    while (pickle->at < pickle->end) {
+        struct before before = remember(scan);
+        struct pickle_node *node;
+        scan->reached = false;
+        if (!pickle_load(pickle, &node))
+            return end_row(view, &before, failure, why, error);
+        *behind = pickle->at;
+        if (data && !scan->reached) {
+            forget(scan, &before);
+            pickle->odd = NULL;
+            continue;
+        }
+        scan->pickles++;
+        if (!note_odd(view, pickle, error))
+            return false;
+    }
+    return true;
+}
+
+bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind, struct tc_error *why,
+                  struct tc_error *error) {
+    struct scan *scan = view->scan;
+    struct tc_error *failure = calloc(1, sizeof *failure);
+    struct tc_arena arena;
+    struct pickle pickle;
+    *behind = at;
+    if (!failure)
+        return tc_fail_memory(error);
+    tc_arena_init(&arena, scan->options->limits.memory);
+    pickle_init(&pickle, &arena, &scan->options->limits, error);
+    pickle.mode = PICKLE_SCAN;
+    pickle.script = view->region->script;
+    pickle.input = view->input;
+    pickle.at = at;
+    pickle.end = view->input->size;
+    pickle.context = scan;
+    pickle.on_global = scan_on_global;
+    pickle.on_call = scan_on_call;
+    pickle.on_misuse = scan_on_misuse;
+    pickle.budget = &scan->budget;
+    bool ok = run_row(view, &pickle, behind, why, failure, error);
+    pickle_release(&pickle);
+    tc_arena_release(&arena);
+    free(failure);
+    return ok;
+}
