@@ -21,7 +21,9 @@ with catch_warnings():
     simplefilter("ignore")
     TORCH = set(torch._weights_only_unpickler._get_allowed_globals())
 STORAGES = {f"torch.cuda.{name.removeprefix('torch.')}" for name in TORCH if name.endswith("Storage")}
-OLD_TORCH = {"torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor"}
+OLD_TORCH = {
+    "torch.UntypedStorage", "torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
+}  # fmt: skip
 # Plain containers of packages that need not be there.
 FOREIGN = {
     "pytorch_lightning.utilities.parsing.AttributeDict", "lightning.pytorch.utilities.parsing.AttributeDict",

@@ -78,6 +78,8 @@ class Watch:
             return
         if event == "compile" and arguments[1] == "<unknown>":  # ast.parse, of numpy's headers
             return
+        if event == "import" and arguments[0] in ("__builtin__", "copy_reg"):  # in a pickle of a protocol beyond Python 2
+            raise ModuleNotFoundError(arguments[0])
         self.tell(event, str(arguments)[:200])
         raise Stopped(event)
 
