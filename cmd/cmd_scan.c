@@ -78,11 +78,16 @@ static void add_findings_json(struct tc_buffer *out, const struct scan *scan, en
     }
 }
 
-static void add_reason_json(struct tc_buffer *out, const char *key, const struct tc_error *reason) {
+static void add_reason_json(struct tc_buffer *out, const char *key, const struct tc_error *reason,
+                            struct tc_text member) {
     if (reason->class == TC_OK)
         return;
     tc_buffer_addf(out, ",\"%s\":", key);
     tc_buffer_add_json(out, tc_text_of(reason->message), TC_ESCAPE_DISPLAY);
+    if (member.bytes) {
+        tc_buffer_addf(out, ",\"%s_member\":", key);
+        tc_buffer_add_json(out, member, TC_ESCAPE_DISPLAY);
+    }
     if (reason->hint[0]) {
         tc_buffer_add_string(out, ",\"hint\":");
         tc_buffer_add_json(out, tc_text_of(reason->hint), TC_ESCAPE_DISPLAY);
@@ -103,8 +108,8 @@ static void scan_json(struct tc_buffer *out, const struct scan *scan, enum scan_
     tc_buffer_add_string(out, "]");
     if (scan->left_out)
         tc_buffer_addf(out, ",\"left_out\":%zu", scan->left_out);
-    add_reason_json(out, "broken", scan->broken);
-    add_reason_json(out, "other", scan->other);
+    add_reason_json(out, "broken", scan->broken, scan->broken_in);
+    add_reason_json(out, "other", scan->other, scan->other_in);
     tc_buffer_add_string(out, "}\n");
 }
 
@@ -123,14 +128,18 @@ static void add_finding_text(struct tc_buffer *out, const struct scan_finding *f
     tc_buffer_add_string(out, "\n");
 }
 
-static void add_reason_text(struct tc_buffer *out, const char *word,
-                            const struct tc_error *reason) {
+static void add_reason_text(struct tc_buffer *out, const char *word, const struct tc_error *reason,
+                            struct tc_text member) {
     if (reason->class == TC_OK)
         return;
     tc_buffer_addf(out, "  %s: ", word);
     tc_buffer_add_visible(out, tc_text_of(reason->message));
     if (reason->has_offset)
         tc_buffer_addf(out, "  at 0x%" PRIx64, reason->offset);
+    if (member.bytes) {
+        tc_buffer_add_string(out, "  in ");
+        tc_buffer_add_visible(out, member);
+    }
     tc_buffer_add_string(out, "\n");
     if (reason->hint[0]) {
         tc_buffer_add_string(out, "  hint: ");
@@ -156,8 +165,8 @@ static void scan_text(struct tc_buffer *out, const struct scan *scan, enum scan_
             add_finding_text(out, &scan->findings[i]);
     if (scan->left_out)
         tc_buffer_addf(out, "  %zu more are left out\n", scan->left_out);
-    add_reason_text(out, "broken", scan->broken);
-    add_reason_text(out, "other", scan->other);
+    add_reason_text(out, "broken", scan->broken, scan->broken_in);
+    add_reason_text(out, "other", scan->other, scan->other_in);
 }
 
 /* For CI systems */

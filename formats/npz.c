@@ -101,7 +101,7 @@ static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t leng
     const struct fetch *fetch = context;
     const struct array *array = fetch->array;
     struct npz_reader *npz = fetch->reader->state;
-    if (array->member->method == ZIP_DEFLATED && array->header.fortran) {
+    if (array->member->method != ZIP_STORED && array->header.fortran) {
         if (!npz->spool.open && !fill_spool(fetch->reader, array, error))
             return false;
         return tc_spool_read(&npz->spool, offset, buffer, length, error);
@@ -158,7 +158,7 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
     if (!npy_header_read(reader, fetch_member, &fetch, member->size, member->data, &array->header,
                          error))
         return tc_error_in_tensor(error, name.bytes, name.length);
-    bool deflated = member->method == ZIP_DEFLATED;
+    bool deflated = member->method != ZIP_STORED;
     struct tc_tensor tensor = {.name = name,
                                .dtype = array->header.dtype,
                                .rank = array->header.rank,

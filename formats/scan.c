@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/json.h"
 #include "formats/registry.h"
@@ -19,6 +20,7 @@
 #define MAX_DEPTH 16u
 /* What compressed bytes may become: as much as for reading. */
 #define FREE_BYTES ((uint64_t)256 << 20)
+#define MOST_BYTES ((uint64_t)16 << 30)
 #define INDEX_LIMIT UINT64_C(100000000)
 /* A text of a member of an archive: licences, labels, versions. */
 #define MAX_TEXT ((uint64_t)16 << 20)
@@ -72,6 +74,7 @@ bool scan_note_broken(struct scan *scan, const struct tc_error *damage, struct t
     if (scan->broken->class != TC_OK)
         return true;
     *scan->broken = *damage;
+    scan->broken_in = scan->region->name;
     /* Offsets are those of the region; what is unpacked has none in the file. */
     if (scan->region->source->packed)
         scan->broken->has_offset = false;
@@ -194,7 +197,12 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
                    enum scan_role role, struct tc_error *error) {
     struct scan *scan = view->scan;
     struct tc_error *missing = calloc(1, sizeof *missing);
-    struct tc_input *input = missing ? tc_input_open(path, NULL, missing) : NULL;
+    struct stat status;
+    /* A pipe or a device is never opened. */
+    bool odd = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    if (odd && missing)
+        tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
+    struct tc_input *input = missing && !odd ? tc_input_open(path, NULL, missing) : NULL;
     char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
     bool ok = missing != NULL && copy;
     if (ok && !input)
@@ -213,6 +221,20 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
                                  .role = (uint8_t)role,
                                  .depth = view->region->depth + 1};
     return source && push(scan, region, error);
+}
+
+bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum scan_role role,
+                     struct tc_error *error) {
+    const char *whole = view->input->path;
+    size_t folder = (size_t)(tc_path_name(whole) - whole);
+    struct tc_buffer path = {0};
+    /* "-" is a name like any other here. */
+    tc_buffer_add(&path, folder ? whole : "./", folder ? folder : 2);
+    tc_buffer_add_text(&path, name);
+    tc_buffer_add(&path, "", 1);
+    bool ok = tc_buffer_ok(&path, error) && scan_add_file(view, path.bytes, name, role, error);
+    tc_buffer_release(&path);
+    return ok;
 }
 
 /* Known formats */
@@ -236,14 +258,7 @@ static bool add_shard(const struct scan_view *view, struct shards *shards, struc
                          "the index names a shard outside its folder", error);
     if (!ok || shards->files.count == known)
         return true;
-    const char *index = view->input->path;
-    struct tc_buffer path = {0};
-    tc_buffer_add(&path, index, (size_t)(tc_path_name(index) - index));
-    tc_buffer_add_text(&path, file);
-    tc_buffer_add(&path, "", 1);
-    ok = tc_buffer_ok(&path, error) && scan_add_file(view, path.bytes, file, SCAN_FILE, error);
-    tc_buffer_release(&path);
-    return ok;
+    return scan_add_beside(view, file, SCAN_FILE, error);
 }
 
 static bool add_shards(const struct scan_view *view, struct shards *shards, const char *text,
@@ -288,21 +303,25 @@ static bool scan_index(const struct scan_view *view, struct tc_error *error) {
     return ok;
 }
 
+static bool is_model(const struct scan_view *view, const struct tc_backend *backend) {
+    bool zip = view->shown > 2 && memcmp(view->head, "PK", 2) == 0;
+    return strcmp(backend->name, "onnx") == 0 || (strcmp(backend->name, "ot") == 0 && !zip);
+}
+
 /* What a reader that opened the region says of it. */
 static bool follow(const struct scan_view *view, const struct tc_reader *reader,
                    struct tc_error *error) {
     bool ok = true;
+    /* Those of a model are told by what it names (scan_onnx). */
+    for (size_t i = 0; i < reader->companion_count && ok && !is_model(view, reader->backend); i++)
+        ok = scan_add_file(view, reader->companions[i]->path,
+                           tc_text_of(reader->companions[i]->path), SCAN_DATA, error);
     bool index = tc_registry_is_index(reader->backend);
     for (size_t i = 0; i < reader->shard_count && ok && !index; i++)
         if (reader->shard_inputs[i])
             ok = scan_add_file(view, reader->shard_inputs[i]->path, tc_text_of(reader->shards[i]),
                                SCAN_FILE, error);
     return ok;
-}
-
-static bool is_model(const struct scan_view *view, const struct tc_backend *backend) {
-    bool zip = view->shown > 2 && memcmp(view->head, "PK", 2) == 0;
-    return strcmp(backend->name, "onnx") == 0 || (strcmp(backend->name, "ot") == 0 && !zip);
 }
 
 /* What a region is by the readers of formats. */
@@ -364,8 +383,14 @@ static bool try_formats(const struct scan_view *view, struct known *known, struc
         below = best;
     }
     if (!known->opened && known->why->class == TC_OK) {
-        const struct tc_backend *backend = tc_registry_probe(view->input, known->why);
-        return !backend || try_backend(view, backend, 0, known, error);
+        const struct tc_backend *by_name = tc_registry_probe(view->input, known->why);
+        if (by_name && !try_backend(view, by_name, 0, known, error))
+            return false;
+        /* A name alone makes no format of it. */
+        if (by_name && !known->opened) {
+            *known->why = (struct tc_error){0};
+            tc_fail(known->why, TC_INVALID, "unknown-format", "not a file of any known format");
+        }
     }
     return true;
 }
@@ -408,9 +433,9 @@ static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *so
     uint64_t size = view->input->size;
     uint64_t arrays = 0;
     uint64_t behind = 0;
-    if (!scan_pickles(view, 0, &behind, NULL, error) || !scan_npy(view, &arrays, error))
+    if (!scan_pickles(view, 0, &behind, error) || !scan_npy(view, &arrays, error))
         return false;
-    if (arrays && arrays < size && !scan_pickles(view, arrays, &behind, NULL, error))
+    if (arrays && arrays < size && !scan_pickles(view, arrays, &behind, error))
         return false;
     behind = behind > arrays ? behind : arrays;
     *some = behind > 0;
@@ -421,20 +446,26 @@ static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *so
            scan_add_region(view, behind, size - behind, view->region->name, SCAN_DATA, error);
 }
 
-/* Compressed as a whole: what it holds takes its place. */
-static bool look_at_packed(const struct scan_view *view, bool *accounted, struct tc_error *error) {
+/* Compressed as a whole, as joblib and pandas unpack files: what it holds takes
+ * its place where nothing else does, and is looked at whatever else it is. */
+static bool look_at_packed(const struct scan_view *view, bool accounted, bool *replaced,
+                           struct tc_error *error) {
     enum scan_packing packing = scan_packing_seen(view);
-    if (packing == SCAN_PLAIN)
+    *replaced = false;
+    if (packing == SCAN_PLAIN || view->region->role == SCAN_DATA)
         return true;
-    bool sure = packing != SCAN_ZLIB && view->region->role != SCAN_DATA;
+    if (packing == SCAN_CLOSED) {
+        if (accounted)
+            scan_note(view->scan, "packed", "it could be unpacked by bzip2, xz, LZMA or LZ4 too");
+        return true;
+    }
     struct scan_region *region =
         scan_add_region(view, 0, view->input->size, view->region->name,
-                        sure ? (enum scan_role)view->region->role : SCAN_DATA, error);
-    if (!region)
-        return false;
-    region->packing = (uint8_t)packing;
-    *accounted |= sure;
-    return true;
+                        accounted ? SCAN_DATA : (enum scan_role)view->region->role, error);
+    if (region)
+        region->packing = (uint8_t)packing;
+    *replaced = !accounted;
+    return region != NULL;
 }
 
 /* Nothing accounts for it: why is it not clean? */
@@ -473,9 +504,13 @@ static bool look_at_formats(const struct scan_view *view, bool accounted, bool s
         tc_fail(known.why, TC_INVALID, "empty", "the file is empty");
     if (ok && !accounted && !known.opened)
         ok = scan_tensorflow(view, &graph, error);
+    bool replaced = false;
+    bool whole = accounted || known.opened || graph;
+    if (ok)
+        ok = look_at_packed(view, whole, &replaced, error);
     if (ok && accounted && !known.opened && known.sure)
         ok = scan_note_broken(view->scan, known.why, error);
-    else if (ok && !accounted && !known.opened && !graph)
+    else if (ok && !whole && !replaced)
         ok = give_up(view, some, &known, error);
     free(known.why);
     return ok;
@@ -489,8 +524,8 @@ static bool look(const struct scan_view *view, struct tc_error *error) {
         return false;
     if (zip && !scan_zip(view, &accounted, error))
         return false;
-    if (!scan_tar(view, &accounted, error) || !look_at_packed(view, &accounted, error) ||
-        !scan_source_text(view, &accounted, error) || !find_native(view, error))
+    if (!scan_tar(view, &accounted, error) || !scan_source_text(view, &accounted, error) ||
+        !find_native(view, error))
         return false;
     /* A zip that can't be read was told of already. */
     return view->region->role == SCAN_DATA || (zip && !accounted) ||
@@ -578,13 +613,11 @@ static bool look_at_region(struct scan *scan, struct scan_region region, struct 
 }
 
 static uint64_t unpacking_limit(const struct tc_limits *limits, uint64_t size) {
-    uint64_t most;
     if (limits->made != TC_LIMITS_DEFAULT.made)
         return limits->made;
-    if (size > (limits->made - FREE_BYTES) / TC_FREE_EXPANSION)
-        return limits->made;
-    most = FREE_BYTES + TC_FREE_EXPANSION * size;
-    return most;
+    uint64_t most = MOST_BYTES;
+    return size > (most - FREE_BYTES) / TC_FREE_EXPANSION ? most
+                                                          : FREE_BYTES + TC_FREE_EXPANSION * size;
 }
 
 bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {

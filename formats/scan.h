@@ -63,6 +63,8 @@ struct scan {
     bool seen[SCAN_DANGEROUS + 1]; /* levels, of those left out too */
     struct tc_error *broken;       /* what is wrong; class TC_OK: nothing */
     struct tc_error *other;        /* what the file seems to be; likewise */
+    struct tc_text broken_in;      /* the member that is; bytes are NULL: the file itself */
+    struct tc_text other_in;
     /* What it may cost, over all of the file's regions. */
     struct pickle_budget budget;
     uint64_t regions;

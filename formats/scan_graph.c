@@ -198,7 +198,6 @@ static bool end_node(struct walk *walk, const struct level *level) {
 
 static bool end_external(struct walk *walk, const struct level *level) {
     struct tc_error ignored = {0};
-    const char *model = walk->view->input->path;
     struct tc_tensor entry = {.name = level->domain};
     if (!tc_text_equal(level->name, TC_TEXT("location")))
         return true;
@@ -208,14 +207,7 @@ static bool end_external(struct walk *walk, const struct level *level) {
     if (walk->view->region->archived || tc_table_find(&walk->files, level->domain) ||
         walk->files.count >= TC_MAX_SHARDS || !tc_table_add(&walk->files, &entry, &ignored))
         return true;
-    struct tc_buffer path = {0};
-    tc_buffer_add(&path, model, (size_t)(tc_path_name(model) - model));
-    tc_buffer_add_text(&path, level->domain);
-    tc_buffer_add(&path, "", 1);
-    bool ok = tc_buffer_ok(&path, walk->error) &&
-              scan_add_file(walk->view, path.bytes, level->domain, SCAN_DATA, walk->error);
-    tc_buffer_release(&path);
-    return ok;
+    return scan_add_beside(walk->view, level->domain, SCAN_DATA, walk->error);
 }
 
 static bool end_message(struct walk *walk, const struct level *level) {

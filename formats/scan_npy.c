@@ -242,7 +242,7 @@ bool scan_npy(const struct scan_view *view, uint64_t *behind, struct tc_error *e
             continue;
         }
         uint64_t pickled;
-        if (!scan_pickles(view, array.data, &pickled, NULL, error))
+        if (!scan_pickles(view, array.data, &pickled, error))
             return false;
         /* No numbers and no pickle: nobody knows what it is. */
         if (pickled == array.data) {

@@ -24,6 +24,15 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
         return SCAN_GZIP;
     if (memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0)
         return SCAN_ZSTD;
+    /* LZMA has no mark; its stream starts with a zero behind 13 bytes of header. */
+    if (memcmp(head, "BZh", 3) == 0 ||
+        memcmp(head,
+               "\xFD"
+               "7zXZ",
+               6) == 0 ||
+        memcmp(head, "\x04\x22\x4D\x18", 4) == 0 ||
+        (view->shown > 18 && head[0] == 0x5D && head[1] == 0 && head[13] == 0))
+        return SCAN_CLOSED;
     if ((head[0] & 0x0F) == 8 && head[0] >> 4 <= 7 && (head[0] << 8 | head[1]) % 31 == 0 &&
         !(head[1] & 0x20))
         return SCAN_ZLIB;
@@ -182,6 +191,29 @@ static bool unpack_deflate(struct sink *sink, struct tc_input *input,
     return true;
 }
 
+static bool unpack_zipped(struct sink *sink, struct tc_input *input,
+                          const struct scan_region *region, bool *full, struct tc_error *damage,
+                          struct tc_error *error) {
+    struct zip_member member = {.stored = region->length,
+                                .size = region->size,
+                                .crc = region->crc,
+                                .method = region->method};
+    struct zip_stream stream = {0};
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer ? true : tc_fail_memory(error);
+    for (uint64_t at = 0; ok && !*full && at < member.size;) {
+        uint64_t left = member.size - at;
+        size_t step = left < STEP ? left : STEP;
+        if (!zip_stream_read(&stream, input, &member, at, buffer, step, damage))
+            break;
+        ok = take(sink, buffer, step, full, error);
+        at += step;
+    }
+    zip_stream_release(&stream);
+    free(buffer);
+    return ok;
+}
+
 static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
                         struct tc_error *damage, struct tc_error *error) {
     struct tc_zstd_decoder decoder = {0};
@@ -216,6 +248,8 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
     }
     if (ok && region->packing == SCAN_DEFLATE)
         ok = unpack_deflate(&sink, input, region, &full, damage, error);
+    else if (ok && region->packing == SCAN_ZIPPED)
+        ok = unpack_zipped(&sink, input, region, &full, damage, error);
     else if (ok && region->packing == SCAN_ZLIB)
         ok = unpack_zlib(&sink, input, &full, damage, error);
     else if (ok && region->packing == SCAN_GZIP)

@@ -143,12 +143,11 @@ bool scan_on_misuse(void *context, const char *what, struct tc_text name, uint64
                             error);
 }
 
-/* What was found before a pickle turned out to be none. */
+/* What was found before something turned out to be no pickle. */
 struct before {
     size_t count;
     size_t left_out;
     bool seen[SCAN_DANGEROUS + 1];
-    struct scan_region *pending;
 };
 
 static struct before remember(const struct scan *scan) {
@@ -163,77 +162,86 @@ static void forget(struct scan *scan, const struct before *before) {
     memcpy(scan->seen, before->seen, sizeof scan->seen);
 }
 
-/* Of what did not reach its STOP: it broke, or it never was a pickle. */
-static bool end_row(const struct scan_view *view, const struct before *before,
-                    const struct tc_error *failure, struct tc_error *why, struct tc_error *error) {
-    struct scan *scan = view->scan;
-    bool limit = failure->class == TC_UNSAFE;
-    if (why && why->class == TC_OK)
-        *why = *failure;
-    if (scan->reached || limit || failure->class == TC_IO)
-        return scan_note_broken(scan, failure, error);
+/* Pickles in a row. */
+struct row {
+    const struct scan_view *view;
+    struct pickle pickle;
+    struct tc_error *failure; /* why the row ended */
+    uint64_t behind;          /* where its last pickle ends */
+    size_t count;
+    bool reached; /* one of them named something */
+};
+
+/* The last did not reach its STOP: it broke, or it never was a pickle. */
+static bool end_row(struct row *row, const struct before *before, struct tc_error *error) {
+    struct scan *scan = row->view->scan;
+    bool limit = row->failure->class == TC_UNSAFE;
+    row->reached |= scan->reached;
+    if (scan->reached || limit || row->failure->class == TC_IO)
+        return scan_note_broken(scan, row->failure, error);
     forget(scan, before);
     return true;
 }
 
-/* What was passed over, as some loader might, is another reading. */
-static bool note_odd(const struct scan_view *view, struct pickle *pickle, struct tc_error *error) {
-    struct tc_error odd = {0};
-    if (!pickle->odd)
-        return true;
-    tc_fail(&odd, TC_INVALID, "pickle", "%s", pickle->odd);
-    pickle->odd = NULL;
-    return scan_note_broken(view->scan, &odd, error);
-}
-
-static bool run_row(const struct scan_view *view, struct pickle *pickle, uint64_t *behind,
-                    struct tc_error *why, struct tc_error *failure, struct tc_error *error) {
-    struct scan *scan = view->scan;
-    bool data = view->region->role == SCAN_DATA;
-    pickle->error = failure;
+static bool run_row(struct row *row, struct tc_error *error) {
+    struct scan *scan = row->view->scan;
+    struct pickle *pickle = &row->pickle;
     while (pickle->at < pickle->end) {
         struct before before = remember(scan);
         struct pickle_node *node;
         scan->reached = false;
         if (!pickle_load(pickle, &node))
-            return end_row(view, &before, failure, why, error);
-        *behind = pickle->at;
-        if (data && !scan->reached) {
-            forget(scan, &before);
-            pickle->odd = NULL;
-            continue;
-        }
-        scan->pickles++;
-        if (!note_odd(view, pickle, error))
-            return false;
+            return end_row(row, &before, error);
+        row->behind = pickle->at;
+        row->reached |= scan->reached;
+        row->count++;
     }
     return true;
 }
 
-bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind, struct tc_error *why,
+/* Numbers may look like a short pickle by accident, and the first bytes of any
+ * format: what names nothing can do nothing, so it only counts where nothing but
+ * pickles is there. What was passed over, as some loader might, is another
+ * reading. */
+static bool judge_row(struct row *row, const struct before *before, struct tc_error *error) {
+    struct scan *scan = row->view->scan;
+    bool whole = row->behind == row->pickle.end && row->view->region->role != SCAN_DATA;
+    struct tc_error odd = {0};
+    if (!row->reached && !whole) {
+        forget(scan, before);
+        return true;
+    }
+    scan->pickles += row->count;
+    if (!row->pickle.odd)
+        return true;
+    tc_fail(&odd, TC_INVALID, "pickle", "%s", row->pickle.odd);
+    return scan_note_broken(scan, &odd, error);
+}
+
+bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
                   struct tc_error *error) {
     struct scan *scan = view->scan;
-    struct tc_error *failure = calloc(1, sizeof *failure);
+    struct row row = {.view = view, .failure = calloc(1, sizeof *row.failure), .behind = at};
+    struct before before = remember(scan);
     struct tc_arena arena;
-    struct pickle pickle;
-    *behind = at;
-    if (!failure)
+    if (!row.failure)
         return tc_fail_memory(error);
     tc_arena_init(&arena, scan->options->limits.memory);
-    pickle_init(&pickle, &arena, &scan->options->limits, error);
-    pickle.mode = PICKLE_SCAN;
-    pickle.script = view->region->script;
-    pickle.input = view->input;
-    pickle.at = at;
-    pickle.end = view->input->size;
-    pickle.context = scan;
-    pickle.on_global = scan_on_global;
-    pickle.on_call = scan_on_call;
-    pickle.on_misuse = scan_on_misuse;
-    pickle.budget = &scan->budget;
-    bool ok = run_row(view, &pickle, behind, why, failure, error);
-    pickle_release(&pickle);
+    pickle_init(&row.pickle, &arena, &scan->options->limits, row.failure);
+    row.pickle.mode = PICKLE_SCAN;
+    row.pickle.script = view->region->script;
+    row.pickle.input = view->input;
+    row.pickle.at = at;
+    row.pickle.end = view->input->size;
+    row.pickle.context = scan;
+    row.pickle.on_global = scan_on_global;
+    row.pickle.on_call = scan_on_call;
+    row.pickle.on_misuse = scan_on_misuse;
+    row.pickle.budget = &scan->budget;
+    bool ok = run_row(&row, error) && judge_row(&row, &before, error);
+    *behind = row.behind;
+    pickle_release(&row.pickle);
     tc_arena_release(&arena);
-    free(failure);
+    free(row.failure);
     return ok;
 }

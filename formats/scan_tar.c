@@ -100,8 +100,9 @@ static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at
     /* A link or device of this name: no tensor file has one. */
     if (!strchr("0157xgL", header[KIND_FIELD]) && header[KIND_FIELD])
         tar->damaged = true;
+    bool data = tar->damaged || tar->view->region->role == SCAN_DATA;
     struct scan_region *region =
-        scan_add_region(tar->view, at, size, text, tar->damaged ? SCAN_DATA : SCAN_MEMBER, error);
+        scan_add_region(tar->view, at, size, text, data ? SCAN_DATA : SCAN_MEMBER, error);
     if (region)
         region->archived = true;
     return region != NULL;

@@ -17,7 +17,15 @@ struct scan_source {
     bool packed; /* no file that a user has: offsets are relative */
 };
 
-enum scan_packing { SCAN_PLAIN, SCAN_DEFLATE, SCAN_ZLIB, SCAN_GZIP, SCAN_ZSTD };
+enum scan_packing {
+    SCAN_PLAIN,
+    SCAN_DEFLATE, /* as zip has it; the size may not be known */
+    SCAN_ZIPPED,  /* a member of a zip by another method */
+    SCAN_ZLIB,
+    SCAN_GZIP,
+    SCAN_ZSTD,
+    SCAN_CLOSED, /* by a program that is not here: bzip2, xz, LZMA, LZ4 */
+};
 
 enum scan_role {
     SCAN_FILE,   /* must be a known format */
@@ -36,6 +44,7 @@ struct scan_region {
     struct tc_text name; /* of the member; bytes are NULL: the file itself */
     uint64_t size;       /* unpacked, where that is known */
     uint32_t crc;        /* of a member of a zip */
+    uint16_t method;     /* likewise */
     unsigned depth;
     uint8_t packing; /* enum scan_packing */
     uint8_t role;    /* enum scan_role */
@@ -64,7 +73,10 @@ struct scan_region *scan_add_region(const struct scan_view *view, uint64_t offse
 /* Likewise of bytes that are in memory. */
 bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum scan_role role,
                     struct tc_error *error);
-/* Another file, beside the one that is looked at. */
+/* A file that lies where the one that is looked at does, by its name there. */
+bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum scan_role role,
+                     struct tc_error *error);
+/* Another file, by its path. */
 bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
                    enum scan_role role, struct tc_error *error);
 
@@ -85,9 +97,8 @@ bool scan_find(const struct scan_view *view, enum scan_level level, const char *
 /* Parts. Each returns false only where the system failed or memory is out. */
 
 /* scan_pickle.c: pickles in a row from `at`, without end; *behind is where the
- * last that reached its STOP ends, `at` where none did. Why it went no further
- * is in *why, where the caller wants to know. */
-bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind, struct tc_error *why,
+ * last that reached its STOP ends, `at` where none did. */
+bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
                   struct tc_error *error);
 
 /* For a machine that is run elsewhere; the context is a struct scan. */
@@ -116,7 +127,7 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
 /* A file without a name of these bytes. */
 struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
                            struct tc_error *error);
-/* Whether it starts as compressed bytes do. */
+/* Whether it starts as compressed bytes do. Not unpacked: SCAN_CLOSED. */
 enum scan_packing scan_packing_seen(const struct scan_view *view);
 
 /* scan_source.c: programs in text: TorchScript's, Python's, Keras's. Told by the

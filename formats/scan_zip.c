@@ -125,16 +125,18 @@ static bool add_member(const struct scan_view *view, const struct traits *traits
     if (!name || !check_stored(view, member, error))
         return false;
     struct tc_text text = {name, member->name.length};
-    if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED) {
-        scan_note(scan, "zip-method", "a member is packed in a way that is not looked into");
-        return true;
-    }
-    struct scan_region *region =
-        scan_add_region(view, member->data, member->stored, text,
-                        is_storage(traits, text) ? SCAN_DATA : SCAN_MEMBER, error);
+    struct tc_error closed = {0};
+    if (!zip_member_readable(member, &closed))
+        return scan_note_broken(scan, &closed, error);
+    bool data = is_storage(traits, text) || view->region->role == SCAN_DATA;
+    struct scan_region *region = scan_add_region(view, member->data, member->stored, text,
+                                                 data ? SCAN_DATA : SCAN_MEMBER, error);
     if (!region)
         return false;
-    region->packing = member->method == ZIP_STORED ? SCAN_PLAIN : SCAN_DEFLATE;
+    region->packing = member->method == ZIP_STORED     ? SCAN_PLAIN
+                      : member->method == ZIP_DEFLATED ? SCAN_DEFLATE
+                                                       : SCAN_ZIPPED;
+    region->method = member->method;
     region->size = member->size;
     region->crc = member->crc;
     region->sized = true;

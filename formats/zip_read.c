@@ -23,6 +23,10 @@
 #define DEFLATE_MOST 1032u
 #define DIRECTORY_LIMIT (UINT64_C(1) << 30)
 
+#define ATTRIBUTE_FOLDER 0x10u
+#define MODE_MASK 0xF000u
+#define MODE_FOLDER 0x4000u
+
 #define FLAG_ENCRYPTED 0x0001u
 #define FLAG_DESCRIPTOR 0x0008u
 /* Compression options, a data descriptor, UTF-8 names. */
@@ -181,18 +185,29 @@ static bool is_ascii(struct tc_text name) {
     return true;
 }
 
-static bool check_member(const struct zip_member *member, struct tc_error *error) {
-    if (member->flags & FLAG_ENCRYPTED)
-        tc_fail(error, TC_UNSUPPORTED, "zip-encrypted", "an encrypted zip member");
-    else if (member->flags & ~FLAGS_KNOWN)
+/* Names a folder: by its name, or by the attributes of DOS or Unix. Some readers
+ * then look at no data, others at all of it. */
+static bool is_folder(const struct zip_member *member, uint32_t attributes) {
+    return tc_text_ends(member->name, TC_TEXT("/")) || attributes & ATTRIBUTE_FOLDER ||
+           (attributes >> 16 & MODE_MASK) == MODE_FOLDER;
+}
+
+/* Deflating nothing takes two bytes, which some writers do for folders. */
+static bool has_data(const struct zip_member *member) {
+    return member->size > 0 || member->stored > 2;
+}
+
+static bool check_member(const struct zip_member *member, uint32_t attributes,
+                         struct tc_error *error) {
+    bool encrypted = member->flags & FLAG_ENCRYPTED;
+    if (member->flags & ~(FLAGS_KNOWN | (encrypted ? FLAG_ENCRYPTED : 0u)))
         tc_fail(error, TC_INVALID, "zip-flags", "bad zip: unknown flags 0x%04x", member->flags);
-    else if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED)
-        tc_fail(error, TC_UNSUPPORTED, "zip-method", "zip compression method %u is not supported",
-                member->method);
-    else if (member->method == ZIP_STORED && member->stored != member->size)
+    else if (member->method == ZIP_STORED && !encrypted && member->stored != member->size)
         tc_fail(error, TC_INVALID, "zip", "bad zip: a stored member's sizes disagree");
-    else if (member->size / DEFLATE_MOST > member->stored)
+    else if (member->method == ZIP_DEFLATED && member->size / DEFLATE_MOST > member->stored)
         tc_fail(error, TC_INVALID, "zip", "bad zip: a member's sizes cannot both be true");
+    else if (is_folder(member, attributes) && has_data(member))
+        tc_fail(error, TC_INVALID, "zip-folder", "bad zip: a folder with data");
     else if (memchr(member->name.bytes, '\0', member->name.length))
         tc_fail(error, TC_INVALID, "name-nul", "bad zip: a member's name holds a NUL");
     else if (!tc_utf8_valid(member->name))
@@ -267,7 +282,9 @@ static bool read_entry(const unsigned char *entry, size_t left, struct zip_membe
         .size = u32(entry + 24),
         .local = u32(entry + 42),
     };
-    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where, error);
+    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where,
+                      error) &&
+           check_member(member, u32(entry + 38), error);
 }
 
 static int by_local(const void *a, const void *b, void *members) {
@@ -344,7 +361,7 @@ bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error)
         size_t used = 0;
         if (!read_entry((const unsigned char *)zip->directory + at, end.size - at, member, &used,
                         end.directory + at, error) ||
-            !check_member(member, error) || !read_local(input, member, end.directory, error))
+            !read_local(input, member, end.directory, error))
             return false;
         at += used;
     }
@@ -366,47 +383,110 @@ static bool check_crc(const struct zip_member *member, uint32_t crc, struct tc_e
     return tc_error_at(error, member->data);
 }
 
-static bool inflate_next(struct zip_stream *stream, void *buffer, size_t length,
-                         struct tc_error *error) {
-    if (!tc_inflate(&stream->inflater, buffer, length, error))
+bool zip_member_readable(const struct zip_member *member, struct tc_error *error) {
+    if (member->flags & FLAG_ENCRYPTED)
+        tc_fail(error, TC_UNSUPPORTED, "zip-encrypted", "an encrypted zip member");
+    else if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED &&
+             member->method != ZIP_BZIP2 && member->method != ZIP_LZMA)
+        tc_fail(error, TC_UNSUPPORTED, "zip-method", "zip compression method %u is not supported",
+                member->method);
+    else
+        return true;
+    return tc_error_at(error, member->local);
+}
+
+bool zip_all_readable(const struct zip *zip, struct tc_error *error) {
+    for (size_t i = 0; i < zip->count; i++)
+        if (!zip_member_readable(&zip->members[i], error))
+            return false;
+    return true;
+}
+
+static bool start_unpacking(struct zip_stream *stream, struct tc_input *input,
+                            const struct zip_member *member, struct tc_error *error) {
+    uint64_t start = member->data;
+    uint64_t end = member->data + member->stored;
+    stream->member = member;
+    switch (member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decoder_init(&stream->packed.bzip2, input, start, end, error);
+    case ZIP_LZMA:
+        return tc_lzma_decoder_init(&stream->packed.lzma, input, start, end, member->size, error);
+    default:
+        return tc_inflater_init(&stream->packed.inflater, input, start, end, error);
+    }
+}
+
+static bool unpack(struct zip_stream *stream, void *buffer, size_t length, struct tc_error *error) {
+    switch (stream->member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decode(&stream->packed.bzip2, buffer, length, error);
+    case ZIP_LZMA:
+        return tc_lzma_decode(&stream->packed.lzma, buffer, length, error);
+    default:
+        return tc_inflate(&stream->packed.inflater, buffer, length, error);
+    }
+}
+
+static bool end_unpacking(struct zip_stream *stream, struct tc_error *error) {
+    switch (stream->member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decoder_end(&stream->packed.bzip2, error);
+    case ZIP_LZMA:
+        return tc_lzma_decoder_end(&stream->packed.lzma, error);
+    default:
+        return tc_inflater_end(&stream->packed.inflater, error);
+    }
+}
+
+static bool unpack_next(struct zip_stream *stream, void *buffer, size_t length,
+                        struct tc_error *error) {
+    if (!unpack(stream, buffer, length, error))
         return false;
     stream->crc = tc_crc32(stream->crc, buffer, length);
     stream->position += length;
     if (stream->position < stream->member->size)
         return true;
-    return tc_inflater_end(&stream->inflater, error) &&
-           check_crc(stream->member, stream->crc, error);
+    return end_unpacking(stream, error) && check_crc(stream->member, stream->crc, error);
 }
 
 bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
                      const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
                      struct tc_error *error) {
     unsigned char skipped[4096];
+    if (!zip_member_readable(member, error))
+        return false;
     if (member->method == ZIP_STORED)
         return tc_input_read(input, member->data + offset, buffer, length, error);
     if (stream->member != member || offset < stream->position) {
         zip_stream_release(stream);
-        if (!tc_inflater_init(&stream->inflater, input, member->data, member->data + member->stored,
-                              error))
+        if (!start_unpacking(stream, input, member, error))
             return false;
-        stream->member = member;
     }
     while (stream->position < offset) {
         uint64_t left = offset - stream->position;
-        if (!inflate_next(stream, skipped, left < sizeof skipped ? left : sizeof skipped, error))
+        if (!unpack_next(stream, skipped, left < sizeof skipped ? left : sizeof skipped, error))
             return false;
     }
-    return inflate_next(stream, buffer, length, error);
+    return unpack_next(stream, buffer, length, error);
 }
 
 void zip_stream_release(struct zip_stream *stream) {
-    tc_inflater_release(&stream->inflater);
+    uint16_t method = stream->member ? stream->member->method : ZIP_STORED;
+    if (method == ZIP_BZIP2)
+        tc_bzip2_decoder_release(&stream->packed.bzip2);
+    else if (method == ZIP_LZMA)
+        tc_lzma_decoder_release(&stream->packed.lzma);
+    else if (method == ZIP_DEFLATED)
+        tc_inflater_release(&stream->packed.inflater);
     *stream = (struct zip_stream){0};
 }
 
 char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error) {
     struct zip_stream stream = {0};
-    char *bytes = tc_arena_alloc(&reader->arena, member->size + 1, error);
+    char *bytes = zip_member_readable(member, error)
+                      ? tc_arena_alloc(&reader->arena, member->size + 1, error)
+                      : NULL;
     if (!bytes)
         return NULL;
     bool ok = zip_stream_read(&stream, reader->input, member, 0, bytes, member->size, error);

@@ -10,16 +10,19 @@
 #ifndef TCONV_FORMATS_ZIP_READ_H
 #define TCONV_FORMATS_ZIP_READ_H
 
+#include "core/bzip2.h"
 #include "core/deflate.h"
 #include "core/format.h"
+#include "core/lzma.h"
 
-enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
+/* Those that are read; a member of any other is listed, and can't be read. */
+enum zip_method { ZIP_STORED = 0, ZIP_DEFLATED = 8, ZIP_BZIP2 = 12, ZIP_LZMA = 14 };
 
 struct zip_member {
     struct tc_text name;
     uint64_t data; /* where its bytes lie in the file */
     uint64_t stored;
-    uint64_t size; /* inflated */
+    uint64_t size; /* unpacked */
     uint64_t local;
     uint32_t crc;
     uint16_t flags;
@@ -34,12 +37,22 @@ struct zip {
 
 bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
+/* Fails with TC_UNSUPPORTED where a member is encrypted, or packed in a way that
+ * is not known: it can be listed, and not read. */
+bool zip_member_readable(const struct zip_member *member, struct tc_error *error);
+/* The same for all members, where the file is nothing without each. */
+bool zip_all_readable(const struct zip *zip, struct tc_error *error);
+
 /* Bytes [offset, offset + length) of a member as it was before packing. A
- * deflated one goes on where it stands, or starts anew, and its size and CRC
+ * packed one goes on where it stands, or starts anew, and its size and CRC
  * are checked when its end is read; a stored one is read in place. */
 struct zip_stream {
     const struct zip_member *member; /* NULL: none yet */
-    struct tc_inflater inflater;
+    union {
+        struct tc_inflater inflater;
+        struct tc_bzip2_decoder bzip2;
+        struct tc_lzma_decoder lzma;
+    } packed; /* by the member's method */
     uint64_t position;
     uint32_t crc;
 };

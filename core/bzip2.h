@@ -1,0 +1,22 @@
+/* One bzip2 stream from a range of a file, by libbz2; it takes under 4 MiB. */
+#ifndef TCONV_CORE_BZIP2_H
+#define TCONV_CORE_BZIP2_H
+
+#include "core/feed.h"
+
+struct tc_bzip2_decoder {
+    void *stream;
+    struct tc_feed feed;
+    bool ended;
+};
+
+bool tc_bzip2_decoder_init(struct tc_bzip2_decoder *decoder, struct tc_input *input, uint64_t start,
+                           uint64_t end, struct tc_error *error);
+/* Exactly `length` bytes; a stream that ends before is TC_INVALID. */
+bool tc_bzip2_decode(struct tc_bzip2_decoder *decoder, void *buffer, size_t length,
+                     struct tc_error *error);
+/* The stream must end here, and the range with it. */
+bool tc_bzip2_decoder_end(struct tc_bzip2_decoder *decoder, struct tc_error *error);
+void tc_bzip2_decoder_release(struct tc_bzip2_decoder *decoder);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * LZMA as zip archives have it (method 14), by liblzma: two bytes of version,
+ * the length of the properties (5), the properties, then the raw stream, whose
+ * length is known from outside and which may have an end marker.
+ */
+#ifndef TCONV_CORE_LZMA_H
+#define TCONV_CORE_LZMA_H
+
+#include "core/feed.h"
+
+/* A decoder holds its dictionary in memory. No more is needed than the data
+ * is long; beyond this size it is not supported: xz -9 has 64 MiB. */
+#define TC_LZMA_MOST_DICTIONARY (UINT64_C(64) << 20)
+
+struct tc_lzma_decoder {
+    void *stream;
+    struct tc_feed feed;
+    bool ended;
+};
+
+/* `size` is how long the data is once it is unpacked. */
+bool tc_lzma_decoder_init(struct tc_lzma_decoder *decoder, struct tc_input *input, uint64_t start,
+                          uint64_t end, uint64_t size, struct tc_error *error);
+/* Exactly `length` bytes; a stream that ends before is TC_INVALID. */
+bool tc_lzma_decode(struct tc_lzma_decoder *decoder, void *buffer, size_t length,
+                    struct tc_error *error);
+/* The stream must end here, and the range with it. */
+bool tc_lzma_decoder_end(struct tc_lzma_decoder *decoder, struct tc_error *error);
+void tc_lzma_decoder_release(struct tc_lzma_decoder *decoder);
+
+#endif
