@@ -27,7 +27,7 @@ SECTIONS = {
     "pt_old": Section(("numpy", "torch", "old_torch")),
     "ot": Section(("numpy", "safetensors", "torch"), ("tch",)),
     "pt_differential": Section(("numpy", "torch")),
-    "scan": Section(("numpy", "picklescan", "fickling", "modelscan"), ("torch",)),
+    "scan": Section(("numpy", "picklescan", "fickling", "modelscan"), ("tensorflow_cpu",)),
     "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),

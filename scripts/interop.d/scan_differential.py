@@ -22,6 +22,8 @@ import watched
 from containers import CONTAINERS, Member, zipped
 from pickle_code import pickle_of, storage, tensor, text
 from pickle_programs import Grammar, mutate, split
+from pt_reading import VARIANTS, for_legacy, objects
+from torch_peer import saved
 from pickle_tricks import CALLS, ENDS, PRELUDES, Soup, program, random_program, state_program, touch
 
 TESTDATA = Path(__file__).parents[2] / "testdata"
@@ -194,6 +196,7 @@ def run(checks, tconv):
                 checks.fail(failure)
             totals += counts
             checks.passed += counts["files"]
+    check_written(checks, tconv)
     check_random_storages(checks, tconv, 1_000_000 if FULL else 100_000)
     checks.notes += [f"{count} {what}" for what, count in sorted(totals.items())]
     checks.true(totals["files that ran the canary"] > len(cases) // 5, lambda: "too few files did anything: the generators are broken")
@@ -265,6 +268,24 @@ def keep(kind: str, what: str, path: str):
         (target / f"{name}{suffix_of(path)}").write_bytes(Path(path).read_bytes())
 
 
+def check_written(checks, tconv):
+    """What torch writes is clean."""
+    with tconv.folder() as folder:
+        for kind, root in objects().items():
+            for variant, options in VARIANTS.items():
+                with checks.case(f"by torch: {kind}, {variant}"):
+                    file = folder / "file.pt"
+                    file.write_bytes(saved(for_legacy(root) if variant.startswith("legacy") else root, **options))
+                    check_clean(checks, tconv, file)
+
+
+def check_clean(checks, tconv, file):
+    told, code, errors = scan(tconv.program, [str(file)])
+    line = told.get(str(file), {})
+    unknown = [entry["name"] for entry in line.get("globals", []) if not entry["allowed"]]
+    checks.equal("exit code, verdict, findings", (code, line.get("verdict"), unknown[:3]), (0, "clean", []))
+
+
 def check_random_storages(checks, tconv, count: int):
     """Data is not mistaken for a pickle."""
     random, a_file = Random(SEED), 5000
@@ -279,10 +300,7 @@ def check_random_storages(checks, tconv, count: int):
             members += [(f"archive/data/{key}", data) for key, data in enumerate(contents)]
             file = folder / "random.pt"
             file.write_bytes(zipped(members))
-            told, code, errors = scan(tconv.program, [str(file)])
-            line = told.get(str(file), {})
-            unknown = [entry for entry in line.get("globals", []) if not entry["allowed"]]
-            checks.equal("verdict, findings", (line.get("verdict"), unknown[:3]), ("clean", []))
+            check_clean(checks, tconv, file)
 
 
 if __name__ == "__main__":  # scan_differential.py KIND NUMBER FILE: makes one of the files again
