@@ -52,7 +52,15 @@ enum pickle_global {
     PICKLE_LIST_CLASS,
     PICKLE_BYTEARRAY,
     PICKLE_COMPLEX,
-    PICKLE_INT_CLASS,
+    PICKLE_TYPE_CLASS,     /* a class that is named alone; `value` is 1 for object */
+    PICKLE_ATTRIBUTE_DICT, /* a dict whose items are attributes too */
+    PICKLE_DEQUE,
+    PICKLE_NAMESPACE, /* an object that is its attributes */
+    PICKLE_PATH,
+    PICKLE_TEXT_CLASS,
+    PICKLE_RECONSTRUCTOR,
+    PICKLE_LOAD_FROM_BYTES, /* a storage or tensor in a torch file of its own: where `nested` */
+    PICKLE_JOBLIB_ARRAY,    /* its bytes follow its state; where `joblib` */
     PICKLE_ENCODE,
     PICKLE_SIZE,
     PICKLE_DEVICE,
@@ -77,12 +85,16 @@ enum pickle_global {
 
 struct pickle_node {
     uint8_t kind;
-    uint8_t global; /* enum pickle_global */
-    uint8_t value;  /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
-    bool open : 1;  /* a walk is inside it */
-    bool raw : 1;   /* text that stood as bytes */
-    uint32_t count; /* items; a dict's keys and values counted each */
-    uint64_t at;    /* of its opcode, in the file */
+    uint8_t global;      /* enum pickle_global */
+    uint8_t value;       /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
+    bool open : 1;       /* a walk is inside it */
+    bool raw : 1;        /* text that stood as bytes */
+    bool surrogates : 1; /* text that has lone surrogates, which stand here as \\udXXX */
+    bool array : 1;      /* bytes that are a bytearray in Python, which can change */
+    bool frozen : 1;     /* a state was given to it already */
+    bool seen : 1;       /* for the caller: its bytes were looked into */
+    uint32_t count;      /* items; a dict's keys and values counted each */
+    uint64_t at;         /* of its opcode, in the file */
     union {
         int64_t integer;
         double real;
@@ -133,6 +145,9 @@ struct pickle {
     uint64_t end;                /* of what may belong to the pickle */
     enum pickle_mode mode;
     bool script; /* classes of TorchScript are allowed */
+    bool nested; /* bytes for torch.storage._load_from_bytes are read by the caller */
+    bool joblib; /* arrays of joblib's dumps are: an object whose content is its bytes */
+    bool keys;   /* persistent ids are keys, numbers or text, as in torch's tar files */
     void *context;
     /* Each may be NULL. A global was named; something would be called, at an
      * opcode's place; a persistent id. */
@@ -152,6 +167,9 @@ struct pickle {
 
     /* What it found, over all its pickles. */
     bool named; /* a name that Python could import was reached */
+    /* Where the next pickle starts for loaders that read a frame whole, though
+     * this one's STOP stood inside; 0: where `at` stands. In a scan. */
+    uint64_t also_at;
 
     /* The machine's own. */
     struct pickle_budget own_budget;
@@ -164,14 +182,22 @@ struct pickle {
     uint64_t start;     /* of this pickle */
     uint64_t opcode_at; /* of the opcode that runs */
     uint64_t frame_end; /* 0: no frame */
-    uint64_t text;      /* bytes read, but for those left in the file */
+    bool skips;         /* what does not fit into a frame is read from behind it */
+    bool forked;        /* where that would have made a difference */
+    bool plain;         /* arrays of joblib's are not passed over: any other loader's way */
+    bool arrays;        /* where that would have made a difference */
     uint64_t steps;
+    uint64_t first_step;  /* of this pickle */
+    uint64_t array_steps; /* up to the first array of joblib's */
     uint64_t persistents; /* ids so far */
     struct pickle_node **stack;
     size_t depth;
     size_t stack_capacity;
     size_t *marks;
     size_t mark_count;
+    size_t mark_capacity;
+    uint64_t charged;                 /* to the arena, for memory that is not its own */
+    struct pickle_node *constants[3]; /* None, False, True */
     struct pickle_memo *memo;
     bool stopped;
     const char *odd; /* what a scan passed over, as some loader might; NULL: nothing */
@@ -217,6 +243,13 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits);
 struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line);
 struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line);
+/* Of UTF-8, the arena's already; lone surrogates are escaped. */
+struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes);
+bool pickle_latin1(struct pickle *pickle, struct tc_text bytes, struct tc_text *text);
+/* A number as Python's int() reads text in this base (0: as the prefix says),
+ * with C's octal numbers too where asked for; *large: 63 bits can't hold it. */
+bool pickle_read_integer(struct tc_text text, unsigned base, bool octal, bool *negative,
+                         uint64_t *value, bool *large);
 
 static inline struct tc_text pickle_text(const struct pickle_node *node) {
     return (struct tc_text){node->text, node->length};

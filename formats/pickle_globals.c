@@ -1,12 +1,13 @@
 /*
  * The names that a pickle of tensors may use, and what each stands for. Any
  * other name refuses the file. Nothing here is ever imported or called: what
- * Python would make by a call is made here as data, or noted as a call for
- * torch_tree.c to understand.
+ * Python would make by a call is made in pickle_calls.c as data, or noted as a
+ * call for torch_tree.c to understand. What arguments and states each may have
+ * stands in pickle_shapes.c.
  */
 #include <string.h>
 
-#include "formats/pickle.h"
+#include "formats/pickle_machine.h"
 
 struct known {
     const char *module;
@@ -21,19 +22,48 @@ static const struct known builtins[] = {
     {"builtins", "frozenset", PICKLE_SET_CLASS, 0},
     {"builtins", "list", PICKLE_LIST_CLASS, 0},
     {"builtins", "dict", PICKLE_ORDERED_DICT, 0},
-    {"builtins", "bytearray", PICKLE_BYTEARRAY, 0},
+    {"builtins", "bytearray", PICKLE_BYTEARRAY, 1},
     {"builtins", "complex", PICKLE_COMPLEX, 0},
-    {"builtins", "int", PICKLE_INT_CLASS, 0},
-    /* As protocols 0 to 2 have them: empty bytes, and the class int. */
+    /* Classes that are named, and not called. */
+    {"builtins", "int", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "float", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "bool", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "str", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "tuple", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "object", PICKLE_TYPE_CLASS, 1},
+    /* As protocols 0 to 2 have them: empty bytes, and Python 2's classes. */
     {"builtins", "bytes", PICKLE_BYTEARRAY, 0},
-    {"builtins", "long", PICKLE_INT_CLASS, 0},
+    {"builtins", "long", PICKLE_TYPE_CLASS, 0},
+    {"builtins", "unicode", PICKLE_TYPE_CLASS, 0},
 };
 
 static const struct known known[] = {
     {"collections", "OrderedDict", PICKLE_ORDERED_DICT, 0},
     {"collections", "Counter", PICKLE_ORDERED_DICT, 0},
     {"collections", "defaultdict", PICKLE_DEFAULT_DICT, 0},
+    {"collections", "deque", PICKLE_DEQUE, 0},
     {"_codecs", "encode", PICKLE_ENCODE, 0},
+    {"copyreg", "_reconstructor", PICKLE_RECONSTRUCTOR, 0},
+    {"copy_reg", "_reconstructor", PICKLE_RECONSTRUCTOR, 0},
+    {"argparse", "Namespace", PICKLE_NAMESPACE, 0},
+    {"types", "SimpleNamespace", PICKLE_NAMESPACE, 0},
+    {"pathlib", "PosixPath", PICKLE_PATH, 0},
+    {"pathlib", "PurePosixPath", PICKLE_PATH, 0},
+    {"pathlib._local", "PosixPath", PICKLE_PATH, 0},
+    {"pathlib._local", "PurePosixPath", PICKLE_PATH, 0},
+    {"pytorch_lightning.utilities.parsing", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"pytorch_lightning.core.saving", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"lightning.pytorch.utilities.parsing", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"lightning.fabric.utilities.data", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"lightning_fabric.utilities.data", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"lightning_lite.utilities.data", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
+    {"torch.torch_version", "TorchVersion", PICKLE_TEXT_CLASS, 0},
+    {"torch.storage", "_load_from_bytes", PICKLE_LOAD_FROM_BYTES, 0},
+    {"joblib.numpy_pickle", "NumpyArrayWrapper", PICKLE_JOBLIB_ARRAY, 0},
+    {"joblib.numpy_pickle", "NDArrayWrapper", PICKLE_KNOWN_UNSUPPORTED, 0},
+    {"joblib.numpy_pickle", "ZNDArrayWrapper", PICKLE_KNOWN_UNSUPPORTED, 0},
+    {"joblib.numpy_pickle_compat", "NDArrayWrapper", PICKLE_KNOWN_UNSUPPORTED, 0},
+    {"joblib.numpy_pickle_compat", "ZNDArrayWrapper", PICKLE_KNOWN_UNSUPPORTED, 0},
     {"torch._utils", "_rebuild_tensor", PICKLE_REBUILD, 0},
     {"torch._utils", "_rebuild_tensor_v2", PICKLE_REBUILD_V2, 0},
     {"torch._utils", "_rebuild_tensor_v3", PICKLE_REBUILD_V3, 0},
@@ -181,6 +211,16 @@ static const struct known *look_up(const struct pickle *pickle, struct tc_text m
     return !found && pickle->script && own ? &script_class : found;
 }
 
+/* Names whose meaning the caller must know what to do with: without that they
+ * are as unknown as any other. */
+static bool is_wanted(const struct pickle *pickle, const struct known *found) {
+    if (found->global == PICKLE_LOAD_FROM_BYTES)
+        return pickle->nested;
+    if (found->global == PICKLE_JOBLIB_ARRAY)
+        return pickle->joblib || pickle->mode == PICKLE_SCAN;
+    return true;
+}
+
 /* Refuses a name that is on no list. */
 static bool refuse(struct pickle *pickle, const struct pickle_node *global) {
     pickle_unsafe(pickle,
@@ -195,17 +235,23 @@ static bool refuse(struct pickle *pickle, const struct pickle_node *global) {
 
 struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text module,
                                        struct tc_text name) {
-    struct pickle_node *node = pickle_node(pickle, PICKLE_GLOBAL);
+    struct pickle_node *node = pickle_charge_text(pickle, module.length + name.length)
+                                   ? pickle_node(pickle, PICKLE_GLOBAL)
+                                   : NULL;
     char *text =
         node ? tc_arena_alloc(pickle->arena, module.length + name.length + 2, pickle->error) : NULL;
     if (!text)
         return NULL;
-    memcpy(text, module.bytes, module.length);
+    if (module.length)
+        memcpy(text, module.bytes, module.length);
     text[module.length] = '.';
-    memcpy(text + module.length + 1, name.bytes, name.length);
+    if (name.length)
+        memcpy(text + module.length + 1, name.bytes, name.length);
     node->text = text;
     node->length = module.length + 1 + name.length;
     const struct known *found = look_up(pickle, module, name);
+    if (found && !is_wanted(pickle, found))
+        found = NULL;
     if (found) {
         node->global = (uint8_t)found->global;
         node->value = (uint8_t)found->value;
@@ -218,181 +264,4 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         return NULL;
     }
     return node;
-}
-
-/* What calls give */
-
-static struct pickle_node *bad_call(struct pickle *pickle, const struct pickle_node *callable) {
-    if (pickle->mode == PICKLE_SCAN)
-        return pickle_misuse(pickle, pickle_text(callable), "it is called with odd arguments")
-                   ? pickle_node(pickle, PICKLE_OBJECT)
-                   : NULL;
-    pickle_bad(pickle, "%.*s is called with arguments that it does not take",
-               tc_text_shown(pickle_text(callable), 200), callable->text);
-    return NULL;
-}
-
-/* OrderedDict(), OrderedDict([[key, value], …]), Counter({…}). */
-static struct pickle_node *make_dict(struct pickle *pickle, const struct pickle_node *callable,
-                                     const struct pickle_node *from) {
-    struct pickle_node *dict = pickle_node(pickle, PICKLE_DICT);
-    if (!dict)
-        return NULL;
-    dict->value = tc_text_starts(pickle_text(callable), TC_TEXT("collections."));
-    if (!from)
-        return dict;
-    if (from->kind == PICKLE_DICT) {
-        return pickle_add_all(pickle, dict, from->items, from->count) ? dict : NULL;
-    }
-    if (from->kind != PICKLE_LIST && from->kind != PICKLE_TUPLE)
-        return bad_call(pickle, callable);
-    for (size_t i = 0; i < from->count; i++) {
-        const struct pickle_node *pair = from->items[i];
-        if (!pickle_item(pair, 1) || pair->count != 2)
-            return bad_call(pickle, callable);
-        if (!pickle_add(pickle, dict, pair->items[0]) || !pickle_add(pickle, dict, pair->items[1]))
-            return NULL;
-    }
-    return dict;
-}
-
-static struct pickle_node *make_sequence(struct pickle *pickle, const struct pickle_node *callable,
-                                         const struct pickle_node *from, enum pickle_kind kind) {
-    struct pickle_node *made = pickle_node(pickle, kind);
-    if (!made || !from)
-        return made;
-    if (from->kind != PICKLE_LIST && from->kind != PICKLE_TUPLE && from->kind != PICKLE_SET)
-        return bad_call(pickle, callable);
-    return pickle_add_all(pickle, made, from->items, from->count) ? made : NULL;
-}
-
-static bool is_latin1(const struct pickle_node *codec) {
-    return pickle_is(codec, PICKLE_TEXT) && (tc_text_equal(pickle_text(codec), TC_TEXT("latin1")) ||
-                                             tc_text_equal(pickle_text(codec), TC_TEXT("latin-1")));
-}
-
-/* _codecs.encode("…", "latin1"): how protocol 2 has bytes. */
-static struct pickle_node *make_bytes(struct pickle *pickle, const struct pickle_node *callable,
-                                      const struct pickle_node *arguments) {
-    const struct pickle_node *text = pickle_item(arguments, 0);
-    if (arguments->count != 2 || !pickle_is(text, PICKLE_TEXT) ||
-        !is_latin1(pickle_item(arguments, 1)))
-        return bad_call(pickle, callable);
-    struct pickle_node *bytes = pickle_node(pickle, PICKLE_BYTES);
-    char *made = bytes ? tc_arena_alloc(pickle->arena, text->length + 1, pickle->error) : NULL;
-    if (!made)
-        return NULL;
-    for (size_t at = 0; at < text->length;) {
-        uint32_t c = 0;
-        at += tc_utf8_length(text->text + at, text->length - at, &c);
-        if (c > 0xFF)
-            return bad_call(pickle, callable);
-        made[bytes->length++] = (char)c;
-    }
-    bytes->text = made;
-    return bytes;
-}
-
-/* bytearray(), bytearray(b"…"), bytearray("…", "latin-1"). */
-static struct pickle_node *make_bytearray(struct pickle *pickle, const struct pickle_node *callable,
-                                          const struct pickle_node *arguments) {
-    struct pickle_node *from = pickle_item(arguments, 0);
-    if (!from) {
-        struct pickle_node *bytes = pickle_node(pickle, PICKLE_BYTES);
-        if (bytes)
-            bytes->text = "";
-        return bytes;
-    }
-    if (arguments->count == 1 && from->kind == PICKLE_BYTES)
-        return from;
-    return make_bytes(pickle, callable, arguments);
-}
-
-static bool all_integers(const struct pickle_node *sequence) {
-    for (size_t i = 0; i < sequence->count; i++)
-        if (sequence->items[i]->kind != PICKLE_INT)
-            return false;
-    return true;
-}
-
-/* A call that is left for whoever reads the result. */
-static struct pickle_node *note_call(struct pickle *pickle, enum pickle_kind kind,
-                                     struct pickle_node *callable, struct pickle_node *arguments) {
-    struct pickle_node *node = pickle_node(pickle, kind);
-    if (node) {
-        node->callable = callable;
-        node->arguments = arguments;
-    }
-    return node;
-}
-
-static struct pickle_node *refuse_call(struct pickle *pickle, struct pickle_node *callable,
-                                       struct pickle_node *arguments) {
-    if (pickle->mode != PICKLE_STRICT)
-        return note_call(pickle, PICKLE_OBJECT, callable, arguments);
-    if (callable->global == PICKLE_KNOWN_UNSUPPORTED) {
-        pickle_unsupported(pickle, "tensor-kind",
-                           "a kind of tensor that is not supported: it is made by %.*s",
-                           tc_text_shown(pickle_text(callable), 200), callable->text);
-    } else {
-        pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
-                      tc_text_shown(pickle_text(callable), 200), callable->text);
-    }
-    return NULL;
-}
-
-struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
-                                struct pickle_node *arguments) {
-    if (callable->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
-        return note_call(pickle, PICKLE_OBJECT, callable, arguments); /* only a scan gets here */
-    struct pickle_node *first = pickle_item(arguments, 0);
-    bool most_one = arguments->count <= 1;
-    switch ((enum pickle_global)callable->global) {
-    case PICKLE_ORDERED_DICT:
-        return most_one ? make_dict(pickle, callable, first) : bad_call(pickle, callable);
-    case PICKLE_DEFAULT_DICT:
-        return !first || first->kind == PICKLE_GLOBAL || first->kind == PICKLE_NONE
-                   ? make_dict(pickle, callable, pickle_item(arguments, 1))
-                   : bad_call(pickle, callable);
-    case PICKLE_SET_CLASS:
-        return most_one ? make_sequence(pickle, callable, first, PICKLE_SET)
-                        : bad_call(pickle, callable);
-    case PICKLE_LIST_CLASS:
-        return most_one ? make_sequence(pickle, callable, first, PICKLE_LIST)
-                        : bad_call(pickle, callable);
-    case PICKLE_SIZE:
-        return arguments->count == 1 &&
-                       (first->kind == PICKLE_TUPLE || first->kind == PICKLE_LIST) &&
-                       all_integers(first)
-                   ? make_sequence(pickle, callable, first, PICKLE_TUPLE)
-                   : bad_call(pickle, callable);
-    case PICKLE_SCRIPT_LIST:
-        return arguments->count == 1 && first->kind == PICKLE_LIST ? first
-                                                                   : bad_call(pickle, callable);
-    case PICKLE_SCRIPT_TAG:
-        return arguments->count == 2 ? first : bad_call(pickle, callable);
-    case PICKLE_ENCODE:
-        return make_bytes(pickle, callable, arguments);
-    case PICKLE_BYTEARRAY:
-        return make_bytearray(pickle, callable, arguments);
-    case PICKLE_SCRIPT_CLASS:
-        return note_call(pickle, PICKLE_OBJECT, callable, arguments);
-    case PICKLE_COMPLEX:
-    case PICKLE_DEVICE:
-    case PICKLE_LAYOUT:
-    case PICKLE_REBUILD:
-    case PICKLE_REBUILD_V2:
-    case PICKLE_REBUILD_V3:
-    case PICKLE_REBUILD_PARAMETER:
-    case PICKLE_REBUILD_SPARSE:
-    case PICKLE_REBUILD_QUANTIZED:
-    case PICKLE_REBUILD_FROM_TYPE:
-    case PICKLE_NUMPY_SCALAR:
-    case PICKLE_NUMPY_RECONSTRUCT:
-    case PICKLE_NUMPY_FROMBUFFER:
-    case PICKLE_NUMPY_DTYPE:
-        return note_call(pickle, PICKLE_CALL, callable, arguments);
-    default:
-        return refuse_call(pickle, callable, arguments);
-    }
 }

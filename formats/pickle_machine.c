@@ -1,4 +1,11 @@
-/* Bytes, stack and memo of the pickle machine. */
+/*
+ * Bytes and stack of the pickle machine, and what it may cost.
+ *
+ * Frames are read in two ways in a scan. Given all bytes at once, Python's
+ * machine passes over them. Given a file, it reads a frame into a buffer, and
+ * what does not fit into the rest of that is read anew from behind the frame:
+ * the rest is lost. pickle_load runs both wherever they differ.
+ */
 #include "formats/pickle_machine.h"
 
 #include <stdarg.h>
@@ -9,8 +16,13 @@
 #include "core/bytes.h"
 
 #define WINDOW_BYTES ((size_t)1 << 16)
-#define MAX_MEMO (UINT64_C(16) << 20)
+#define MAX_STEPS (UINT64_C(64) << 20)
 #define MAX_STACK (UINT64_C(16) << 20)
+#define MAX_ITEMS (UINT64_C(64) << 20)
+/* Nesting of an honest file; a scan goes as deep as the stack does. */
+#define MAX_MARKS 1000u
+/* Of a name in a finding or a message. */
+#define MAX_SHOWN 1024u
 
 /* Offsets are those of the file: what is in memory has none. */
 static bool fail(struct pickle *pickle, enum tc_class class, const char *code, const char *format,
@@ -54,13 +66,17 @@ bool pickle_odd(struct pickle *pickle, const char *what) {
 }
 
 bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what) {
+    if (name.length > MAX_SHOWN)
+        name.length = MAX_SHOWN;
+    while (name.length && !tc_utf8_valid(name))
+        name.length--; /* at most three: it was cut inside a character */
     if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
         return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
     if (pickle->mode == PICKLE_SCAN)
         return pickle_odd(pickle, what);
-    return name.length ? pickle_unsafe(pickle, "the pickle is not honest: %s: %.*s", what,
-                                       tc_text_shown(name, 200), name.bytes)
-                       : pickle_unsafe(pickle, "the pickle is not honest: %s", what);
+    if (name.length == 0)
+        return pickle_unsafe(pickle, "the pickle %s", what);
+    return pickle_unsafe(pickle, "the pickle %s: %.*s", what, tc_text_shown(name, 200), name.bytes);
 }
 
 bool pickle_over_limit(struct pickle *pickle, const char *what) {
@@ -74,27 +90,79 @@ void pickle_init(struct pickle *pickle, struct tc_arena *arena, const struct tc_
     *pickle = (struct pickle){.arena = arena, .limits = limits, .error = error};
 }
 
-/* The stream */
+/* Budgets */
 
-/* Counts what is read, and keeps it inside the frame and the file. */
-bool pickle_consume(struct pickle *pickle, uint64_t length, bool counts) {
-    if (length > pickle->end - pickle->at)
-        return pickle_bad(pickle, "the pickle is cut short");
-    if (pickle->frame_end && pickle->at < pickle->frame_end &&
-        length > pickle->frame_end - pickle->at) {
-        pickle->frame_end = 0;
-        if (!pickle_odd(pickle, "an opcode crosses its frame's end"))
-            return false;
-    }
-    if (!counts)
-        return true;
-    pickle->text += length;
-    if (pickle->text <= pickle->limits->pickle)
+static struct pickle_budget *budget(struct pickle *pickle) {
+    return pickle->budget ? pickle->budget : &pickle->own_budget;
+}
+
+bool pickle_charge_items(struct pickle *pickle, uint64_t count) {
+    budget(pickle)->items += count;
+    return budget(pickle)->items <= MAX_ITEMS || pickle_over_limit(pickle, "items");
+}
+
+bool pickle_charge_step(struct pickle *pickle) {
+    pickle->steps++;
+    return ++budget(pickle)->steps <= MAX_STEPS || pickle_over_limit(pickle, "opcodes");
+}
+
+bool pickle_charge_text(struct pickle *pickle, uint64_t length) {
+    budget(pickle)->text += length;
+    if (budget(pickle)->text <= pickle->limits->pickle)
         return true;
     pickle_unsafe(pickle, "the pickle is longer than %llu bytes",
                   (unsigned long long)pickle->limits->pickle);
     pickle->error->code = "pickle-limit";
     return tc_error_hint(pickle->error, "raise the limit with --max-pickle if you trust this file");
+}
+
+bool pickle_charge_memory(struct pickle *pickle, uint64_t size) {
+    if (!tc_arena_charge(pickle->arena, size, pickle->error))
+        return false;
+    pickle->charged += size;
+    return true;
+}
+
+void pickle_release(struct pickle *pickle) {
+    pickle_memo_release(pickle);
+    free(pickle->window);
+    free(pickle->stack);
+    free(pickle->marks);
+    /* The arena may be gone already, and with it what it counted. */
+    if (pickle->arena)
+        pickle->arena->used -=
+            pickle->charged < pickle->arena->used ? pickle->charged : pickle->arena->used;
+    *pickle = (struct pickle){0};
+}
+
+/* The stream */
+
+/* At the end of a frame that `length` bytes don't fit into. */
+static bool cross_frame(struct pickle *pickle, uint64_t length) {
+    if (pickle->at >= pickle->frame_end || length <= pickle->frame_end - pickle->at)
+        return true;
+    if (!pickle_odd(pickle, "an opcode crosses its frame's end"))
+        return false;
+    pickle->forked = true;
+    if (pickle->skips)
+        pickle->at = pickle->frame_end;
+    pickle->frame_end = 0;
+    return true;
+}
+
+static bool is_there(struct pickle *pickle, uint64_t length) {
+    return length <= pickle->end - pickle->at || pickle_bad(pickle, "the pickle is cut short");
+}
+
+bool pickle_consume(struct pickle *pickle, uint64_t length, bool counts) {
+    return is_there(pickle, length) && cross_frame(pickle, length) && is_there(pickle, length) &&
+           (!counts || pickle_charge_text(pickle, length));
+}
+
+bool pickle_consume_across(struct pickle *pickle, uint64_t length) {
+    if (pickle->mode != PICKLE_SCAN)
+        return pickle_consume(pickle, length, false);
+    return is_there(pickle, length);
 }
 
 /* The next `length` bytes, at most WINDOW_BYTES, without taking them. */
@@ -105,7 +173,8 @@ static const unsigned char *look(struct pickle *pickle, size_t length) {
         pickle->at - pickle->window_at + length > pickle->window_size) {
         uint64_t left = pickle->end - pickle->at;
         size_t size = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-        if (!pickle->window && !(pickle->window = malloc(WINDOW_BYTES))) {
+        if (!pickle->window && (!pickle_charge_memory(pickle, WINDOW_BYTES) ||
+                                !(pickle->window = malloc(WINDOW_BYTES)))) {
             tc_fail_memory(pickle->error);
             return NULL;
         }
@@ -125,20 +194,16 @@ const unsigned char *pickle_take(struct pickle *pickle, size_t length) {
     return bytes;
 }
 
-/* A little-endian number of 1, 2, 4 or 8 bytes. */
 bool pickle_take_number(struct pickle *pickle, unsigned bytes, uint64_t *number) {
     const unsigned char *from = pickle_take(pickle, bytes);
     *number = from ? tc_load(from, bytes) : 0;
     return from != NULL;
 }
 
-/* Bytes for as long as the arena lives, a NUL behind them. */
-char *pickle_take_copy(struct pickle *pickle, uint64_t length) {
-    if (!pickle_consume(pickle, length, true))
-        return NULL;
+static char *copy_bytes(struct pickle *pickle, uint64_t length) {
     char *copy = tc_arena_alloc(pickle->arena, length + 1, pickle->error);
-    if (!copy)
-        return NULL;
+    if (!copy || length == 0)
+        return copy;
     if (length <= WINDOW_BYTES || pickle->memory) {
         const unsigned char *from = look(pickle, length);
         if (!from)
@@ -151,34 +216,74 @@ char *pickle_take_copy(struct pickle *pickle, uint64_t length) {
     return copy;
 }
 
-/* A line, without its newline, the arena's. */
-bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *line) {
+char *pickle_take_copy(struct pickle *pickle, uint64_t length, bool across) {
+    bool ok = across ? pickle_consume_across(pickle, length) && pickle_charge_text(pickle, length)
+                     : pickle_consume(pickle, length, true);
+    return ok ? copy_bytes(pickle, length) : NULL;
+}
+
+/* How far it is to the next newline, or to `end` where there is none before. */
+static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, uint64_t *length,
+                         bool *found) {
     uint64_t start = pickle->at;
-    uint64_t length = 0;
-    for (;;) {
-        uint64_t left = pickle->end - pickle->at;
-        size_t size = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-        if (size == 0)
-            return pickle_bad(pickle, "the pickle is cut short");
-        const unsigned char *from = look(pickle, pickle->memory ? size : 1);
+    *found = false;
+    while (pickle->at < end && !*found) {
+        const unsigned char *from = look(pickle, 1);
         if (!from)
             return false;
-        if (!pickle->memory)
-            size = pickle->window_size - (pickle->at - pickle->window_at);
+        uint64_t there = end - pickle->at;
+        uint64_t seen =
+            pickle->memory ? WINDOW_BYTES : pickle->window_size - (pickle->at - pickle->window_at);
+        size_t size = there < seen ? there : seen;
         const unsigned char *newline = memchr(from, '\n', size);
-        length += newline ? (uint64_t)(newline - from) : size;
-        if (length > limit)
+        *found = newline != NULL;
+        pickle->at += newline ? (uint64_t)(newline - from) : size;
+        if (pickle->at - start > limit)
             return pickle_over_limit(pickle, "lines");
-        if (newline)
-            break;
-        pickle->at += size;
     }
+    *length = pickle->at - start;
     pickle->at = start;
-    char *copy = pickle_take_copy(pickle, length);
+    return true;
+}
+
+/* A file's end ends a line for pickle.py, which then drops its last character
+ * in the newline's place. */
+static bool take_last_line(struct pickle *pickle, uint64_t length, struct tc_text *line) {
+    if (pickle->mode != PICKLE_SCAN || length == 0)
+        return pickle_bad(pickle, "the pickle is cut short");
+    char *copy = pickle_odd(pickle, "a line ends with the file")
+                     ? pickle_take_copy(pickle, length, true)
+                     : NULL;
+    *line = (struct tc_text){copy, length - 1};
+    if (copy)
+        copy[length - 1] = 0;
+    return copy != NULL;
+}
+
+bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *line) {
+    uint64_t length = 0;
+    bool found = false;
+    bool framed = pickle->at < pickle->frame_end;
+    if (framed && !measure_line(pickle, pickle->frame_end, limit, &length, &found))
+        return false;
+    if (framed && !found && pickle->mode == PICKLE_SCAN) {
+        if (!cross_frame(pickle, UINT64_MAX))
+            return false;
+    }
+    if (!found && !measure_line(pickle, pickle->end, limit, &length, &found))
+        return false;
+    if (!found)
+        return take_last_line(pickle, length, line);
+    char *copy = pickle_take_copy(pickle, length, false);
     if (!copy || !pickle_take(pickle, 1))
         return false;
     *line = (struct tc_text){copy, length};
     return true;
+}
+
+bool pickle_take_word(struct pickle *pickle, struct tc_text *line) {
+    bool scan = pickle->mode == PICKLE_SCAN;
+    return pickle_take_line(pickle, scan ? pickle->limits->pickle : PICKLE_MAX_LINE, line);
 }
 
 /* Nodes, stack and marks */
@@ -218,7 +323,7 @@ bool pickle_add(struct pickle *pickle, struct pickle_node *to, struct pickle_nod
 
 bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
                     size_t count) {
-    if (!reserve(pickle, to, count))
+    if (!pickle_charge_items(pickle, count) || !reserve(pickle, to, count))
         return false;
     if (count)
         memcpy(to->items + to->count, items, count * sizeof *items);
@@ -226,21 +331,56 @@ bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle
     return true;
 }
 
-/* Takes what a failed constructor returns, too: then the error is filled. */
-bool pickle_push(struct pickle *pickle, struct pickle_node *node) {
-    if (!node)
-        return false;
-    if (pickle->depth == pickle->stack_capacity) {
-        size_t capacity = pickle->stack_capacity ? pickle->stack_capacity * 2 : 256;
-        if (capacity > MAX_STACK)
-            return pickle_over_limit(pickle, "values on its stack");
-        struct pickle_node **stack = reallocarray(pickle->stack, capacity, sizeof *stack);
-        if (!stack)
-            return tc_fail_memory(pickle->error);
-        pickle->stack = stack;
-        pickle->stack_capacity = capacity;
+/* One node for all of None, True and False: nothing ever changes them, and a
+ * pickle may be made of little else. */
+struct pickle_node *pickle_constant(struct pickle *pickle, enum pickle_kind kind, bool value) {
+    struct pickle_node **constant = &pickle->constants[kind == PICKLE_BOOL ? 1 + value : 0];
+    if (!*constant && (*constant = pickle_node(pickle, kind)))
+        (*constant)->value = value;
+    return *constant;
+}
+
+/* Room for one more of what lies in a row; `most` of them at most. */
+static void *room(struct pickle *pickle, void *row, size_t count, size_t *capacity, size_t size,
+                  size_t most, const char *what) {
+    size_t larger = *capacity ? *capacity * 2 : 64;
+    if (count >= most) {
+        pickle_over_limit(pickle, what);
+        return NULL;
     }
+    if (count < *capacity)
+        return row;
+    if (!pickle_charge_memory(pickle, (larger - *capacity) * size))
+        return NULL;
+    void *moved = reallocarray(row, larger, size);
+    if (!moved) {
+        tc_fail_memory(pickle->error);
+        return NULL;
+    }
+    *capacity = larger;
+    return moved;
+}
+
+bool pickle_push(struct pickle *pickle, struct pickle_node *node) {
+    struct pickle_node **stack =
+        node ? room(pickle, pickle->stack, pickle->depth, &pickle->stack_capacity, sizeof *stack,
+                    MAX_STACK, "values on its stack")
+             : NULL;
+    if (!stack)
+        return false;
+    pickle->stack = stack;
     pickle->stack[pickle->depth++] = node;
+    return true;
+}
+
+bool pickle_push_mark(struct pickle *pickle) {
+    size_t most = pickle->mode == PICKLE_SCAN ? MAX_STACK : MAX_MARKS;
+    size_t *marks = room(pickle, pickle->marks, pickle->mark_count, &pickle->mark_capacity,
+                         sizeof *marks, most, "nested marks");
+    if (!marks)
+        return false;
+    pickle->marks = marks;
+    pickle->marks[pickle->mark_count++] = pickle->depth;
     return true;
 }
 
@@ -262,123 +402,12 @@ struct pickle_node *pickle_top(struct pickle *pickle) {
     return node;
 }
 
-/* The values above the last mark, which goes. */
 bool pickle_pop_mark(struct pickle *pickle, struct pickle_node ***items, size_t *count) {
     if (pickle->mark_count == 0)
         return pickle_bad(pickle, "an opcode finds no mark on the stack");
     size_t from = pickle->marks[--pickle->mark_count];
-    *items = pickle->stack + from;
     *count = pickle->depth - from;
+    *items = *count ? pickle->stack + from : NULL;
     pickle->depth = from;
     return true;
-}
-
-/* The memo: a list for keys in sequence, a hash for the others. */
-
-struct memo_slot {
-    uint64_t key; /* plus one; 0: free */
-    struct pickle_node *node;
-};
-
-struct pickle_memo {
-    struct pickle_node **dense;
-    size_t dense_capacity;
-    struct memo_slot *slots;
-    size_t slot_count;
-    size_t sparse;
-    uint64_t count; /* of entries in all */
-};
-
-void pickle_memo_clear(struct pickle *pickle) {
-    if (pickle->memo) {
-        free(pickle->memo->dense);
-        free(pickle->memo->slots);
-    }
-    free(pickle->memo);
-    pickle->memo = NULL;
-}
-
-bool pickle_memo_new(struct pickle *pickle) {
-    pickle_memo_clear(pickle);
-    pickle->memo = calloc(1, sizeof *pickle->memo);
-    return pickle->memo ? true : tc_fail_memory(pickle->error);
-}
-
-/* The place of a key, or of the free slot where it would go. The multiplier is
- * 2^64 divided by the golden ratio, which spreads keys in sequence. */
-static struct memo_slot *memo_slot(const struct pickle_memo *memo, uint64_t key) {
-    size_t mask = memo->slot_count - 1;
-    size_t at = (size_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & mask;
-    while (memo->slots[at].key && memo->slots[at].key != key + 1)
-        at = (at + 1) & mask;
-    return &memo->slots[at];
-}
-
-static bool memo_grow_slots(struct pickle *pickle) {
-    struct pickle_memo *memo = pickle->memo;
-    struct pickle_memo larger = {.slot_count = memo->slot_count ? memo->slot_count * 2 : 64};
-    larger.slots = calloc(larger.slot_count, sizeof *larger.slots);
-    if (!larger.slots)
-        return tc_fail_memory(pickle->error);
-    for (size_t i = 0; i < memo->slot_count; i++)
-        if (memo->slots[i].key)
-            *memo_slot(&larger, memo->slots[i].key - 1) = memo->slots[i];
-    free(memo->slots);
-    memo->slots = larger.slots;
-    memo->slot_count = larger.slot_count;
-    return true;
-}
-
-static bool memo_grow_dense(struct pickle *pickle, uint64_t key) {
-    struct pickle_memo *memo = pickle->memo;
-    size_t capacity = memo->dense_capacity ? memo->dense_capacity : 256;
-    while (capacity <= key)
-        capacity *= 2;
-    struct pickle_node **dense = reallocarray(memo->dense, capacity, sizeof *dense);
-    if (!dense)
-        return tc_fail_memory(pickle->error);
-    memset(dense + memo->dense_capacity, 0, (capacity - memo->dense_capacity) * sizeof *dense);
-    memo->dense = dense;
-    memo->dense_capacity = capacity;
-    return true;
-}
-
-bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
-    struct pickle_node *node = pickle_top(pickle);
-    struct pickle_memo *memo = pickle->memo;
-    if (!node)
-        return false;
-    if (memo->count >= MAX_MEMO)
-        return pickle_over_limit(pickle, "memo entries");
-    /* A list no more than half empty. */
-    if (key < 256 || key < 2 * memo->count) {
-        if (key >= memo->dense_capacity && !memo_grow_dense(pickle, key))
-            return false;
-        /* It may be in the hash, from when it was far out of sequence. */
-        bool known = memo->dense[key] || (memo->slot_count && memo_slot(memo, key)->key);
-        memo->count += !known;
-        memo->dense[key] = node;
-        return true;
-    }
-    if (memo->sparse * 2 >= memo->slot_count && !memo_grow_slots(pickle))
-        return false;
-    struct memo_slot *slot = memo_slot(memo, key);
-    memo->count += slot->key == 0;
-    memo->sparse += slot->key == 0;
-    *slot = (struct memo_slot){key + 1, node};
-    return true;
-}
-
-bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
-    const struct pickle_memo *memo = pickle->memo;
-    struct pickle_node *node = key < memo->dense_capacity ? memo->dense[key] : NULL;
-    if (!node && memo->slot_count)
-        node = memo_slot(memo, key)->node;
-    if (!node && pickle_odd(pickle, "a memo entry that is not there"))
-        node = pickle_node(pickle, PICKLE_NONE);
-    return pickle_push(pickle, node);
-}
-
-uint64_t pickle_memo_count(const struct pickle *pickle) {
-    return pickle->memo->count;
 }

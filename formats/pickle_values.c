@@ -22,6 +22,106 @@ static struct pickle_node *long_node(struct pickle *pickle, const char *text, si
     return node;
 }
 
+static bool is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* As C's strings end, and without the white space around. */
+static struct tc_text strip(struct tc_text text) {
+    text.length = strnlen(text.bytes, text.length);
+    while (text.length && is_space(text.bytes[text.length - 1]))
+        text.length--;
+    while (text.length && is_space(text.bytes[0])) {
+        text.bytes++;
+        text.length--;
+    }
+    return text;
+}
+
+/* What a prefix says the base of a literal is; takes the prefix away. C's own
+ * strtol, which INT goes through first, has octal numbers with a mere 0. */
+static unsigned take_base(struct tc_text *digits, bool octal) {
+    static const struct {
+        char letter;
+        unsigned base;
+    } prefixes[] = {{'x', 16}, {'o', 8}, {'b', 2}};
+    if (digits->length < 2 || digits->bytes[0] != '0')
+        return 10;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if ((digits->bytes[1] | 0x20) == prefixes[i].letter) {
+            bool line = digits->length > 2 && digits->bytes[2] == '_';
+            digits->bytes += 2 + line;
+            digits->length -= 2 + line;
+            return prefixes[i].base;
+        }
+    return octal ? 8 : 10;
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Digits with single lines between them; *large where 63 bits don't do. */
+static bool read_digits(struct tc_text digits, unsigned base, uint64_t *value, bool *large) {
+    bool line = true; /* none may come first */
+    *value = 0;
+    *large = false;
+    for (size_t i = 0; i < digits.length; i++) {
+        bool again = line;
+        line = digits.bytes[i] == '_';
+        if (line && again)
+            return false;
+        if (line)
+            continue;
+        int digit = hex_digit(digits.bytes[i]);
+        if (digit < 0 || (unsigned)digit >= base)
+            return false;
+        *large |= *value > (INT64_MAX - (uint64_t)digit) / base;
+        *value = *large ? 0 : *value * base + (uint64_t)digit;
+    }
+    return !line;
+}
+
+/* Whether a number of decimal digits that starts with 0 is zero all the same:
+ * Python takes no other. */
+static bool is_zero_or_plain(struct tc_text digits, unsigned base, uint64_t value, bool large) {
+    return base != 10 || digits.bytes[0] != '0' || (value == 0 && !large);
+}
+
+bool pickle_read_integer(struct tc_text text, unsigned base, bool octal, bool *negative,
+                         uint64_t *value, bool *large) {
+    text = strip(text);
+    *negative = text.length && text.bytes[0] == '-';
+    if (text.length && (text.bytes[0] == '-' || text.bytes[0] == '+')) {
+        text.bytes++;
+        text.length--;
+    }
+    struct tc_text digits = text;
+    unsigned by = base ? base : take_base(&digits, false);
+    if (digits.length && read_digits(digits, by, value, large) &&
+        (base || is_zero_or_plain(digits, by, *value, *large)))
+        return true;
+    digits = text;
+    return octal && digits.length && take_base(&digits, true) == 8 &&
+           read_digits(digits, 8, value, large);
+}
+
+/* As Python's machines take them: C's and pickle.py's, whichever takes it. */
+static struct pickle_node *scanned_integer(struct pickle *pickle, struct tc_text line, bool octal) {
+    bool negative;
+    bool large;
+    uint64_t value;
+    if (!pickle_read_integer(line, 0, octal, &negative, &value, &large)) {
+        pickle_bad(pickle, "a number that is none");
+        return NULL;
+    }
+    return large ? long_node(pickle, line.bytes, line.length)
+                 : integer_node(pickle, negative ? -(int64_t)value : (int64_t)value);
+}
+
 /* "12", "-3", "12L"; INT has "00" and "01" for False and True. */
 struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits, bool booleans) {
     if (booleans &&
@@ -33,11 +133,16 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
     }
     if (digits.length && digits.bytes[digits.length - 1] == 'L')
         digits.length--;
+    if (pickle->mode == PICKLE_SCAN)
+        return scanned_integer(pickle, digits, booleans);
     size_t sign = digits.length && (digits.bytes[0] == '-' || digits.bytes[0] == '+');
     bool ok = digits.length > sign;
-    for (size_t i = sign; i < digits.length && ok; i++)
+    bool zero = true; /* 010 is 8 for some machines and nothing for others */
+    for (size_t i = sign; i < digits.length && ok; i++) {
         ok = digits.bytes[i] >= '0' && digits.bytes[i] <= '9';
-    if (!ok) {
+        zero &= digits.bytes[i] == '0';
+    }
+    if (!ok || (digits.bytes[sign] == '0' && digits.length > sign + 1 && !zero)) {
         pickle_bad(pickle, "a number that is none");
         return NULL;
     }
@@ -64,11 +169,16 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
     }
     uint32_t limbs[LIMBS] = {0};
     size_t used = 0;
-    /* The magnitude: for a negative number the complement, plus one below. */
-    for (size_t i = length; i > 0; i--) {
-        uint64_t carry = negative ? (uint8_t)~bytes[i - 1] : bytes[i - 1];
+    /* The magnitude: for a negative number the complement, plus one below. Four
+     * bytes at a time, from the highest, which may be fewer. */
+    for (size_t i = length; i > 0;) {
+        size_t taken = i % 4 ? i % 4 : 4;
+        uint64_t carry = 0;
+        for (size_t b = i; b > i - taken; b--)
+            carry = carry << 8 | (negative ? (uint8_t)~bytes[b - 1] : bytes[b - 1]);
+        i -= taken;
         for (size_t l = 0; l < used || carry; l++) {
-            carry += (uint64_t)limbs[l] << 8;
+            carry += (uint64_t)limbs[l] << 8 * taken;
             limbs[l] = (uint32_t)(carry % 1000000000);
             carry /= 1000000000;
             used = l + 1 > used ? l + 1 : used;
@@ -93,13 +203,34 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
     return node;
 }
 
+/* pickle.py takes white space around and single lines between digits, C's
+ * machine a NUL behind. The copy is the arena's. */
+static bool plain_real(struct pickle *pickle, struct tc_text *digits) {
+    *digits = strip(*digits);
+    char *copy = tc_arena_copy(pickle->arena, digits->bytes, digits->length, pickle->error);
+    if (!copy)
+        return false;
+    size_t kept = 0;
+    for (size_t i = 0; i < digits->length; i++) {
+        bool between = i && i + 1 < digits->length && hex_digit(digits->bytes[i - 1]) >= 0 &&
+                       hex_digit(digits->bytes[i + 1]) >= 0;
+        if (digits->bytes[i] != '_' || !between)
+            copy[kept++] = digits->bytes[i];
+    }
+    copy[kept] = 0;
+    *digits = (struct tc_text){copy, kept};
+    return true;
+}
+
 /* Decimal points are points: the program never sets a locale. */
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
     char *end;
+    if (pickle->mode == PICKLE_SCAN && !plain_real(pickle, &digits))
+        return NULL;
     double value = strtod(digits.bytes, &end);
     bool plain = digits.length > 0;
     for (size_t i = 0; i < digits.length && plain; i++)
-        plain = strchr("0123456789+-.eEinfatyINFATY", digits.bytes[i]) != NULL;
+        plain = digits.bytes[i] && strchr("0123456789+-.eEinfatyINFATY", digits.bytes[i]);
     if (!plain || end != digits.bytes + digits.length) {
         pickle_bad(pickle, "a number that is none");
         return NULL;
@@ -108,13 +239,6 @@ struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
     if (node)
         node->real = value;
     return node;
-}
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* `count` hexadecimal digits at `at`; false where there are fewer. */
@@ -131,16 +255,34 @@ static bool read_hex(struct tc_text line, size_t at, size_t count, uint32_t *val
     return true;
 }
 
-static void add_utf8(struct tc_buffer *text, uint32_t c) {
+/* A lone surrogate, which no UTF-8 has, as Python escapes it. */
+static void add_surrogate(struct tc_buffer *text, uint32_t c, bool *surrogates) {
+    tc_buffer_addf(text, "\\u%04x", c);
+    *surrogates = true;
+}
+
+static void add_utf8(struct tc_buffer *text, uint32_t c, bool *surrogates) {
     char bytes[4];
     size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    if (c >= 0xD800 && c <= 0xDFFF) {
+        add_surrogate(text, c, surrogates);
+        return;
+    }
     for (size_t i = length; i > 1; i--) {
         bytes[i - 1] = (char)(0x80 | (c & 0x3F));
         c >>= 6;
     }
     bytes[0] = (char)(lead[length] | c);
     tc_buffer_add(text, bytes, length);
+}
+
+/* The surrogate that starts here, as if UTF-8 had some; 0: none does. */
+static uint32_t surrogate_at(struct tc_text text, size_t at) {
+    const unsigned char *bytes = (const unsigned char *)text.bytes + at;
+    bool there = text.length - at >= 3 && bytes[0] == 0xED && bytes[1] >= 0xA0 &&
+                 bytes[1] <= 0xBF && bytes[2] >= 0x80 && bytes[2] <= 0xBF;
+    return there ? 0xD000u | (bytes[1] & 0x3Fu) << 6 | (bytes[2] & 0x3Fu) : 0;
 }
 
 /* Keeps a buffer as a node of the arena; text where it is UTF-8. */
@@ -157,6 +299,41 @@ static struct pickle_node *keep(struct pickle *pickle, struct tc_buffer *text, b
             node->kind = PICKLE_BYTES;
     }
     tc_buffer_release(text);
+    return node;
+}
+
+/* Text as the binary opcodes have it: UTF-8, in which Python lets surrogates
+ * pass. */
+struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes) {
+    struct pickle_node *node = NULL;
+    if (tc_utf8_valid(bytes)) {
+        node = pickle_node(pickle, PICKLE_TEXT);
+        if (node) {
+            node->text = bytes.bytes;
+            node->length = bytes.length;
+        }
+        return node;
+    }
+    struct tc_buffer text = {0};
+    bool surrogates = false;
+    for (size_t at = 0; at < bytes.length;) {
+        uint32_t c;
+        size_t length = tc_utf8_length(bytes.bytes + at, bytes.length - at, &c);
+        if (length) {
+            tc_buffer_add(&text, bytes.bytes + at, length);
+        } else if ((c = surrogate_at(bytes, at))) {
+            add_surrogate(&text, c, &surrogates);
+            length = 3;
+        } else {
+            pickle_bad(pickle, "a string is not valid UTF-8");
+            tc_buffer_release(&text);
+            return NULL;
+        }
+        at += length;
+    }
+    node = keep(pickle, &text, false);
+    if (node)
+        node->surrogates = surrogates;
     return node;
 }
 
@@ -213,9 +390,11 @@ struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line) {
     return keep(pickle, &text, true);
 }
 
-/* Python's raw-unicode-escape: Latin-1, with \uXXXX and \UXXXXXXXX. */
+/* Python's raw-unicode-escape: Latin-1, with \uXXXX and \UXXXXXXXX. Any other
+ * character behind a backslash stays, a second backslash too. */
 struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line) {
     struct tc_buffer text = {0};
+    bool surrogates = false;
     for (size_t i = 0; i < line.length; i++) {
         uint32_t code = (unsigned char)line.bytes[i];
         char next = i + 1 < line.length ? line.bytes[i + 1] : 0;
@@ -227,13 +406,27 @@ struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line) {
                 return NULL;
             }
             i += digits + 1;
+        } else if (code == '\\' && i + 1 < line.length) {
+            tc_buffer_add_string(&text, "\\");
+            code = (unsigned char)next;
+            i++;
         }
-        add_utf8(&text, code);
+        add_utf8(&text, code, &surrogates);
     }
     struct pickle_node *node = keep(pickle, &text, false);
-    if (node && node->kind == PICKLE_BYTES) {
-        pickle_bad(pickle, "a string is not valid Unicode");
-        return NULL;
-    }
+    if (node)
+        node->surrogates = surrogates;
     return node;
+}
+
+/* Bytes as the text that Latin-1 makes of them; the arena's. */
+bool pickle_latin1(struct pickle *pickle, struct tc_text bytes, struct tc_text *text) {
+    struct tc_buffer made = {0};
+    bool surrogates = false;
+    for (size_t i = 0; i < bytes.length; i++)
+        add_utf8(&made, (unsigned char)bytes.bytes[i], &surrogates);
+    struct pickle_node *node = keep(pickle, &made, false);
+    if (node)
+        *text = pickle_text(node);
+    return node != NULL;
 }

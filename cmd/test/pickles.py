@@ -132,7 +132,9 @@ def tensor(store=None, offset=0, size=(3,), stride=(1,)):
 
 
 def dtype(descr="f4"):
-    state = (3, "<", None, None, None, -1, -1, 0)
+    """As numpy writes one of numbers, or of objects, which has flags of its own."""
+    order, flags = ("|", 63) if "O" in descr else ("<", 0)
+    state = (3, order, None, None, None, -1, -1, flags)
     return call("numpy", "dtype", descr, False, True) + code(state) + op.BUILD
 
 
