@@ -215,9 +215,9 @@ def judge_batch(program: str, batch) -> tuple[list[str], Counter]:
             whats.append(f"{kind} {number}: {what}")
             paths.append(str(path))
         told, code, errors = scan(program, paths)
-        did, slow = watched.load_all(paths, folder)
-        failures, counts = judge(whats, paths, told, did)
-        counts["files of which a loader took too long"] += slow
+        loaded = watched.Loaded(paths, folder)
+        failures, counts = judge(whats, paths, told, loaded.found)
+        counts["files of which a loader took too long"] += loaded.slow
         worst = max((WORST.get(each.get("verdict"), 3) for each in told.values()), default=3, key=lambda value: (value == 1, value))
         if code != worst and code not in (3, 5):
             failures.append(f"{kind} {number}: exit code {code} of scan, not {worst}: {errors[:300]}")

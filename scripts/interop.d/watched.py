@@ -38,6 +38,7 @@ from safe_names import SAFE, stub_modules
 SECONDS = 20  # without a sign of life from a worker, on a machine that has others to serve
 ROOM = 1 << 30  # bytes, beside what torch has mapped
 FILES_A_WORKER = 500
+GROUP = 50
 MEMBERS = 40  # of an archive
 PICKLES = 8  # one behind the other
 DEPTH = 3  # of archives in archives
@@ -290,12 +291,13 @@ def confine(folder: str):
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def work(paths: list[str], first: int, folder: str, out: int):
-    """Tells, a line each: [file], when it begins with one, [file, loader], and [file, loader, event, detail]."""
+def work(paths: list[str], files: range, every: int, folder: str, out: int):
+    """Tells, a line each: [file, loader] as it begins with one, [file, loader, event, detail] of what it saw, and [file]
+    when all up to there were looked at and had changed nothing."""
     state = [0, ""]
 
-    def tell(event, detail=""):
-        os.write(out, json.dumps([*state, event, detail]).encode() + b"\n")
+    def tell(*event):
+        os.write(out, json.dumps([*state, *event]).encode() + b"\n")
 
     os.dup2(os.open("/dev/null", os.O_RDWR), 1)
     os.dup2(1, 2)
@@ -304,64 +306,86 @@ def work(paths: list[str], first: int, folder: str, out: int):
     tconv_canary.report = lambda *what: tell(*what) if watch.path else None
     before = snapshot()
     sys.addaudithook(watch)
-    for index in range(first, min(first + FILES_A_WORKER, len(paths))):
+    for index in files:
         state[:] = index, "pickle.load"
-        os.write(out, b"[%d]\n" % index)
+        tell()
         watch.path = paths[index]
         for state[1] in load_file(paths[index]):
-            os.write(out, json.dumps(state).encode() + b"\n")
+            tell()
         watch.path = None
         if left := os.listdir(folder):
-            tell("left", str(left)[:200])
-            return
-        if name := is_changed(before):
-            tell("changed", name)
-            return
+            return tell("left", str(left)[:200])
+        if (index + 1 - files[0]) % every == 0 or index == files[-1]:
+            if name := is_changed(before):
+                return tell("changed", name)
+            os.write(out, b"[%d]\n" % index)
 
 
-def load_all(paths: list[str], work_folder: Path) -> tuple[dict[int, list], int]:
-    """What loading did, by place in paths; and how many files took too long for one loader."""
-    found: dict[int, list] = {}
-    slow, first = 0, 0
-    while first < len(paths):
-        with tempfile.TemporaryDirectory(dir=work_folder) as folder:
-            first, too_slow = run_worker(paths, first, folder, found)
-            slow += too_slow
-    return found, slow
+class Loaded:
+    """What loading did, by place in the list of files; and how many took too long for a loader."""
 
+    def __init__(self, paths: list[str], work_folder: Path):
+        self.paths, self.work_folder = paths, work_folder
+        self.found: dict[int, list] = {}
+        self.slow = 0
+        for first in range(0, len(paths), FILES_A_WORKER):
+            self.load(range(first, min(first + FILES_A_WORKER, len(paths))))
 
-def run_worker(paths, first, folder, found) -> tuple[int, bool]:
-    """Where to go on, and whether the worker was ended for taking too long."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
+    def load(self, files: range):
+        """Most files do nothing, so that they are looked at in groups; a group that did something, one by one."""
+        while files:
+            sure, _ = self.run_worker(files, GROUP)
+            files = range(sure, files.stop)
+            group = files[:GROUP]
+            for index in group:
+                self.found.pop(index, None)
+            while group:
+                sure, at = self.run_worker(group, 1)
+                group = range(max(sure, at + 1), group.stop)
+            files = files[GROUP:]
+
+    def run_worker(self, files: range, every: int) -> tuple[int, int]:
+        """The first file of which it is not known that it changed nothing, and the last that was begun."""
+        reader, writer = os.pipe()
+        with tempfile.TemporaryDirectory(dir=self.work_folder) as folder:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    os.close(reader)
+                    work(self.paths, files, every, folder, writer)
+                    status = 0
+                finally:
+                    os._exit(status)
+            os.close(writer)
+            sure, at, loader = self.listen(reader, child, files[0])
             os.close(reader)
-            work(paths, first, folder, writer)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    at, loader, too_slow = first - 1, "", False
-    data = b""
-    while True:
-        if not select.select([reader], [], [], SECONDS)[0]:
-            os.kill(child, signal.SIGKILL)
-            too_slow = True
-            break
-        part = os.read(reader, 1 << 16)
-        if not part:
-            break
-        *lines, data = (data + part).split(b"\n")
-        for line in lines:
-            at, loader, *event = [*json.loads(line), "pickle.load"][:4] if line.count(b",") == 0 else json.loads(line)
-            if event:
-                found.setdefault(at, []).append([loader, *event])
-    os.close(reader)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES:
-        found.setdefault(at, []).append([loader, "crash", signal.Signals(os.WTERMSIG(status)).name])
-    elif os.WIFEXITED(status) and os.WEXITSTATUS(status):
-        found.setdefault(at, []).append([loader, "crash", f"exit status {os.WEXITSTATUS(status)}"])
-    return at + 1, too_slow
+            _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES:
+            self.note(at, loader, "crash", signal.Signals(os.WTERMSIG(status)).name)
+        elif os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            self.note(at, loader, "crash", f"exit status {os.WEXITSTATUS(status)}")
+        elif os.WIFSIGNALED(status) and every == 1:
+            self.slow += 1
+        return sure, at
+
+    def listen(self, reader: int, child: int, first: int) -> tuple[int, int, str]:
+        sure, at, loader, data = first, first, "", b""
+        while True:
+            if not select.select([reader], [], [], SECONDS)[0]:
+                os.kill(child, signal.SIGKILL)
+                return sure, at, loader
+            part = os.read(reader, 1 << 16)
+            if not part:
+                return sure, at, loader
+            *lines, data = (data + part).split(b"\n")
+            for line in map(json.loads, lines):
+                if len(line) == 1:
+                    sure = line[0] + 1
+                else:
+                    at, loader = line[:2]
+                    if len(line) > 2:
+                        self.note(*line)
+
+    def note(self, at: int, *event):
+        self.found.setdefault(at, []).append(event)
