@@ -4,10 +4,14 @@ import bz2
 import gzip
 import io
 import lzma
+import pickle as pickle_bytes
 import struct
 import tarfile
 import zipfile
 import zlib
+
+import joblib
+import numpy as np
 
 from pickle_code import call, constant, model, name_of, pickle_of, storage, tensor
 
@@ -15,6 +19,8 @@ GOOD = tensor(storage())
 PLAIN = pickle_of(model(w=GOOD))
 DATA = struct.pack("<6f", *range(6))
 MAGIC = pickle_of(b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19")
+# of the legacy format, whose ids have one more entry, for views
+PLAIN_LEGACY = pickle_of(model(w=tensor(storage().replace(b"tQ", b"NtQ"))))
 PROTOCOL, SYSTEM_INFO, KEYS = (pickle_of(constant(each)) for each in (1001, {"little_endian": True}, ["0"]))
 HONEST = [("archive/data.pkl", PLAIN), ("archive/version", b"3\n"), ("archive/data/0", DATA)]
 REST = HONEST[1:]
@@ -106,6 +112,21 @@ def tar_of(members, link: str = "", damage: bool = False) -> bytes:
 TAR = [("storages", pickle_of(b"K\x00") + pickle_of(b"]")), ("tensors", pickle_of(b"K\x00")), ("pickle", PLAIN)]
 
 
+def old_tar_of(members, signed: bool = False, first: bytes = b"") -> bytes:
+    """As tar was before POSIX: no magic, only a checksum, which may also be summed of signed bytes. first: the first
+    member's name, which may be anything that a pickle may begin with."""
+    body = b""
+    for name, content in members:
+        name = first if first else name.encode()
+        first = b""
+        header = bytearray(name.ljust(100, b"\0") + b"0000644\0" * 3 + b"%011o\0" % len(content) + b"00000000000\0" + b" " * 8 + b"0" + bytes(100))
+        header += bytes(512 - len(header))
+        total = sum(each - 256 if signed and each > 127 else each for each in header)
+        header[148:156] = b"%06o\0 " % total
+        body += bytes(header) + content + bytes(-len(content) % 512)
+    return body + bytes(1024)
+
+
 def tar_with(name: str, **options):
     return lambda pickle: (".pt", tar_of([(each, pickle if each == name else data) for each, data in TAR], **options))
 
@@ -114,7 +135,7 @@ def legacy(place: int):
     """A pickle instead of one of the five, or behind them."""
 
     def make(pickle: bytes):
-        parts = [MAGIC, PROTOCOL, SYSTEM_INFO, PLAIN, KEYS]
+        parts = [MAGIC, PROTOCOL, SYSTEM_INFO, PLAIN_LEGACY, KEYS]
         parts[place : place + 1] = [pickle]
         raw = struct.pack("<q", 6) + DATA if place < 5 else b""
         return ".pt", b"".join(parts) + raw
@@ -122,8 +143,22 @@ def legacy(place: int):
     return make
 
 
+def joblib_of(content: dict, compress=0) -> bytes:
+    buffer = io.BytesIO()
+    joblib.dump(content, buffer, compress=compress)
+    return buffer.getvalue()
+
+
+def joblib_with(pickle: bytes) -> bytes:
+    """A dump of an array of objects: its pickle stands in the middle of the other."""
+    plain = joblib_of({"a": np.array([None], object), "b": np.arange(3.0)})
+    inner = pickle_bytes.dumps(np.array([None], object), pickle_bytes.HIGHEST_PROTOCOL)
+    at = plain.index(inner)
+    return plain[:at] + pickle + plain[at + len(inner) :]
+
+
 def behind_legacy(pickle: bytes):
-    return ".pt", b"".join([MAGIC, PROTOCOL, SYSTEM_INFO, PLAIN, KEYS]) + struct.pack("<q", 6) + DATA + pickle
+    return ".pt", b"".join([MAGIC, PROTOCOL, SYSTEM_INFO, PLAIN_LEGACY, KEYS]) + struct.pack("<q", 6) + DATA + pickle
 
 
 def archive(*names, **options):
@@ -168,6 +203,33 @@ def masked_crc(data: bytes) -> bytes:
 
 def named(suffix: str):
     return lambda pickle: (suffix, pickle)
+
+
+def entries_of(data: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """What stands before a zip's directory, its entries, and its end record."""
+    end = data.rindex(b"PK\x05\x06")
+    start = struct.unpack_from("<I", data, end + 16)[0]
+    found, at = [], start
+    while at < end:
+        length = 46 + sum(struct.unpack_from("<HHH", data, at + 28))
+        found.append(data[at : at + length])
+        at += length
+    return data[:start], found, data[end:]
+
+
+def with_entries(before: bytes, entries: list[bytes]) -> bytes:
+    directory = b"".join(entries)
+    return before + directory + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(entries), len(entries), len(directory), len(before), 0)
+
+
+def reordered(data: bytes) -> bytes:
+    before, entries, _ = entries_of(data)
+    return with_entries(before, entries[::-1])
+
+
+def doubled(data: bytes) -> bytes:
+    before, entries, _ = entries_of(data)
+    return with_entries(before, [*entries, entries[-1].replace(b"archive/x.pkl", b"archive/y.pkl")])
 
 
 SUFFIXES = [
@@ -265,6 +327,25 @@ CONTAINERS = {
     "lzma": lambda pickle: (".pkl", lzma.compress(pickle, lzma.FORMAT_ALONE)),
     "gzip of an archive": lambda pickle: (".pt.gz", gzip.compress(archive("archive/data.pkl")(pickle)[1], mtime=0)),
     "a gzip as a member": lambda pickle: (".pt", zipped([*HONEST, ("archive/x.gz", gzip.compress(pickle, mtime=0))])),
+    "an old tar": lambda pickle: (".pt", old_tar_of([*TAR[:2], ("pickle", pickle)])),
+    "an old tar with a signed checksum": lambda pickle: (".pt", old_tar_of([*TAR[:2], ("pickle", pickle), ("\xff", b"")], signed=True)),
+    "an old tar that begins as a pickle": lambda pickle: (".pt", old_tar_of([("x", b""), *TAR[:2], ("pickle", pickle)], first=b"N.")),
+    "an old tar that begins as a legacy file": lambda pickle: (
+        ".pt", old_tar_of([("x", b""), *TAR[:2], ("pickle", pickle)], first=MAGIC + PROTOCOL)),
+    "an old tar that begins with the pickle": lambda pickle: (".pkl", old_tar_of([("x", b"")], first=pickle[:99])),
+    "a joblib dump and a pickle": lambda pickle: (".joblib", joblib_of({"a": np.arange(6.0)}) + pickle),
+    "an array of objects in a joblib dump": lambda pickle: (".joblib", joblib_with(pickle)),
+    "an array of objects in a joblib dump, zlib": lambda pickle: (".joblib", zlib.compress(joblib_with(pickle))),
+    "a pickle before a joblib dump": lambda pickle: (".joblib", pickle[:-1] + b"0" + joblib_of({"a": np.arange(6.0)})[2:]),
+    **{f"an array of objects of shape {shape}": (lambda shape: lambda pickle: (".npy", npy_of(pickle, shape=shape)))(shape)
+       for shape in ("(0,)", "(2, 2)", "(1000000000000,)", "(-1,)", "[1]", "1", "(True,)")},
+    "the directory in another order": lambda pickle: (".pt", reordered(zipped([*HONEST, ("archive/x.pkl", pickle)]))),
+    "two entries for one member": lambda pickle: (".pt", doubled(zipped([*HONEST, ("archive/x.pkl", pickle)]))),
+    "a zip behind a zip": lambda pickle: (".pt", archive("archive/data.pkl")(pickle)[1] + zipped(HONEST)),
+    "a zip before a zip": lambda pickle: (".pt", zipped(HONEST) + archive("archive/data.pkl")(pickle)[1]),
+    "names that are odd": lambda pickle: (".pt", zipped([*HONEST, ("../x", pickle), ("/x", pickle), ("a\\b", pickle), ("é", pickle)])),
+    "a name that is empty": with_member(name=""), "a lite interpreter's archive": with_member(name="archive/bytecode.pkl"),
+    "a hundred pickles": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) * 100 + pickle),
     "a second pickle": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) + pickle),
     "a sixth pickle": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) * 5 + pickle),
 }  # fmt: skip

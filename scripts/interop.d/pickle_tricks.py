@@ -3,9 +3,11 @@ might stumble over. Names that are not the canary's are for a process that stops
 import struct
 from random import Random
 
+from containers import MAGIC, PROTOCOL, SYSTEM_INFO, zipped
 from pickle_code import call, constant, integer, name_of, storage, tensor, text, tuple_of
 
 CANARY = "tconv_canary"
+LEGACY_START = MAGIC + PROTOCOL + SYSTEM_INFO
 STOPPED = [("posix", "system"), ("builtins", "eval"), ("os", "system"), ("subprocess", "Popen"), ("builtins", "getattr")]
 
 
@@ -74,6 +76,20 @@ def canary(random: Random, name: str = "touch") -> bytes:
     return naming(random, CANARY, name)
 
 
+def nested(random: Random) -> bytes:
+    """Bytes on the stack that are a file with a pickle of their own, pushed or made by a call."""
+    inner = b"\x80\x02" + canary(random) + b")R."
+    file = random.choice([inner, LEGACY_START + inner, zipped([("archive/data.pkl", inner), ("archive/version", b"3\n")])])
+    plain = b"B" + struct.pack("<I", len(file)) + file
+    return random.choice([
+        lambda: plain, lambda: b"\x8e" + struct.pack("<Q", len(file)) + file, lambda: b"\x96" + struct.pack("<Q", len(file)) + file,
+        lambda: call("_codecs.encode", text(file.decode("latin1")), text(random.choice(["latin1", "latin-1", "iso-8859-1", "L1", "8859"]))),
+        lambda: call("builtins.bytearray", plain), lambda: call("builtins.bytearray", text(file.decode("latin1")), text("latin1")),
+        lambda: call("builtins.bytes", constant(list(file))), lambda: call("builtins.bytearray", constant(list(file))),
+        lambda: memoized(random, plain), lambda: plain + b"\x98",
+    ])()  # fmt: skip
+
+
 CALLS = [
     lambda random: canary(random) + b")R", lambda random: canary(random) + b"N\x85R",
     lambda random: canary(random) + b"(NNtR", lambda random: canary(random, "Touch") + b")\x81",
@@ -99,6 +115,10 @@ CALLS = [
     lambda random: tuple_of(text("storage"), canary(random, "value"), text("0"), text("cpu"), integer(6)) + b"Q",
     lambda random: tensor(storage(), 0, (2, 3), (3, 1), b"\x89", canary(random) + b")R"),
     lambda random: call("_codecs.encode", canary(random) + b")R", text("latin1")),
+    lambda random: call("torch.storage._load_from_bytes", nested(random)),
+    lambda random: b"(" + name_of("torch.storage._load_from_bytes") + nested(random) + b"o",
+    lambda random: call("torch._tensor._rebuild_from_type_v2", name_of("torch.storage._load_from_bytes"), name_of("torch.Tensor"),
+                        tuple_of(nested(random)), b"}"),
     lambda random: call("copyreg._reconstructor", canary(random, "Touch"), name_of("builtins.object"), b"N"),
 ]  # fmt: skip
 
@@ -179,7 +199,9 @@ def odd_value(random: Random, depth: int = 2) -> bytes:
                                    "torch.strided", "a.b", "__class__", "__dict__", "__setstate__", "__reduce_ex__", "__del__"]))  # fmt: skip
     if choice < 9:
         return random.choice([b"N", b"\x88", b"\x89", b")", b"]", b"}", constant(1.5), b"C\x01b", b"C\x08aaaaaaaa", b"C\x00"])
-    if choice < 11:
+    if choice == 9:
+        return nested(random)
+    if choice == 10:
         return name_of(random.choice(NAMES))
     if choice == 11:
         return tensor(storage())

@@ -1,5 +1,5 @@
-"""The names that honest tensor files use, of which none runs code from the file, whatever its arguments: the list that
-tconv scan is measured by. It is written here again, so that a name too many on tconv's list is found."""
+"""The names that honest tensor files use, of which none runs code but by loading another pickle, which is watched as
+well: the list that tconv scan is measured by. It is written here again, so that a name too many on tconv's list is found."""
 import sys
 import types
 from warnings import catch_warnings, simplefilter
@@ -22,14 +22,15 @@ with catch_warnings():
     TORCH = set(torch._weights_only_unpickler._get_allowed_globals())
 STORAGES = {f"torch.cuda.{name.removeprefix('torch.')}" for name in TORCH if name.endswith("Storage")}
 OLD_TORCH = {
-    "torch.UntypedStorage", "torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
+    "torch.UntypedStorage", "torch.storage._load_from_bytes", "torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
 }  # fmt: skip
 # Plain containers of packages that need not be there.
 FOREIGN = {
     "pytorch_lightning.utilities.parsing.AttributeDict", "lightning.pytorch.utilities.parsing.AttributeDict",
     "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
 }  # fmt: skip
-SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN
+JOBLIB = {"joblib.numpy_pickle.NumpyArrayWrapper"}
+SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | JOBLIB
 
 
 class AttributeDict(dict):

@@ -242,8 +242,7 @@ def judge(whats, paths, told, did) -> tuple[list[str], Counter]:
         counts["files that ran the canary"] += ran
         for loader in {event[0] for event in events}:
             counts[f"files that {loader} did something with"] += 1
-        bad = events and verdict in ("clean", "no verdict") or verdict == "no verdict" and not line
-        if bad:
+        if verdict == "no verdict" or events and verdict in ("clean", "code"):
             failures.append(failure_of(whats[index], path, verdict, events))
         elif ran and verdict != "unsafe":
             counts["files that ran the canary and are not unsafe"] += 1

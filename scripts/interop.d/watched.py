@@ -132,9 +132,16 @@ def load_pickles(file):
         pickle.load(file)
 
 
-def load_persistent(file):
+class PersistentInPython(pickle._Unpickler):
+    """The machine in Python, which joblib has: it differs in frames and in numbers."""
+
+    def persistent_load(self, pid):
+        return {}
+
+
+def load_persistent(file, kind=Persistent):
     for _ in range(PICKLES):
-        Persistent(file).load()
+        kind(file).load()
 
 
 def load_arrays(file):
@@ -176,12 +183,15 @@ def load_file(path: str):
 
 def load_path_with_pickle(path):
     with open(path, "rb") as file:
-        load_pickles(file)
+        attempt(load_pickles, file)
+        file.seek(0)
+        load_persistent(file, PersistentInPython)
 
 
 def load_content(data: bytes, depth: int):
     """A member of an archive, as somebody may load it."""
-    attempt(load_persistent, io.BytesIO(data))
+    for kind in (Persistent, PersistentInPython):
+        attempt(load_persistent, io.BytesIO(data), kind)
     if data[:6] == b"\x93NUMPY":
         attempt(load_arrays, io.BytesIO(data))
     elif data[:4] == b"PK\3\4":
