@@ -248,7 +248,7 @@ def warm_up(honest: list[Path]):
     for name in SAFE:
         module, _, attribute = name.rpartition(".")
         attempt(lambda: getattr(__import__(module, fromlist=["x"]), attribute))
-    for encoding in ("latin1", "utf-8", "ascii"):
+    for encoding in ("latin1", "utf-8", "ascii", "raw-unicode-escape"):
         "".encode(encoding)
     copyreg.add_extension("tconv_canary", "touch", 1)
     for path in honest:
