@@ -1,5 +1,6 @@
 /* tconv scan PATH...: whether loading files would run anything. */
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,39 +313,38 @@ static void folder_failed(struct job *job, const char *path, const char *what) {
     file_failed(job, path, &error);
 }
 
-static int not_dots(const struct dirent *entry) {
-    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-}
-
-static int by_name_backwards(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*b)->d_name, (*a)->d_name);
+static int by_name_backwards(const void *a, const void *b) {
+    return strcmp(*(char *const *)b, *(char *const *)a);
 }
 
 /* Adds what a folder holds, so that the first comes off first. */
 static void list_folder(struct job *job, struct folder *folder, const char *path, unsigned depth) {
-    struct dirent **entries = NULL;
-    int count = scandir(path, &entries, not_dots, by_name_backwards);
+    size_t first = folder->count;
+    struct dirent *entry;
+    DIR *stream = opendir(path);
     struct tc_error error = {0};
-    if (count < 0) {
-        tc_fail(&error, TC_IO, "open", "cannot read the folder");
+    if (!stream) {
+        tc_fail_errno(&error, errno, "open", "cannot read the folder");
         tc_error_in_file(&error, path);
         file_failed(job, path, &error);
+        return;
     }
-    for (int i = 0; i < count; i++) {
-        if (depth > MAX_FOLDER_DEPTH || folder->count > MAX_FILES)
-            folder_failed(job, path,
-                          depth > MAX_FOLDER_DEPTH ? "folders lie too deep in each other"
-                                                   : "too many files");
-        else if (!folder_add(folder, path, entries[i]->d_name, depth))
-            job->error = TC_IO;
-        else {
-            free(entries[i]);
+    const char *wrong = depth > MAX_FOLDER_DEPTH ? "folders lie too deep in each other" : NULL;
+    while (!wrong && (entry = readdir(stream)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        }
-        for (; i < count; i++)
-            free(entries[i]);
+        if (folder->count >= MAX_FILES)
+            wrong = "too many files";
+        else if (!folder_add(folder, path, entry->d_name, depth))
+            wrong = "no memory for the names of all files";
     }
-    free(entries);
+    closedir(stream);
+    if (wrong)
+        folder_failed(job, path, wrong);
+    /* All of them have the same depth. */
+    if (folder->count > first)
+        qsort(folder->paths + first, folder->count - first, sizeof *folder->paths,
+              by_name_backwards);
 }
 
 static void tell_link(struct job *job, const char *path) {

@@ -217,8 +217,11 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
         pthread_mutex_unlock(&pool->lock);
     }
     bool standard = strcmp(place, "-") == 0;
-    input->fd = standard ? open_stdin(error) : open_path(place, error);
     struct stat status;
+    /* A pipe or a device may do something when it is opened. */
+    if (!standard && stat(place, &status) == 0 && !is_regular(status.st_mode, error))
+        goto fail;
+    input->fd = standard ? open_stdin(error) : open_path(place, error);
     if (input->fd < 0)
         goto fail;
     if (fstat(input->fd, &status) != 0) {

@@ -187,6 +187,8 @@ struct pickle {
     bool plain;         /* arrays of joblib's are not passed over: any other loader's way */
     bool arrays;        /* where that would have made a difference */
     uint64_t steps;
+    uint64_t names;       /* reached that could be imported */
+    uint64_t array_names; /* up to the first array of joblib's */
     uint64_t first_step;  /* of this pickle */
     uint64_t array_steps; /* up to the first array of joblib's */
     uint64_t persistents; /* ids so far */
@@ -196,6 +198,7 @@ struct pickle {
     size_t *marks;
     size_t mark_count;
     size_t mark_capacity;
+    unsigned depth_of_arrays;         /* machines around this one, for arrays of objects */
     uint64_t charged;                 /* to the arena, for memory that is not its own */
     struct pickle_node *constants[3]; /* None, False, True */
     struct pickle_memo *memo;

@@ -6,25 +6,30 @@
  * An entry stands for itself and for what is below it: "os" for "os.system". Of
  * Python's built-in functions only some are meant, since most make plain data.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/pickle.h"
 
+#define MAX_NAME 4096u
+
 /* Sorted by bytes, for a binary search. */
 static const char *const names[] = {
     "IPython",
+    "__builtins__",
     "_aix_support",
     "_asyncio",
+    "_bootstrap_subprocess",
     "_codecs.lookup_error",
     "_codecs.register",
     "_codecs.register_error",
     "_ctypes",
+    "_ctypes_test",
     "_dbm",
     "_frozen_importlib",
     "_frozen_importlib_external",
-    "_functools.partial",
-    "_functools.reduce",
+    "_functools",
     "_gdbm",
     "_imp",
     "_interpreters",
@@ -33,14 +38,10 @@ static const char *const names[] = {
     "_io.open_code",
     "_msi",
     "_multiprocessing",
-    "_operator.attrgetter",
-    "_operator.call",
-    "_operator.delitem",
-    "_operator.itemgetter",
-    "_operator.methodcaller",
-    "_operator.setitem",
+    "_operator",
     "_osx_support",
     "_pickle",
+    "_posixshmem",
     "_posixsubprocess",
     "_pyrepl",
     "_signal",
@@ -78,6 +79,7 @@ static const char *const names[] = {
     "collections.abc",
     "collections.namedtuple",
     "commands",
+    "compile",
     "compileall",
     "concurrent",
     "copyreg.__newobj__",
@@ -100,6 +102,8 @@ static const char *const names[] = {
     "email.mime",
     "ensurepip",
     "enum.EnumMeta.__call__",
+    "eval",
+    "exec",
     "fabric",
     "faulthandler",
     "fcntl",
@@ -107,17 +111,10 @@ static const char *const names[] = {
     "fire",
     "ftfy",
     "ftplib",
-    "functools.cache",
-    "functools.cached_property",
-    "functools.lru_cache",
-    "functools.partial",
-    "functools.partialmethod",
-    "functools.reduce",
-    "functools.singledispatch",
-    "functools.update_wrapper",
-    "functools.wraps",
+    "functools",
     "gc",
     "gdbm",
+    "getpass",
     "git",
     "gitdb",
     "glob",
@@ -130,6 +127,7 @@ static const char *const names[] = {
     "huggingface_hub",
     "idlelib",
     "imaplib",
+    "imghdr",
     "imp",
     "importlib",
     "inspect",
@@ -169,7 +167,9 @@ static const char *const names[] = {
     "mailbox",
     "mako",
     "marshal",
+    "mimetypes",
     "mmap",
+    "modulefinder",
     "msvcrt",
     "multiprocessing",
     "netrc",
@@ -211,12 +211,7 @@ static const char *const names[] = {
     "numpy.source",
     "numpy.testing",
     "numpy.vectorize",
-    "operator.attrgetter",
-    "operator.call",
-    "operator.delitem",
-    "operator.itemgetter",
-    "operator.methodcaller",
-    "operator.setitem",
+    "operator",
     "os",
     "pandas.compat.pickle_compat",
     "pandas.core.computation",
@@ -256,6 +251,7 @@ static const char *const names[] = {
     "pwd",
     "py_compile",
     "pyautogui",
+    "pyclbr",
     "pydoc",
     "random.SystemRandom",
     "random._os",
@@ -280,6 +276,7 @@ static const char *const names[] = {
     "sitecustomize",
     "smtpd",
     "smtplib",
+    "sndhdr",
     "socket",
     "socketserver",
     "spacy.util",
@@ -293,6 +290,7 @@ static const char *const names[] = {
     "symtable",
     "sys",
     "sysconfig",
+    "tabnanny",
     "tarfile",
     "telnetlib",
     "tempfile",
@@ -304,13 +302,10 @@ static const char *const names[] = {
     "tensorflow.py_function",
     "tensorflow.python",
     "termios",
-    "test.libregrtest",
-    "test.regrtest",
-    "test.support",
+    "test",
     "this",
     "thread",
     "threading",
-    "threading._os",
     "timeit",
     "tkinter",
     "torch.UntypedStorage.from_file",
@@ -474,19 +469,57 @@ static struct tc_text behind_dot(struct tc_text name) {
     return (struct tc_text){name.bytes + skipped, name.length - skipped};
 }
 
+/* Python 3 takes Python 2's names of modules for its own in old pickles. */
+static struct tc_text modern(struct tc_text name, char *space, size_t size) {
+    static const struct {
+        const char *old;
+        const char *new;
+    } modules[] = {{"__builtin__", "builtins"},
+                   {"copy_reg", "copyreg"},
+                   {"StringIO", "io"},
+                   {"cStringIO", "io"},
+                   {"UserDict", "collections"},
+                   {"UserList", "collections"},
+                   {"UserString", "collections"},
+                   {"_abcoll", "collections.abc"},
+                   {"repr", "reprlib"},
+                   {"test.test_support", "test.support"},
+                   {"ConfigParser", "configparser"}};
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        struct tc_text old = tc_text_of(modules[i].old);
+        if (!tc_text_starts(name, old) || name.length <= old.length ||
+            name.bytes[old.length] != '.')
+            continue;
+        int length = snprintf(
+            space, size, "%s%.*s", modules[i].new,
+            tc_text_shown((struct tc_text){name.bytes + old.length, name.length - old.length}, 900),
+            name.bytes + old.length);
+        return (struct tc_text){space, (size_t)length};
+    }
+    return name;
+}
+
+/* __class__, __globals__ and the like. */
+static bool is_special(struct tc_text part) {
+    return part.length > 4 && tc_text_starts(part, TC_TEXT("__")) &&
+           tc_text_ends(part, TC_TEXT("__"));
+}
+
 /* An attribute walk ends anywhere: "torch.os.system" is "os.system" by another
  * way, and "str.__class__.__base__" reaches everything. */
 bool pickle_is_dangerous(struct tc_text name) {
-    if (tc_text_equal(name, TC_TEXT("?.?")) || tc_text_starts(name, TC_TEXT("?")))
+    char space[1024];
+    /* What only running it would tell, and what is too long to be a name. */
+    if (tc_text_starts(name, TC_TEXT("?")) || name.length > MAX_NAME)
         return true;
-    bool builtin =
-        tc_text_starts(name, TC_TEXT("builtins.")) || tc_text_starts(name, TC_TEXT("__builtin__."));
-    if (is_below_listed(name) || memmem(name.bytes, name.length, ".__", 3))
+    name = modern(name, space, sizeof space);
+    bool builtin = tc_text_starts(name, TC_TEXT("builtins."));
+    if (is_below_listed(name))
         return true;
     for (struct tc_text rest = behind_dot(name); rest.length; rest = behind_dot(rest)) {
         const char *dot = memchr(rest.bytes, '.', rest.length);
         struct tc_text first = {rest.bytes, dot ? (size_t)(dot - rest.bytes) : rest.length};
-        if (builtin ? LISTED(first, builtins) : dot && LISTED(first, names))
+        if ((builtin ? LISTED(first, builtins) : dot && LISTED(first, names)) || is_special(first))
             return true;
     }
     return false;

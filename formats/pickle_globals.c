@@ -249,6 +249,11 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         memcpy(text + module.length + 1, name.bytes, name.length);
     node->text = text;
     node->length = module.length + 1 + name.length;
+    /* Longer ones are no names, and a scan would show each of them. */
+    if (pickle->mode == PICKLE_SCAN && node->length > PICKLE_MAX_LINE)
+        node->length = PICKLE_MAX_LINE;
+    for (int i = 0; i < 3 && !tc_utf8_valid(pickle_text(node)); i++)
+        node->length--; /* it was cut inside a character */
     const struct known *found = look_up(pickle, module, name);
     if (found && !is_wanted(pickle, found))
         found = NULL;
@@ -256,7 +261,8 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         node->global = (uint8_t)found->global;
         node->value = (uint8_t)found->value;
     }
-    pickle->named |= pickle_is_importable(pickle_text(node));
+    pickle->names += pickle_is_importable(pickle_text(node));
+    pickle->named = pickle->names > 0;
     if (pickle->on_global && !pickle->on_global(pickle->context, node, pickle->error))
         return NULL;
     if (!found && pickle->mode == PICKLE_STRICT) {

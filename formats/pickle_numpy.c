@@ -216,6 +216,8 @@ static const struct pickle_node *find_key(const struct pickle_node *dict, const 
 }
 
 #define MAX_JOBLIB_KEYS 8u
+/* Arrays of objects that hold arrays of objects: each has a machine. */
+#define MAX_NESTED 8u
 
 const char *pickle_check_joblib(struct pickle *pickle, const struct pickle_node *state) {
     static const char wrong[] = "an array of joblib's has a state that joblib does not write";
@@ -225,8 +227,8 @@ const char *pickle_check_joblib(struct pickle *pickle, const struct pickle_node 
     const struct pickle_node *class = find_key(state, "subclass");
     const struct pickle_node *order = find_key(state, "order");
     bool ok = pickle_is(class, PICKLE_GLOBAL) && class->global == PICKLE_NUMPY_ARRAY &&
-              pickle_is_sizes(find_key(state, "shape")) &&
-              pickle_is_number_dtype(find_key(state, "dtype")) && pickle_is(order, PICKLE_TEXT);
+              pickle_is_sizes(find_key(state, "shape")) && is_checked(find_key(state, "dtype")) &&
+              pickle_is(order, PICKLE_TEXT);
     for (size_t i = 0; ok && i < state->count; i += 2)
         ok = pickle_is_attribute(state->items[i]);
     return ok ? NULL : wrong;
@@ -243,14 +245,43 @@ static bool joblib_size(const struct pickle_node *state, uint64_t *size) {
     return measure(&probe, shape, size);
 }
 
+/* Objects are a pickle of their own, for a machine of its own. */
+static bool take_objects(struct pickle *pickle, struct pickle_node *object) {
+    struct pickle inner = *pickle;
+    if (pickle->depth_of_arrays == MAX_NESTED)
+        return pickle_over_limit(pickle, "arrays in one another");
+    inner.depth_of_arrays++;
+    inner.budget = pickle->budget ? pickle->budget : &pickle->own_budget;
+    inner.window = NULL;
+    inner.window_size = 0;
+    inner.stack = NULL;
+    inner.marks = NULL;
+    inner.memo = NULL;
+    inner.stack_capacity = inner.mark_capacity = 0;
+    inner.charged = 0;
+    bool ok = pickle_load(&inner, &object->content);
+    pickle->at = inner.at;
+    pickle->steps = inner.steps;
+    pickle->named = inner.named;
+    pickle->names = inner.names;
+    pickle->odd = inner.odd;
+    pickle_release(&inner);
+    return ok;
+}
+
 bool pickle_take_array(struct pickle *pickle, struct pickle_node *object) {
     uint64_t size;
     uint64_t padding = 0;
+    if (!pickle->arrays) {
+        pickle->array_steps = pickle->steps - pickle->first_step;
+        pickle->array_names = pickle->names;
+    }
+    pickle->arrays = true;
     if (pickle->plain)
         return true;
-    if (!pickle->arrays)
-        pickle->array_steps = pickle->steps - pickle->first_step;
-    pickle->arrays = true;
+    const struct pickle_node *dtype = find_key(object->state, "dtype");
+    if (pickle->mode == PICKLE_SCAN && is_checked(dtype) && dtype->value == 'O')
+        return take_objects(pickle, object);
     if (!joblib_size(object->state, &size))
         return pickle->mode == PICKLE_SCAN ||
                pickle_unsupported(pickle, "joblib",

@@ -114,6 +114,9 @@ static struct pickle_node *scanned_integer(struct pickle *pickle, struct tc_text
     bool negative;
     bool large;
     uint64_t value;
+    /* For strtol what starts with a NUL is the empty string, and that is 0. */
+    if (octal && line.length && line.bytes[0] == 0)
+        return integer_node(pickle, 0);
     if (!pickle_read_integer(line, 0, octal, &negative, &value, &large)) {
         pickle_bad(pickle, "a number that is none");
         return NULL;

@@ -308,10 +308,35 @@ static bool is_model(const struct scan_view *view, const struct tc_backend *back
     return strcmp(backend->name, "onnx") == 0 || (strcmp(backend->name, "ot") == 0 && !zip);
 }
 
+/* Whether its word counts where the bytes were accounted for without it: torch's
+ * files are more than the archive or the pickles that they are made of. */
+static bool is_torch(const struct scan_view *view, const struct tc_backend *backend) {
+    bool named = strcmp(backend->name, "pt") == 0 || strcmp(backend->name, "ot") == 0;
+    return named && (!view->zip || view->torch);
+}
+
+/* Bytes behind what is packed in it are only seen at its end. */
+static bool read_to_end(const struct scan_view *view, struct tc_reader *reader,
+                        struct tc_error *error) {
+    const struct tc_tensor *last = NULL;
+    struct tc_error *damage = calloc(1, sizeof *damage);
+    unsigned char byte;
+    if (!damage)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < reader->table.count; i++) {
+        const struct tc_tensor *tensor = &reader->table.tensors[i];
+        if (tensor->nbytes && (!last || tensor->offset >= last->offset))
+            last = tensor;
+    }
+    bool ok = !last || tc_reader_read(reader, last, last->nbytes - 1, &byte, 1, damage) ||
+              scan_note_broken(view->scan, damage, error);
+    free(damage);
+    return ok;
+}
+
 /* What a reader that opened the region says of it. */
-static bool follow(const struct scan_view *view, const struct tc_reader *reader,
-                   struct tc_error *error) {
-    bool ok = true;
+static bool follow(const struct scan_view *view, struct tc_reader *reader, struct tc_error *error) {
+    bool ok = !reader->compressed || view->zip || read_to_end(view, reader, error);
     /* Those of a model are told by what it names (scan_onnx). */
     for (size_t i = 0; i < reader->companion_count && ok && !is_model(view, reader->backend); i++)
         ok = scan_add_file(view, reader->companions[i]->path,
@@ -345,11 +370,11 @@ static bool try_backend(const struct scan_view *view, const struct tc_backend *b
     known->opened = reader != NULL;
     if (reader)
         ok = follow(view, reader, error);
-    else if (why->class == TC_IO && !why->errnum)
+    else if (why->class == TC_IO && strcmp(why->code, "out-of-memory") == 0)
         ok = scan_note_broken(view->scan, why, error);
     else if (known->why->class == TC_OK) {
         *known->why = *why;
-        known->sure = score >= SURE && why->class == TC_INVALID;
+        known->sure = score >= SURE && why->class == TC_INVALID && is_torch(view, backend);
     }
     /* What can't be read as a model names its operators and files all the same. */
     if (ok && is_model(view, backend) && (reader || score >= LIKELY))
@@ -516,19 +541,18 @@ static bool look_at_formats(const struct scan_view *view, bool accounted, bool s
     return ok;
 }
 
-static bool look(const struct scan_view *view, struct tc_error *error) {
+static bool look(struct scan_view *view, struct tc_error *error) {
     bool accounted = view->input->size == 0 && view->region->role != SCAN_FILE;
     bool some = false;
-    bool zip = false;
-    if (!look_at_rows(view, &accounted, &some, error) || !scan_zip_seen(view, &zip, error))
+    if (!look_at_rows(view, &accounted, &some, error) || !scan_zip_seen(view, error))
         return false;
-    if (zip && !scan_zip(view, &accounted, error))
+    if (view->zip && !scan_zip(view, &accounted, error))
         return false;
     if (!scan_tar(view, &accounted, error) || !scan_source_text(view, &accounted, error) ||
         !find_native(view, error))
         return false;
     /* A zip that can't be read was told of already. */
-    return view->region->role == SCAN_DATA || (zip && !accounted) ||
+    return view->region->role == SCAN_DATA || (view->zip && !accounted) ||
            look_at_formats(view, accounted, some, error);
 }
 
@@ -639,6 +663,13 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
         drop_source(region->source);
     }
     ok = ok && tc_input_unchanged(source->input, error);
+    /* More memory than is allowed: what is not looked at is not proven. */
+    if (!ok && error->class == TC_UNSAFE) {
+        if (scan->broken->class == TC_OK)
+            *scan->broken = *error;
+        *error = (struct tc_error){0};
+        ok = true;
+    }
     if (!ok)
         tc_error_in_file(error, path);
     drop_source(source);

@@ -96,10 +96,11 @@ bool scan_on_global(void *context, const struct pickle_node *global, struct tc_e
 }
 
 /* What a loader would be given: a pickle, or any other file, in a pickle. */
-static bool look_inside(struct scan *scan, const struct pickle_node *bytes, enum scan_role role,
+static bool look_inside(struct scan *scan, struct pickle_node *bytes, enum scan_role role,
                         struct tc_error *error) {
-    if (!pickle_is(bytes, PICKLE_BYTES) || bytes->length < 2)
+    if (!pickle_is(bytes, PICKLE_BYTES) || bytes->length < 2 || bytes->seen)
         return true;
+    bytes->seen = true; /* one may be given again and again */
     if (scan->budget.nested++ >= MAX_NESTED) {
         scan_note_limit(scan, "pickles inside pickles", NULL);
         return true;
@@ -183,6 +184,20 @@ static bool end_row(struct row *row, const struct before *before, struct tc_erro
     return true;
 }
 
+/* Some loaders go on at another place. */
+static bool look_elsewhere(struct row *row, struct tc_error *error) {
+    struct scan *scan = row->view->scan;
+    uint64_t at = row->pickle.also_at;
+    if (at >= row->pickle.end)
+        return true;
+    if (scan->budget.nested++ >= MAX_NESTED) {
+        scan_note_limit(scan, "pickles that end in different places", NULL);
+        return true;
+    }
+    return scan_add_region(row->view, at, row->pickle.end - at, row->view->region->name, SCAN_DATA,
+                           error);
+}
+
 static bool run_row(struct row *row, struct tc_error *error) {
     struct scan *scan = row->view->scan;
     struct pickle *pickle = &row->pickle;
@@ -195,6 +210,8 @@ static bool run_row(struct row *row, struct tc_error *error) {
         row->behind = pickle->at;
         row->reached |= scan->reached;
         row->count++;
+        if (pickle->also_at && !look_elsewhere(row, error))
+            return false;
     }
     return true;
 }
@@ -230,6 +247,7 @@ bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
     pickle_init(&row.pickle, &arena, &scan->options->limits, row.failure);
     row.pickle.mode = PICKLE_SCAN;
     row.pickle.script = view->region->script;
+    row.pickle.nested = true; /* by scan_on_call */
     row.pickle.input = view->input;
     row.pickle.at = at;
     row.pickle.end = view->input->size;

@@ -2,6 +2,7 @@
  * Programs in text, for a scan: TorchScript's source, Python's, Keras's configs.
  * They are read as words, never parsed: a word in a comment counts too.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,30 +59,42 @@ static bool reaches_system(struct tc_text word) {
 }
 
 /* Words of a text: functions, and operators that reach the system. */
-static bool read_words(const struct scan_view *view, struct tc_text text, bool binary,
-                       struct tc_error *error) {
+static bool read_words(const struct scan_view *view, struct tc_text text, struct tc_error *error) {
     bool told = false;
     for (size_t at = 0; at < text.length;) {
         size_t start = at;
-        while (at < text.length && is_word((unsigned char)text.bytes[at]) &&
-               !(binary && text.bytes[at] & 0x80))
+        while (at < text.length && is_word((unsigned char)text.bytes[at]))
             at++;
         struct tc_text word = {text.bytes + start, at - start};
         at += at == start;
-        if (!told && !binary && tc_text_equal(word, TC_TEXT("def"))) {
+        if (!told && tc_text_equal(word, TC_TEXT("def"))) {
             told = true;
             if (!scan_find(view, SCAN_SCRIPT, "torchscript", view->region->name, start,
                            "functions of TorchScript", error))
                 return false;
         }
-        /* In bytecode a length may stand before a name. */
-        for (size_t skip = 0; word.length > skip && skip < (binary ? 3u : 1u); skip++)
-            if (reaches_system((struct tc_text){word.bytes + skip, word.length - skip}) &&
-                !scan_find(view, SCAN_DANGEROUS, "torchscript-system", word, start,
-                           "an operator that reaches files or other machines", error))
-                return false;
+        if (reaches_system(word) &&
+            !scan_find(view, SCAN_DANGEROUS, "torchscript-system", word, start,
+                       "an operator that reaches files or other machines", error))
+            return false;
     }
     return true;
+}
+
+/* Bytecode is a pickle: names of operators stand among its opcodes. */
+static bool search_bytecode(const struct scan_view *view, struct tc_text bytes,
+                            struct tc_error *error) {
+    bool ok = true;
+    for (size_t i = 0; i < sizeof system_operators / sizeof *system_operators && ok; i++) {
+        char name[64];
+        int length = snprintf(name, sizeof name, "aten::%s", system_operators[i]);
+        const char *found = memmem(bytes.bytes, bytes.length, name, (size_t)length);
+        if (found)
+            ok = scan_find(view, SCAN_DANGEROUS, "torchscript-system", tc_text_of(name),
+                           (uint64_t)(found - bytes.bytes),
+                           "an operator that reaches files or other machines", error);
+    }
+    return ok;
 }
 
 /* Keras: strings of a JSON text, and the key that stands before each */
@@ -252,8 +265,10 @@ bool scan_source_text(const struct scan_view *view, bool *accounted, struct tc_e
     if (!bytes)
         return false;
     struct tc_text text = {bytes, view->input->size};
-    bool ok = kind == CONFIG ? read_config(view, text, error)
-                             : read_words(view, text, kind == BYTECODE, error);
+    bool ok = kind == CONFIG     ? read_config(view, text, error)
+              : kind == BYTECODE ? search_bytecode(view, text, error)
+              : kind == SCRIPT   ? read_words(view, text, error)
+                                 : true;
     *accounted |= kind == PYTHON;
     free(bytes);
     return ok;

@@ -63,6 +63,8 @@ struct scan_view {
     struct tc_input *input;   /* the reader's */
     unsigned char head[512];
     size_t shown;
+    bool zip;   /* a zip could be read from it by somebody */
+    bool torch; /* and it has torch's data.pkl */
 };
 
 /* Another region inside the one that is looked at, at its offset there. Those
@@ -110,9 +112,9 @@ bool scan_on_misuse(void *context, const char *what, struct tc_text name, uint64
 
 /* scan_zip.c: members of an archive, wherever its end record is; and of one that
  * is broken whatever has a header. */
-bool scan_zip(const struct scan_view *view, bool *accounted, struct tc_error *error);
-/* Whether a zip could be read from it by somebody. */
-bool scan_zip_seen(const struct scan_view *view, bool *seen, struct tc_error *error);
+bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error);
+/* Sets view->zip. */
+bool scan_zip_seen(struct scan_view *view, struct tc_error *error);
 
 /* scan_tar.c: members at steps of 512 bytes. */
 bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *error);

@@ -40,11 +40,11 @@ static bool leads_somewhere(struct tc_input *input, const unsigned char *record,
            (at >= LOCATOR_BYTES && has_mark(input, at - LOCATOR_BYTES, "PK\6\7"));
 }
 
-bool scan_zip_seen(const struct scan_view *view, bool *seen, struct tc_error *error) {
+bool scan_zip_seen(struct scan_view *view, struct tc_error *error) {
     struct tc_input *input = view->input;
-    *seen = !view->region->fragment && view->shown >= 4 &&
-            (memcmp(view->head, "PK\3\4", 4) == 0 || memcmp(view->head, "PK\5\6", 4) == 0);
-    if (*seen || view->region->fragment || input->size < END_BYTES)
+    view->zip = !view->region->fragment && view->shown >= 4 &&
+                (memcmp(view->head, "PK\3\4", 4) == 0 || memcmp(view->head, "PK\5\6", 4) == 0);
+    if (view->zip || view->region->fragment || input->size < END_BYTES)
         return true;
     size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
     uint64_t base = input->size - size;
@@ -52,9 +52,9 @@ bool scan_zip_seen(const struct scan_view *view, bool *seen, struct tc_error *er
     if (!tail)
         return false;
     const unsigned char *at = tail;
-    while (!*seen && (at = memmem(at, size - (size_t)(at - tail), "PK\5\6", 4)) != NULL) {
+    while (!view->zip && (at = memmem(at, size - (size_t)(at - tail), "PK\5\6", 4)) != NULL) {
         size_t place = (size_t)(at - tail);
-        *seen = size - place >= END_BYTES && leads_somewhere(input, at, base + place);
+        view->zip = size - place >= END_BYTES && leads_somewhere(input, at, base + place);
         at += 4;
     }
     free(tail);
@@ -241,7 +241,7 @@ static bool add_fragments(const struct scan_view *view, struct tc_error *error) 
     return ok;
 }
 
-bool scan_zip(const struct scan_view *view, bool *accounted, struct tc_error *error) {
+bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error) {
     struct zip zip = {0};
     struct tc_error *damage = calloc(1, sizeof *damage);
     if (!damage)
@@ -254,6 +254,7 @@ bool scan_zip(const struct scan_view *view, bool *accounted, struct tc_error *er
     } else {
         struct traits traits = traits_of(&zip);
         *accounted = true;
+        view->torch = traits.root.bytes != NULL;
         ok = check_names(view, &zip, error) && look_at_comment(view, error);
         for (size_t i = zip.count; i > 0 && ok; i--)
             ok = add_member(view, &traits, &zip.members[i - 1], error);

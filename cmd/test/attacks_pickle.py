@@ -439,3 +439,70 @@ def empty_stack(one):
         if bytes([byte]) not in OPCODES:
             unknown = bytes([byte]) + bytes(8)
             yield Input(f"opcode {byte:#04x}", beside(one, unknown), commands=("hash",))
+
+
+FOUR_MIB = 4 * MIB - 4096  # what the file around a pickle takes, left out
+
+
+def filled(start, piece, end=b"", size=FOUR_MIB):
+    """As many of a piece as a pickle of this size holds."""
+    return start + piece * ((size - len(start) - len(end)) // len(piece)) + end
+
+
+def costly():
+    """Pickles under 4 MiB that would take minutes or gigabytes to build: (label, opcodes)."""
+    half = FOUR_MIB // 2
+    yield "lists on the stack", filled(b"", op.EMPTY_LIST)
+    yield "lists in a tuple", filled(op.MARK, op.EMPTY_LIST, op.TUPLE)
+    yield "numbers in a list", filled(op.EMPTY_LIST + op.MARK, op.BININT1 + b"\1", op.APPENDS)
+    yield "lists of one", filled(b"", op.EMPTY_LIST + op.NONE + op.APPEND)
+    yield "marks", filled(op.NONE, op.MARK)
+    yield "numbers of 1 KiB", filled(b"", op.LONG4 + struct.pack("<i", 1024) + b"\x81" * 1024)
+    yield "digits", filled(b"", op.LONG + b"9" * 4000 + b"L\n")
+    yield "memo entries", filled(op.NONE, op.MEMOIZE)
+    far = b"".join(put(number * 4096 + 7) for number in range(half // 5))
+    yield "memo entries far apart", op.NONE + far
+    many = op.MARK + (op.BININT1 + b"\1") * (half // 2) + op.TUPLE + put(0)
+    for label, function, last in (
+        ("torch.Size", name("torch", "Size"), b""),
+        ("set", name("builtins", "set"), b""),
+        ("list", name("builtins", "list"), b""),
+        ("OrderedDict", name("collections", "OrderedDict"), b""),
+        ("_reconstruct", name("numpy.core.multiarray", "_reconstruct"), b""),
+    ):
+        again = op.BINGET + b"\1" + get(0) + op.TUPLE1 + op.REDUCE + op.POP + last
+        yield f"{label} of many, often", filled(many + function + put(1), again)
+    pairs = filled(op.EMPTY_DICT + op.MARK, op.NONE + op.NONE, op.SETITEMS, half) + put(0)
+    ordered = name("collections", "OrderedDict") + put(1)
+    copied = op.BINGET + b"\1" + get(0) + op.TUPLE1 + op.REDUCE + op.POP
+    yield "dicts copied", filled(pairs + ordered, copied)
+    built = op.BINGET + b"\1" + op.EMPTY_TUPLE + op.REDUCE + get(0) + op.BUILD + op.POP
+    yield "states of many keys", filled(pairs + ordered, built)
+    text = code("a" * half) + put(0)
+    encode = name("_codecs", "encode") + put(1) + op.POP + code("latin1") + put(2)
+    encoded = op.BINGET + b"\1" + get(0) + get(2) + op.TUPLE2 + op.REDUCE + op.POP
+    yield "text encoded", filled(text + encode, encoded)
+    path = name("pathlib", "PosixPath") + put(1)
+    yield "paths", filled(text + path, copied)
+    dots = code("a." * (half // 2) + "a") + put(0)
+    yield "long names", filled(dots, get(0) + get(0) + op.STACK_GLOBAL + op.POP)
+    yield "old text", filled(b"", op.UNICODE + b"\\u00e9" * 600 + b"\n")
+    yield "frames", filled(b"", op.FRAME + bytes(8))
+    crossed = op.FRAME + struct.pack("<Q", 3) + op.BININT + bytes(4)
+    yield "frames crossed", filled(b"", crossed)
+
+
+@row("B09", {OK, INVALID, UNSUPPORTED, UNSAFE}, "in.pkl", commands=("hash",))
+def cost_follows_the_file():
+    """A pickle under 4 MiB takes at most 10 s and 256 MiB, whatever it holds."""
+    for label, body in costly():
+        for ending in ("", "cut"):
+            content = op.PROTO + b"\4" + body + (b"" if ending else op.STOP)
+            yield Input(
+                f"{label} {ending}".rstrip(),
+                content,
+                options=("--max-memory", str(192 * MIB)),
+                seconds=10,
+                rss=256 * MIB,
+                mention="",
+            )

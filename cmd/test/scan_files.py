@@ -1,0 +1,327 @@
+"""Places where a pickle can hide, each as a maker of files around it.
+
+A place takes the bytes of a pickle and gives {file: content}; the first file is the one to scan.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+
+from files import Member, f32, npy, safetensors, safetensors_raw, zip_file, zstd
+from pickles import (
+    LEGACY_TENSOR,
+    THREE,
+    legacy,
+    ndarray,
+    ot,
+    pickled,
+    pt,
+    pt_members,
+    tar_member,
+    tar_of,
+    tensor,
+    torch_tar,
+    torch_tar_members,
+    zip_of,
+)
+from protobufs import external, initializer, model, onnx
+from tf_files import masked_crc
+
+HONEST_PICKLE = pickled({"w": ndarray()})
+HONEST_PT = pickled({"w": tensor()})
+
+
+def zipped(members, method=zipfile.ZIP_STORED):
+    """A zip by Python's own writer, for methods that ours has not."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+    return file.getvalue()
+
+
+# a pickle that is a file of another format as well
+
+
+def skipping(total):
+    """Sizes of strings that together are so many bytes, each of a printable length."""
+    count = total // 100
+    sizes = [total // count + (n < total % count) for n in range(count)]
+    assert all(100 <= size <= 110 for size in sizes), sizes
+    return sizes
+
+
+def as_safetensors(pickle):
+    """A whole and valid file: its length is an opcode, its metadata strings to step over."""
+    first = 100  # bytes that the length, read as BINBYTES, takes
+    length = 0x42 + 256 * first
+    entry = {"dtype": "U8", "shape": [len(pickle)], "data_offsets": [0, len(pickle)]}
+    head = '{"__metadata__":{"a":"'
+    tail = '"},"t":' + json.dumps(entry) + "}"
+    text = head + "-" * (5 + first - 8 - len(head))
+    blocks = skipping(8 + length - 5 - first)
+    for size in blocks[:-1]:
+        text += "U" + chr(size - 2) + "-" * (size - 2)
+    text += "U" + chr(blocks[-1] - 2)
+    text += tail
+    return safetensors_raw(text + " " * (length - len(text)), pickle)
+
+
+def as_tfrecord(pickle):
+    """A record whose length is an opcode, with both of its checksums right."""
+    first = 40
+    length = 0x42 + 256 * first
+    head = struct.pack("<Q", length)
+    head += masked_crc(head)
+    data = (bytes(5 + first - len(head)) + pickle).ljust(length, b"\0")
+    return head + data + masked_crc(data)
+
+
+def as_brace(pickle):
+    """What safetensors has at its ninth byte, in a pickle that is text."""
+    return b"S'12345{'\n0" + pickle
+
+
+def polyglots():
+    yield "a valid safetensors", lambda p: {"in.safetensors": as_safetensors(p)}
+    yield "a TFRecord with its CRCs", lambda p: {"in.tfrecord": as_tfrecord(p)}
+    yield "a brace at byte 8", lambda p: {"in.safetensors": as_brace(p)}
+    for ending in "onnx ot npy npz pb tfrecord tensor deathtensors safetensors bin txt h5".split():
+        yield f"called .{ending}", lambda p, ending=ending: {f"in.{ending}": p}
+    yield "called nothing", lambda p: {"in": p}
+
+
+# archives
+
+ODD_NAMES = (
+    "archive/data.pkl",
+    "archive/DATA.PKL",
+    "archive/data/0",
+    "archive/data/0.pkl",
+    "archive/data/deep/x",
+    "archive/constants/0",
+    "archive/version",
+    "archive/byteorder",
+    "archive/.data/serialization_id",
+    "archive/tconv.json",
+    "archive/extra/readme.txt",
+    "archive/weird.",
+    "archive/a.npy",
+    "other/x",
+    "x",
+)
+
+
+def zips():
+    for member in ODD_NAMES:
+        for method in (0, 8):
+
+            def place(p, member=member.encode(), method=method):
+                members = pt_members(HONEST_PT) | {member: p}
+                return {"in.pt": zip_file([Member(*item, method) for item in members.items()])}
+
+            yield f"zip, {member}, method {method}", place
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        yield f"npz, method {method}", lambda p, m=method: {"in.npz": zipped({"a.npy": objects(p)}, m)}
+    yield "zip behind a prefix", lambda p: {"in.pt": b"#!" + bytes(98) + pt(p)}
+    yield (
+        "zip behind a counted prefix",
+        lambda p: {
+            "in.pt": bytes(100)
+            + zip_file([Member(*item) for item in pt_members(p).items()], base=100)
+        },
+    )
+    yield (
+        "zip with a comment",
+        lambda p: {"in.pt": zip_file([Member(*i) for i in pt_members(p).items()], comment=b"x" * 99)},
+    )
+    yield (
+        "zip's comment",
+        lambda p: {"in.pt": zip_file([Member(*i) for i in pt_members(HONEST_PT).items()], comment=p)},
+    )
+    yield "zip with bytes behind", lambda p: {"in.pt": pt(p) + bytes(300)}
+    yield "zip behind a zip", lambda p: {"in.pt": pt(HONEST_PT) + pt(p)}
+    yield "zip before a zip", lambda p: {"in.pt": pt(p) + pt(HONEST_PT)}
+    yield "pickle before a zip", lambda p: {"in.pt": p + pt(HONEST_PT)}
+    yield "zip behind safetensors", lambda p: {"in.safetensors": safetensors({"a": f32(1)}) + pt(p)}
+    for method in (0, 8):
+
+        def nested(p, method=method):
+            inner = pt(p)
+            middle = zip_file([Member(b"data/weights/w.pt", inner, method)])
+            return {"in.pt2": zip_file([Member(b"archive/models/x.pt2", middle, method)])}
+
+        yield f"zip in a zip in a zip, method {method}", nested
+    yield "zip as a storage", lambda p: {"in.pt": pt(HONEST_PT, {"0": pt(p)})}
+    yield "cut zip", lambda p: {"in.pt": pt(p)[:-60]}
+    for member in ("constants.pkl", "code/__torch__.py.debug_pkl", "data.pkl", "attributes.pkl"):
+        yield f"TorchScript, {member}", lambda p, m=member: {"in.ot": ot(more={m: p})}
+
+
+def tars():
+    for member in torch_tar_members():
+        yield f"torch's tar, {member}", lambda p, m=member: {"in.pt": torch_tar(**{m: p})}
+    yield (
+        "a tar's fifth member",
+        lambda p: {"in.pt": tar_of(torch_tar_members() | {"x": p})},
+    )
+    yield (
+        "behind a damaged member",
+        lambda p: {"in.pt": tar_of({"pickle": p}, tar_member(b"sys_info", b"x" * 600, checksum=1))},
+    )
+    yield (
+        "behind a member without an end",
+        lambda p: {"in.pt": tar_of({"pickle": p}, tar_member(b"sys_info", b"x", size=1 << 40))},
+    )
+    yield (
+        "behind the end of a tar",
+        lambda p: {"in.pt": tar_of({"a": b"hello"}) + tar_of({"pickle": p})},
+    )
+    yield (
+        "a tar that starts as a legacy file",
+        lambda p: {
+            "in.pt": tar_of(
+                {"pickle": p}, tar_member(legacy(HONEST_PICKLE)[:14] + b".", b"hello" * 9)
+            )
+        },
+    )
+
+    def compressed(p):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w:gz") as archive:
+            entry = tarfile.TarInfo("deep/x.pkl")
+            entry.size = len(p)
+            archive.addfile(entry, io.BytesIO(p))
+        return {"in.tar.gz": file.getvalue()}
+
+    yield "tar.gz", compressed
+
+
+def packed():
+    for label, pack in (("gzip", gzip.compress), ("zlib", zlib.compress), ("zstd", zstd)):
+        yield f"{label}", lambda p, pack=pack: {"in.joblib": pack(p)}
+        yield f"{label} twice", lambda p, pack=pack: {"in.joblib": pack(pack(p))}
+        yield f"{label} of a zip", lambda p, pack=pack: {"in.pkl": pack(pt(p))}
+    yield "two gzip streams", lambda p: {"in.gz": gzip.compress(p[:9]) + gzip.compress(p[9:])}
+
+
+# arrays
+
+
+def objects(pickle, descr="|O", **lies):
+    return npy(descr, (1,), pickle, **lies)
+
+
+def header(descr, more=""):
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1,), {more}}}"
+
+
+ODD_DESCR = (
+    "'|O'",
+    "'O'",
+    "'O8'",
+    "'=O'",
+    "'object'",
+    "'|\\x4f'",
+    "'|\\117'",
+    "'|' 'O'",
+    "'f4,O'",
+    "('|O', (1,))",
+    "[('a', '|O')]",
+    "[('a', '<f4'), ('b', '|O')]",
+    "[('a', [('b', [('c', '|O')])])]",
+    "[('a', '|O', (1,))]",
+    "[(('title', 'a'), '|O')]",
+    "{'names': ['a'], 'formats': ['|O']}",
+    "u'|O'",
+)
+
+
+def arrays():
+    for descr in ODD_DESCR:
+        yield f"npy, {descr}", lambda p, d=descr: {"in.npy": objects(p, header=header(d))}
+        for method in (0, 8):
+            yield (
+                f"npz, {descr}, method {method}",
+                lambda p, d=descr, m=method: {
+                    "in.npz": zip_file(
+                        [
+                            Member(b"a.npy", npy(), m),
+                            Member(b"b.npy", objects(p, header=header(d)), m),
+                        ]
+                    )
+                },
+            )
+    for size in (600, 9000, 60000):
+        fields = ", ".join(f"('f{n}', '<f4')" for n in range(size // 14))
+        yield (
+            f"npy, a header of {size} bytes",
+            lambda p, f=fields: {
+                "in.npy": objects(p, header=header(f"[{f}, ('o', '|O')]"), version=(2, 0))
+            },
+        )
+    for version in ((2, 0), (3, 0)):
+        yield f"npy, version {version}", lambda p, v=version: {"in.npy": objects(p, version=v)}
+    yield "npy behind a npy", lambda p: {"in.npy": npy() + objects(p)}
+    yield "pickle behind a npy", lambda p: {"in.npy": npy() + p}
+    yield "npy behind objects", lambda p: {"in.npy": objects(HONEST_PICKLE) + objects(p)}
+    yield "npy behind a pickle", lambda p: {"in.pkl": HONEST_PICKLE + objects(p)}
+
+
+# rows of pickles, and other files
+
+
+def rows():
+    for before in (1, 4, 5, 6, 20):
+        yield f"behind {before} pickles", lambda p, n=before: {"in.pkl": HONEST_PICKLE * n + p}
+    yield "a legacy file's sixth pickle", lambda p: {"in.pt": legacy(HONEST_PT, {}) + p}
+    yield (
+        "behind a legacy file",
+        lambda p: {"in.pt": legacy(pickled({"w": LEGACY_TENSOR}), {}, keys=[]) + p},
+    )
+    for label, before in (("an old version", b"\x80\7"), ("two starts", b"\x80\2\x80\4")):
+        yield label, lambda p, b=before: {"in.pkl": b + p}
+
+
+def others():
+    index = {"metadata": {"total_size": 12}, "weight_map": {"w": "a.bin", "v": "b.safetensors"}}
+    yield (
+        "an index's shard",
+        lambda p: {
+            "in.bin.index.json": json.dumps(index).encode(),
+            "a.bin": pt(p),
+            "b.safetensors": safetensors({"v": f32(1)}),
+        },
+    )
+    graph = initializer(THREE, "w", external("weights.bin"))
+    yield (
+        "ONNX's external data",
+        lambda p: {"in.onnx": model(graph), "weights.bin": p.ljust(12, b"\0")[:12] + p[12:]},
+    )
+    yield (
+        "a Keras archive",
+        lambda p: {
+            "in.keras": zip_of(
+                {b"metadata.json": b"{}", b"config.json": b"{}", b"assets/vocabulary": p}
+            )
+        },
+    )
+
+
+def places():
+    for group in (polyglots, zips, tars, packed, arrays, rows, others):
+        for label, place in group():
+            yield f"{group.__name__}: {label}", place
+
+
+def closed():
+    """Packed by what is not unpacked: never clean, but nothing is named."""
+    yield "bzip2", bz2.compress
+    yield "xz", lzma.compress
+    yield "LZMA", lambda data: lzma.compress(data, lzma.FORMAT_ALONE)
