@@ -2,9 +2,9 @@
  * The memo: a list for keys in sequence, a hash for the others. Python's own
  * machines count entries, not puts, which is what MEMOIZE numbers by.
  *
- * A machine keeps its memo from pickle to pickle, each entry with the number of
- * the pickle that put it there: most loaders start anew with each pickle, but
- * one that goes on with the same unpickler still finds the old entries.
+ * A machine keeps its memo from pickle to pickle, and knows which entries are of
+ * the one that runs: most loaders start anew with each pickle, but one that goes
+ * on with the same unpickler still finds the old entries.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,10 @@ struct entry {
 };
 
 struct pickle_memo {
-    struct entry *dense;
+    struct pickle_node **dense;
+    unsigned char *fresh; /* a bit an entry of the list: put there by this pickle */
     size_t dense_capacity;
+    size_t dense_used; /* by this pickle: no key above */
     struct entry *slots;
     size_t slot_count;
     size_t used; /* slots, by entries of any pickle */
@@ -37,6 +39,7 @@ struct pickle_memo {
 void pickle_memo_release(struct pickle *pickle) {
     if (pickle->memo) {
         free(pickle->memo->dense);
+        free(pickle->memo->fresh);
         free(pickle->memo->slots);
     }
     free(pickle->memo);
@@ -52,6 +55,9 @@ bool pickle_memo_new(struct pickle *pickle) {
         if (getrandom(pickle->memo->hash_key, sizeof pickle->memo->hash_key, GRND_NONBLOCK) < 0)
             memcpy(pickle->memo->hash_key, &pickle->memo, sizeof(void *));
     }
+    if (pickle->memo->dense_used)
+        memset(pickle->memo->fresh, 0, (pickle->memo->dense_used + 7) / 8);
+    pickle->memo->dense_used = 0;
     pickle->memo->pickle++;
     pickle->memo->count = 0;
     return true;
@@ -94,27 +100,55 @@ static bool grow_dense(struct pickle *pickle, uint64_t key) {
     while (capacity <= key)
         capacity *= 2;
     size_t more = capacity - memo->dense_capacity;
-    if (!pickle_charge_memory(pickle, more * sizeof *memo->dense))
+    if (!pickle_charge_memory(pickle, more * sizeof *memo->dense + more / 8))
         return false;
-    struct entry *dense = reallocarray(memo->dense, capacity, sizeof *dense);
-    if (!dense)
+    struct pickle_node **dense = reallocarray(memo->dense, capacity, sizeof *dense);
+    memo->dense = dense ? dense : memo->dense;
+    unsigned char *fresh = dense ? realloc(memo->fresh, capacity / 8) : NULL;
+    if (!fresh)
         return tc_fail_memory(pickle->error);
     memset(dense + memo->dense_capacity, 0, more * sizeof *dense);
-    memo->dense = dense;
+    memset(fresh + memo->dense_capacity / 8, 0, more / 8);
+    memo->fresh = fresh;
     memo->dense_capacity = capacity;
     return true;
 }
 
-static bool is_current(const struct pickle_memo *memo, const struct entry *entry) {
-    return entry && entry->node && entry->pickle == memo->pickle;
+/* The node under a key; NULL where it is not there, or is of another pickle. */
+static struct pickle_node *current(const struct pickle_memo *memo, uint64_t key) {
+    if (key < memo->dense_used && memo->fresh[key / 8] >> key % 8 & 1)
+        return memo->dense[key];
+    const struct entry *entry = memo->slot_count ? find_slot(memo, key) : NULL;
+    return entry && entry->node && entry->pickle == memo->pickle ? entry->node : NULL;
 }
 
-static struct entry *in_dense(const struct pickle_memo *memo, uint64_t key) {
-    return key < memo->dense_capacity ? &memo->dense[key] : NULL;
+/* The same of any earlier pickle. */
+static struct pickle_node *earlier(const struct pickle_memo *memo, uint64_t key) {
+    const struct entry *entry = memo->slot_count ? find_slot(memo, key) : NULL;
+    if (entry && entry->node)
+        return entry->node;
+    return key < memo->dense_capacity ? memo->dense[key] : NULL;
 }
 
-static struct entry *in_slots(const struct pickle_memo *memo, uint64_t key) {
-    return memo->slot_count ? find_slot(memo, key) : NULL;
+static bool put_dense(struct pickle *pickle, uint64_t key, struct pickle_node *node) {
+    struct pickle_memo *memo = pickle->memo;
+    if (key >= memo->dense_capacity && !grow_dense(pickle, key))
+        return false;
+    memo->dense[key] = node;
+    memo->fresh[key / 8] |= (unsigned char)(1u << key % 8);
+    if (key >= memo->dense_used)
+        memo->dense_used = (size_t)key + 1;
+    return true;
+}
+
+static bool put_slot(struct pickle *pickle, uint64_t key, struct pickle_node *node) {
+    struct pickle_memo *memo = pickle->memo;
+    if (memo->used * 2 >= memo->slot_count && !grow_slots(pickle))
+        return false;
+    struct entry *entry = find_slot(memo, key);
+    memo->used += !entry->node;
+    *entry = (struct entry){key, node, memo->pickle};
+    return true;
 }
 
 bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
@@ -124,37 +158,22 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
         return false;
     if (memo->count >= MAX_MEMO)
         return pickle_over_limit(pickle, "memo entries");
+    bool known = current(memo, key) != NULL;
     /* A list no more than half empty. */
-    bool dense = key < ALWAYS_DENSE || key < 2 * memo->count;
-    if (dense && key >= memo->dense_capacity && !grow_dense(pickle, key))
-        return false;
-    if (!dense && memo->used * 2 >= memo->slot_count && !grow_slots(pickle))
-        return false;
-    /* It may be in the hash from when it was far out of sequence. */
-    memo->count += !is_current(memo, in_dense(memo, key)) && !is_current(memo, in_slots(memo, key));
-    struct entry *entry = dense ? in_dense(memo, key) : in_slots(memo, key);
-    memo->used += !dense && !entry->node;
-    *entry = (struct entry){key, node, memo->pickle};
-    return true;
+    bool ok = key < ALWAYS_DENSE || key < 2 * memo->count ? put_dense(pickle, key, node)
+                                                          : put_slot(pickle, key, node);
+    memo->count += ok && !known;
+    return ok;
 }
 
 bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
-    const struct pickle_memo *memo = pickle->memo;
-    const struct entry *dense = in_dense(memo, key);
-    const struct entry *slot = in_slots(memo, key);
-    const struct entry *found = is_current(memo, dense)  ? dense
-                                : is_current(memo, slot) ? slot
-                                                         : NULL;
-    if (!found && pickle->mode == PICKLE_SCAN) {
-        /* The later of the two that an earlier pickle left. */
-        bool later = slot && slot->node && (!dense || slot->pickle > dense->pickle);
-        found = later ? slot : dense;
-        if (found && found->node && !pickle_odd(pickle, "a memo entry of an earlier pickle"))
+    struct pickle_node *node = current(pickle->memo, key);
+    if (!node && pickle->mode == PICKLE_SCAN) {
+        node = earlier(pickle->memo, key);
+        if (node && !pickle_odd(pickle, "a memo entry of an earlier pickle"))
             return false;
     }
-    if (!found || !found->node)
-        return pickle_bad(pickle, "a memo entry that is not there");
-    return pickle_push(pickle, found->node);
+    return node ? pickle_push(pickle, node) : pickle_bad(pickle, "a memo entry that is not there");
 }
 
 uint64_t pickle_memo_count(const struct pickle *pickle) {

@@ -132,6 +132,9 @@ bool scan_on_call(void *context, const struct pickle_node *callable,
      * as clean as a file. */
     bool loader = tc_text_equal(finding.name, TC_TEXT("torch.storage._load_from_bytes"));
     enum scan_role role = loader ? SCAN_FILE : SCAN_DATA;
+    if (loader && !pickle_is(pickle_item(arguments, 0), PICKLE_BYTES))
+        return scan_on_misuse(scan, "it is called with something that is no bytes", finding.name,
+                              at, error);
     for (size_t i = 0; (loader || finding.level != SCAN_ALLOWED) && pickle_item(arguments, i); i++)
         if (!look_inside(scan, pickle_item(arguments, i), role, error))
             return false;
@@ -271,6 +274,7 @@ bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
     row.pickle.mode = PICKLE_SCAN;
     row.pickle.script = view->region->script;
     row.pickle.nested = true; /* by scan_on_call */
+    row.pickle.keys = view->region->keys;
     row.pickle.input = view->input;
     row.pickle.at = at;
     row.pickle.end = view->input->size;

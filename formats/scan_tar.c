@@ -182,9 +182,11 @@ bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *er
     if (ok && tar.damaged)
         scan_note(view->scan, "tar", "bad tar: a member is damaged, cut short, or of an odd kind");
     /* Bytes between the pickles of torch's members are numbers. */
-    for (struct scan_region *region = view->scan->pending; opened && region != before;
-         region = region->next)
-        region->role = SCAN_DATA;
+    for (struct scan_region *region = view->scan->pending; tar.torch == 15 && region != before;
+         region = region->next) {
+        region->role = opened ? SCAN_DATA : region->role;
+        region->keys = tc_text_equal(region->name, TC_TEXT("pickle"));
+    }
     *accounted = ok && !tar.damaged;
     free(tar.window);
     return ok;

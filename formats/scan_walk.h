@@ -52,6 +52,7 @@ struct scan_region {
     bool archived;   /* a member of an archive: it has a name of its own there */
     bool script;     /* of a TorchScript archive */
     bool package;    /* of a torch.package archive */
+    bool keys;       /* of torch's tar: persistent ids are keys */
     bool fragment;   /* of a zip that is broken: not looked at as a zip again */
 };
 

@@ -466,6 +466,7 @@ static bool run(struct tar *tar, struct pickle *pickle, int member) {
         return read_tensors(tar, pickle, pickle->error);
     default:
         pickle->persistent = persistent;
+        pickle->keys = true;
         pickle->context = tar;
         pickle->on_global = NULL;
         if (tar->torch->watch.context)

@@ -149,6 +149,13 @@ def honest_file(path, verdict, folder):
     check_equal(found["verdict"] in verdicts, True, f"{found['verdict']} among {verdicts}", result)
 
 
+def kept_file(path, folder):
+    """One of each kind that was called clean once."""
+    result = scan(path.parent, "--json", path.name)
+    found = json.loads(result.out)
+    check_equal(found["verdict"], CODE if "operator" in path.name else UNSAFE, "verdict", result)
+
+
 # Programs
 
 
@@ -431,6 +438,8 @@ def cases(_suite):
         yield f"honest file {label}", functools.partial(honest_file, path, verdict)
         if verdict == CLEAN and path.stat().st_size < 1 << 20:
             yield f"behind {label}", functools.partial(appended, path)
+    for path in sorted((DATA / "bad").glob("scan_*")):
+        yield f"kept: {path.name}", functools.partial(kept_file, path)
     for label, files, verdict, code_ in programs():
         yield f"program: {label}", functools.partial(program, files, verdict, code_)
     for label, pack in closed():

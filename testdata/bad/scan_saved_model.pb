@@ -1,0 +1,6 @@
+$
+x
+
+n0Const
+
+n1ReadFile
