@@ -22,10 +22,10 @@ def all_of(how: str, default: str, seen: str, *names: str) -> list[Class]:
 CLASSES = [
     # Python's own
     *all_of("real", "reads", "everywhere", "collections.OrderedDict", "collections.defaultdict", "collections.Counter",
-            "builtins.set", "builtins.frozenset", "builtins.complex", "builtins.bytearray"),
-    *all_of("real", "refuses", "options and paths of training scripts", "argparse.Namespace", "pathlib.PosixPath", "types.SimpleNamespace",
-            "datetime.datetime", "datetime.timedelta", "datetime.date", "decimal.Decimal", "fractions.Fraction", "uuid.UUID",
-            "functools.partial", "collections.deque", "builtins.slice", "builtins.range",
+            "builtins.set", "builtins.frozenset", "builtins.complex", "builtins.bytearray", "collections.deque"),
+    *all_of("real", "reads", "options and paths of training scripts", "argparse.Namespace", "pathlib.PosixPath", "types.SimpleNamespace"),
+    *all_of("real", "refuses", "options and paths of training scripts", "datetime.datetime", "datetime.timedelta", "datetime.date", "decimal.Decimal", "fractions.Fraction", "uuid.UUID",
+            "functools.partial", "builtins.slice", "builtins.range",
             "random.Random", "operator.itemgetter", "logging.Logger", "re.Pattern", "itertools.count"),
     *all_of("old_path", "refuses", "options saved under Windows", "pathlib.WindowsPath"),
     # torch

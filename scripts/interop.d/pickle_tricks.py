@@ -123,6 +123,35 @@ CALLS = [
 ]  # fmt: skip
 
 
+# No name but of the list: a listed function that loads bytes is put where the machine looks for a method of an object
+
+LOADER = name_of("torch.storage._load_from_bytes")
+LIGHTNING = "pytorch_lightning.utilities.parsing.AttributeDict"
+HOLDERS = [
+    call("collections.OrderedDict"), call("collections.Counter"), call("argparse.Namespace"), call("types.SimpleNamespace"), call(LIGHTNING),
+    name_of(LIGHTNING) + b")\x81", name_of("argparse.Namespace") + b")\x81", call("torch.torch_version.TorchVersion", text("2.1")), tensor(storage()),
+    call("copyreg._reconstructor", name_of("argparse.Namespace"), name_of("builtins.object"), b"N"), name_of("argparse.Namespace"), name_of(LIGHTNING),
+    name_of("torch._utils._rebuild_tensor_v2"), call("pathlib.PosixPath", text("a")), call("collections.defaultdict", name_of("builtins.list")),
+    call("torch._utils._rebuild_parameter", tensor(storage()), b"\x89", call("collections.OrderedDict")), b"]", b"}", call("collections.deque"),
+    call("torch.Size", constant((1,))), call("torch.device", text("cpu")), name_of("joblib.numpy_pickle.NumpyArrayWrapper") + b")\x81",
+]  # fmt: skip
+
+
+def with_method(random: Random) -> bytes:
+    method = random.choice(["__setstate__", "append", "extend", "add", "__setitem__", "__call__", "__class__", "__dict__", "__getattr__", "update"])
+    state = b"}" + text(method) + LOADER + b"s"
+    put = random.choice([
+        lambda: state + b"b", lambda: tuple_of(b"N", state) + b"b", lambda: text(method) + LOADER + b"s", lambda: b"(" + text(method) + LOADER + b"u",
+        lambda: tuple_of(b"N", b"}" + text("__dict__") + state + b"s") + b"b", lambda: b"}" + text("__dict__") + state + b"sb",
+    ])()  # fmt: skip
+    uses = [nested(random) + b"b", nested(random) + b"a", b"(" + nested(random) + b"e", b"(" + nested(random) + b"\x90", text("k") + nested(random) + b"s",
+            tuple_of(nested(random)) + b"R", tuple_of(b"N", b"}" + text("a") + nested(random) + b"s") + b"b", b"}" + text("k") + nested(random) + b"sb"]  # fmt: skip
+    return random.choice(HOLDERS) + put + random.choice(uses) + random.choice([b"", random.choice(uses)])
+
+
+CALLS.append(with_method)
+
+
 # What may stand before it: each leaves the stack as it was
 
 
@@ -231,7 +260,8 @@ NAMES = [
     "torch._utils._rebuild_device_tensor_from_cpu_tensor", "torch._tensor._rebuild_from_type_v2", "numpy.dtype", "numpy.ndarray",
     "numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar",
     "numpy._core.multiarray.scalar", "numpy._core.numeric._frombuffer", "torch.storage._load_from_bytes", "copyreg._reconstructor",
-    "pytorch_lightning.utilities.parsing.AttributeDict", "collections.deque",
+    "pytorch_lightning.utilities.parsing.AttributeDict", "collections.deque", "argparse.Namespace", "types.SimpleNamespace",
+    "pathlib.PosixPath", "torch.torch_version.TorchVersion", "builtins.float", "builtins.str", "builtins.bool", "joblib.numpy_pickle.NumpyArrayWrapper",
 ]  # fmt: skip
 
 
@@ -284,7 +314,7 @@ def array_state(random: Random) -> bytes:
 
 
 def state_program(random: Random) -> bytes:
-    made = random.choice([dtype_state, array_state, array_state, odd_call, odd_call, odd_call])(random)
+    made = random.choice([dtype_state, array_state, array_state, odd_call, odd_call, odd_call, with_method, with_method])(random)
     return b"\x80" + bytes([random.choice([2, 3, 4])]) + b"}" + text("a") + made + b"s."
 
 

@@ -27,10 +27,12 @@ OLD_TORCH = {
 # Plain containers of packages that need not be there.
 FOREIGN = {
     "pytorch_lightning.utilities.parsing.AttributeDict", "lightning.pytorch.utilities.parsing.AttributeDict",
-    "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
+    "pytorch_lightning.core.saving.AttributeDict",
+    "lightning_lite.utilities.data.AttributeDict", "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
 }  # fmt: skip
+PLAIN = {"argparse.Namespace", "types.SimpleNamespace", "pathlib.PosixPath", "pathlib.PurePosixPath", "torch.torch_version.TorchVersion", "copyreg._reconstructor"}
 JOBLIB = {"joblib.numpy_pickle.NumpyArrayWrapper"}
-SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | JOBLIB
+SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB
 
 
 class AttributeDict(dict):
