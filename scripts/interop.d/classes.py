@@ -123,7 +123,9 @@ def make_old_path(name, tensors):
 
 def make_stub(name, tensors):
     made = object.__new__(stand_in(name, object))
-    made.__dict__.update(lr=0.1, names=["a", "b"], weight=tensors.tensor(), coef_=tensors.array(), nested={"x": tensors.tensor(2)})
+    made.__dict__.update(
+        lr=0.1, names=["a", "b"], weight=tensors.tensor(), coef_=tensors.array(), nested={"x": tensors.tensor(2)}
+    )
     return made
 
 
@@ -176,10 +178,12 @@ def make_graph_module(name, tensors):
 
 
 MODULES = {
-    "Linear": lambda: torch.nn.Linear(2, 3), "Conv2d": lambda: torch.nn.Conv2d(1, 2, 3), "BatchNorm2d": lambda: torch.nn.BatchNorm2d(3),
+    "Linear": lambda: torch.nn.Linear(2, 3), "Conv2d": lambda: torch.nn.Conv2d(1, 2, 3),
+    "BatchNorm2d": lambda: torch.nn.BatchNorm2d(3),
     "LayerNorm": lambda: torch.nn.LayerNorm(4), "Embedding": lambda: torch.nn.Embedding(5, 2),
     "Sequential": lambda: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2)),
-    "ModuleList": lambda: torch.nn.ModuleList([torch.nn.Linear(2, 3)]), "ModuleDict": lambda: torch.nn.ModuleDict({"a": torch.nn.Linear(2, 3)}),
+    "ModuleList": lambda: torch.nn.ModuleList([torch.nn.Linear(2, 3)]),
+    "ModuleDict": lambda: torch.nn.ModuleDict({"a": torch.nn.Linear(2, 3)}),
     "ParameterList": lambda: torch.nn.ParameterList([torch.nn.Parameter(torch.randn(2))]),
     "MultiheadAttention": lambda: torch.nn.MultiheadAttention(4, 2), "LSTM": lambda: torch.nn.LSTM(2, 3),
 }  # fmt: skip
@@ -236,27 +240,38 @@ REAL = {
     "collections.defaultdict": lambda tensors: collections.defaultdict(list, a=tensors.tensor()),
     "collections.Counter": lambda tensors: collections.Counter("aab"), "builtins.set": lambda tensors: {1, 2},
     "builtins.frozenset": lambda tensors: frozenset({1}), "builtins.complex": lambda tensors: 1 + 2j,
-    "builtins.bytearray": lambda tensors: bytearray(b"abc"), "argparse.Namespace": lambda tensors: argparse.Namespace(lr=0.1, w=tensors.tensor()),
-    "pathlib.PosixPath": lambda tensors: pathlib.PosixPath("/data/model"), "types.SimpleNamespace": lambda tensors: types.SimpleNamespace(w=tensors.tensor()),
-    "datetime.datetime": lambda tensors: datetime.datetime(2026, 1, 2), "datetime.timedelta": lambda tensors: datetime.timedelta(3),
-    "datetime.date": lambda tensors: datetime.date(2026, 1, 2), "decimal.Decimal": lambda tensors: decimal.Decimal("1.5"),
+    "builtins.bytearray": lambda tensors: bytearray(b"abc"),
+    "argparse.Namespace": lambda tensors: argparse.Namespace(lr=0.1, w=tensors.tensor()),
+    "pathlib.PosixPath": lambda tensors: pathlib.PosixPath("/data/model"),
+    "types.SimpleNamespace": lambda tensors: types.SimpleNamespace(w=tensors.tensor()),
+    "datetime.datetime": lambda tensors: datetime.datetime(2026, 1, 2),
+    "datetime.timedelta": lambda tensors: datetime.timedelta(3),
+    "datetime.date": lambda tensors: datetime.date(2026, 1, 2),
+    "decimal.Decimal": lambda tensors: decimal.Decimal("1.5"),
     "fractions.Fraction": lambda tensors: fractions.Fraction(1, 3), "uuid.UUID": lambda tensors: uuid.UUID(int=5),
     "functools.partial": lambda tensors: functools.partial(torch.nn.functional.gelu, approximate="tanh"),
-    "collections.deque": lambda tensors: collections.deque([1, tensors.tensor()], 5), "builtins.slice": lambda tensors: slice(1, 2),
+    "collections.deque": lambda tensors: collections.deque([1, tensors.tensor()], 5),
+    "builtins.slice": lambda tensors: slice(1, 2),
     "builtins.range": lambda tensors: range(3),
     "random.Random": lambda tensors: random.Random(3), "operator.itemgetter": lambda tensors: operator.itemgetter("a"),
     "logging.Logger": lambda tensors: logging.getLogger("training"), "re.Pattern": lambda tensors: re.compile("a+"),
     "itertools.count": lambda tensors: itertools.count(3),
-    "torch.Size": lambda tensors: torch.Size([1, 2]), "torch.device": lambda tensors: torch.device("cpu"), "torch.dtype": lambda tensors: torch.float16,
+    "torch.Size": lambda tensors: torch.Size([1, 2]), "torch.device": lambda tensors: torch.device("cpu"),
+    "torch.dtype": lambda tensors: torch.float16,
     "torch.nn.parameter.Parameter": lambda tensors: torch.nn.Parameter(tensors.tensor()),
     "torch.optim.adam.Adam": optimiser(torch.optim.Adam), "torch.optim.adamw.AdamW": optimiser(torch.optim.AdamW),
-    "torch.optim.sgd.SGD": optimiser(torch.optim.SGD), "torch.optim.lr_scheduler.StepLR": scheduler(torch.optim.lr_scheduler.StepLR, 3),
+    "torch.optim.sgd.SGD": optimiser(torch.optim.SGD),
+    "torch.optim.lr_scheduler.StepLR": scheduler(torch.optim.lr_scheduler.StepLR, 3),
     "torch.optim.lr_scheduler.LambdaLR": scheduler(torch.optim.lr_scheduler.LambdaLR, abs_rate),
     "torch.Generator": lambda tensors: call_of(torch.Generator, tensors),
-    "numpy.ndarray": lambda tensors: tensors.array(), "numpy.float64": lambda tensors: remembered(tensors, np.float64(1.5)), "numpy.int64": lambda tensors: remembered(tensors, np.int64(3)),
-    "numpy.bool_": lambda tensors: remembered(tensors, np.bool_(True)), "numpy.random.mtrand.RandomState": lambda tensors: random_state(tensors),
+    "numpy.ndarray": lambda tensors: tensors.array(),
+    "numpy.float64": lambda tensors: remembered(tensors, np.float64(1.5)),
+    "numpy.int64": lambda tensors: remembered(tensors, np.int64(3)),
+    "numpy.bool_": lambda tensors: remembered(tensors, np.bool_(True)),
+    "numpy.random.mtrand.RandomState": lambda tensors: random_state(tensors),
     "numpy.random._generator.Generator": lambda tensors: np.random.default_rng(3),
-    "pandas.DataFrame": frame, "pandas.Series": lambda tensors: frame(tensors)["a"], "pandas.Index": lambda tensors: needs("pandas").Index([1, 2]),
+    "pandas.DataFrame": frame, "pandas.Series": lambda tensors: frame(tensors)["a"],
+    "pandas.Index": lambda tensors: needs("pandas").Index([1, 2]),
     "pandas.Timestamp": lambda tensors: needs("pandas").Timestamp("2026-01-02"), "jax.Array": jax_array,
 }  # fmt: skip
 

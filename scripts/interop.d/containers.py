@@ -10,7 +10,6 @@ import tarfile
 import zipfile
 import zlib
 
-import joblib
 import numpy as np
 
 from pickle_code import call, constant, model, name_of, pickle_of, storage, tensor
@@ -59,7 +58,7 @@ class Member:
 
 def zipped(members, method: int = zipfile.ZIP_STORED, prefix: bytes = b"", comment: bytes = b"", tail: bytes = b"",
            shift: bool = True) -> bytes:  # fmt: skip
-    """Written by hand: zipfile will not write what two readers take for two things. shift: the offsets count the prefix."""
+    """Written by hand: zipfile will not write what two readers take for two things. shift: offsets count the prefix."""
     body, directory, count = prefix, b"", 0
     base = 0 if shift else len(prefix)
     for each in members:
@@ -76,7 +75,9 @@ def zipped(members, method: int = zipfile.ZIP_STORED, prefix: bytes = b"", comme
     return body + directory + end + comment + tail
 
 
-def npy_of(content: bytes, descr: str = "'|O'", version: int = 1, shape: str = "(1,)", text: str = "", pad: int = 64) -> bytes:
+def npy_of(
+    content: bytes, descr: str = "'|O'", version: int = 1, shape: str = "(1,)", text: str = "", pad: int = 64
+) -> bytes:
     header = (text or f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}").encode("utf-8")
     width = 2 if version == 1 else 4
     header += b" " * (-(8 + width + 1 + len(header)) % pad) + b"\n"
@@ -119,7 +120,15 @@ def old_tar_of(members, signed: bool = False, first: bytes = b"") -> bytes:
     for name, content in members:
         name = first if first else name.encode()
         first = b""
-        header = bytearray(name.ljust(100, b"\0") + b"0000644\0" * 3 + b"%011o\0" % len(content) + b"00000000000\0" + b" " * 8 + b"0" + bytes(100))
+        header = bytearray(
+            name.ljust(100, b"\0")
+            + b"0000644\0" * 3
+            + b"%011o\0" % len(content)
+            + b"00000000000\0"
+            + b" " * 8
+            + b"0"
+            + bytes(100)
+        )
         header += bytes(512 - len(header))
         total = sum(each - 256 if signed and each > 127 else each for each in header)
         header[148:156] = b"%06o\0 " % total
@@ -144,6 +153,8 @@ def legacy(place: int):
 
 
 def joblib_of(content: dict, compress=0) -> bytes:
+    import joblib  # which sections that only write zips do not need
+
     buffer = io.BytesIO()
     joblib.dump(content, buffer, compress=compress)
     return buffer.getvalue()
@@ -219,7 +230,11 @@ def entries_of(data: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 def with_entries(before: bytes, entries: list[bytes]) -> bytes:
     directory = b"".join(entries)
-    return before + directory + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(entries), len(entries), len(directory), len(before), 0)
+    return (
+        before
+        + directory
+        + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(entries), len(entries), len(directory), len(before), 0)
+    )
 
 
 def reordered(data: bytes) -> bytes:
@@ -243,7 +258,8 @@ CONTAINERS = {
     "a TFRecord's length and its checksum": lambda pickle: (".tfrecord", tensorflow_record(pickle)),
     "a text and a pickle": lambda pickle: (".onnx", b"I12\n0" + pickle),
     "a protobuf's first bytes": lambda pickle: (".onnx", b"J\x08\x0a\x12\x04" + b"0" + pickle),
-    "a tar header's magic": lambda pickle: (".pt", b"X\x50\x02\0\0" + b"a" * 252 + b"ustar\x0000" + b"b" * 327 + b"0" + pickle),
+    "a tar header's magic": lambda pickle: (".pt",
+        b"X\x50\x02\0\0" + b"a" * 252 + b"ustar\x0000" + b"b" * 327 + b"0" + pickle),
     "an end of a zip in a string": lambda pickle: (".pt", b"X\x16\0\0\0PK\x05\x06" + bytes(18) + b"0" + pickle),
     "data.pkl": archive("archive/data.pkl"), "data.pkl, deflated": archive("archive/data.pkl", method=8),
     "data.pkl, bzip2": archive("archive/data.pkl", method=12), "data.pkl, lzma": archive("archive/data.pkl", method=14),
@@ -256,7 +272,8 @@ CONTAINERS = {
     "another folder's data.pkl first": with_member(name="other/data.pkl", first=True),
     **{
         f"member {name}": archive(f"archive/{name}")
-        for name in ("data/0", "data/1", "data/x.pkl", "DATA/0", "data/0/0", "version", "byteorder", "extra", "extra.pkl",
+        for name in ("data/0", "data/1", "data/x.pkl", "DATA/0", "data/0/0", "version", "byteorder", "extra",
+            "extra.pkl",
                      ".data/serialization_id", ".format_version", ".storage_alignment", "constants.pkl", "code/a.py",
                      "code/a.py.debug_pkl", "extra/x", "model.json", "attributes.pkl", "tensors/0", "a.npy", "b.npz",
                      "res/x.PICKLE", "model/model.pkl", ".data/extern_modules", "weights/a.bin")
@@ -277,32 +294,41 @@ CONTAINERS = {
     "a member that is not listed": with_member(name="archive/hidden.pkl", listed=False),
     "another name in the directory": with_member(name="archive/data.txt", local_name="archive/data.pkl"),
     "another name in the header": with_member(name="archive/data.pkl", local_name="archive/data.txt", others=REST),
-    "the directory bit": with_member(name="archive/dir", attributes=16), "a trailing slash": with_member(name="archive/dir/"),
+    "the directory bit": with_member(name="archive/dir", attributes=16),
+    "a trailing slash": with_member(name="archive/dir/"),
     "a method that nobody has": with_member(name="archive/odd.pkl", method=93, packed=b""),
-    "a pickle in a member's comment": lambda pickle: (".pt", zipped([*HONEST, Member("archive/x", b"", comment=pickle[:999])])),
+    "a pickle in a member's comment": lambda pickle: (".pt",
+        zipped([*HONEST, Member("archive/x", b"", comment=pickle[:999])])),
     "a pickle in the zip's comment": lambda pickle: (".pt", zipped(HONEST, comment=pickle[:999])),
     "a pickle before the zip": lambda pickle: (".pt", zipped(HONEST, prefix=pickle)),
     "a pickle before the zip, offsets of its own": lambda pickle: (".pt", zipped(HONEST, prefix=pickle, shift=False)),
     "a pickle behind the zip": lambda pickle: (".pt", zipped(HONEST, tail=pickle)),
     "bytes before the zip": archive("archive/data.pkl", prefix=b"x" * 100),
     "bytes before the zip, offsets of its own": archive("archive/data.pkl", prefix=b"x" * 100, shift=False),
-    "a comment": archive("archive/data.pkl", comment=b"hello"), "bytes behind": archive("archive/data.pkl", tail=b"x" * 50),
+    "a comment": archive("archive/data.pkl", comment=b"hello"),
+    "bytes behind": archive("archive/data.pkl", tail=b"x" * 50),
     "a comment with an end in it": archive("archive/data.pkl", comment=b"PK\x05\x06" + bytes(18)),
     "a zip in a zip": lambda pickle: (".zip", zipped([("model.pt", archive("archive/data.pkl")(pickle)[1])])),
-    "a zip in a zip, deflated": lambda pickle: (".pt2", zipped([("a/weights.pt", archive("archive/data.pkl", method=8)(pickle)[1])], 8)),
+    "a zip in a zip, deflated": lambda pickle: (".pt2",
+        zipped([("a/weights.pt", archive("archive/data.pkl", method=8)(pickle)[1])], 8)),
     "a zip in a zip in a zip": lambda pickle: (
         ".zip", zipped([("b.zip", zipped([("model.pt", archive("archive/data.pkl")(pickle)[1])]))])),
-    "a zip as a storage": lambda pickle: (".pt", zipped([*HONEST, ("archive/data/7", archive("archive/data.pkl")(pickle)[1])])),
-    "an array of objects in a storage": lambda pickle: (".pt", zipped([*HONEST, ("archive/data/7", object_array(pickle))])),
+    "a zip as a storage": lambda pickle: (".pt",
+        zipped([*HONEST, ("archive/data/7", archive("archive/data.pkl")(pickle)[1])])),
+    "an array of objects in a storage": lambda pickle: (".pt",
+        zipped([*HONEST, ("archive/data/7", object_array(pickle))])),
     **{f"a legacy file, pickle {place}": legacy(place) for place in range(5)},
     "behind a legacy file's pickles": legacy(5), "behind a legacy file": behind_legacy,
     **{f"a tar's {name}": tar_with(name) for name in ("storages", "tensors", "pickle")},
-    "a tar with a link": tar_with("pickle", link="/etc/hostname"), "a tar with a damaged member": tar_with("pickle", damage=True),
+    "a tar with a link": tar_with("pickle", link="/etc/hostname"),
+    "a tar with a damaged member": tar_with("pickle", damage=True),
     "a tar of pickles": lambda pickle: (".tar", tar_of([("readme.txt", b"hello"), ("x.pkl", pickle)])),
     "a tar, gzip": lambda pickle: (".tar.gz", gzip.compress(tar_of([("x.pkl", pickle)]), mtime=0)),
     "a tar header before a legacy file": lambda pickle: (".pt", tar_of(TAR[:2])[:-1024] + legacy(3)(pickle)[1]),
-    **{f"an array of objects, {descr}": (lambda descr: lambda pickle: (".npy", npy_of(pickle, descr)))(descr) for descr in DESCRS},
-    **{f"an array of objects, version {version}": (lambda version: lambda pickle: (".npy", npy_of(pickle, version=version)))(version) for version in (2, 3)},
+    **{f"an array of objects, {descr}": (lambda descr: lambda pickle: (".npy",
+        npy_of(pickle, descr)))(descr) for descr in DESCRS},
+    **{f"an array of objects, version {version}": (lambda version: lambda pickle: (".npy",
+        npy_of(pickle, version=version)))(version) for version in (2, 3)},
     "an array of objects, a long header": lambda pickle: (".npy", npy_of(pickle, pad=2048)),
     "an array of objects, a very long header": lambda pickle: (".npy", npy_of(pickle, version=2, pad=70000)),
     "an array of objects, no dimensions": lambda pickle: (".npy", npy_of(pickle, shape="()")),
@@ -314,37 +340,46 @@ CONTAINERS = {
     "an array of objects, two descrs": lambda pickle: (
         ".npy", npy_of(pickle, text="{'descr': '<f4', 'descr': '|O', 'fortran_order': False, 'shape': (1,), }")),
     "an array of objects, as a .npy of another name": lambda pickle: (".bin", object_array(pickle)),
-    "an array of objects behind an array": lambda pickle: (".npy", npy_of(DATA, "'<f4'", shape="(6,)") + object_array(pickle)),
+    "an array of objects behind an array": lambda pickle: (".npy",
+        npy_of(DATA, "'<f4'", shape="(6,)") + object_array(pickle)),
     "a pickle behind an array": lambda pickle: (".npy", npy_of(DATA, "'<f4'", shape="(6,)") + pickle),
     "a .npz": lambda pickle: (".npz", zipped([("a.npy", object_array(pickle))])),
     "a .npz, deflated": lambda pickle: (".npz", zipped([("a.npy", object_array(pickle))], 8)),
     "a .npz, lzma": lambda pickle: (".npz", zipped([("a.npy", object_array(pickle))], 14)),
     "a .npz, no .npy": lambda pickle: (".npz", zipped([("a", object_array(pickle))])),
-    "a .npz with a pickle for a member": lambda pickle: (".npz", zipped([("a.npy", npy_of(DATA, "'<f4'", shape="(6,)")), ("b", pickle)])),
+    "a .npz with a pickle for a member": lambda pickle: (".npz",
+        zipped([("a.npy", npy_of(DATA, "'<f4'", shape="(6,)")), ("b", pickle)])),
     "a .npz with fields": lambda pickle: (".npz", zipped([("a.npy", npy_of(pickle, "[('a', '|O')]"))])),
-    "gzip": lambda pickle: (".pkl.gz", gzip.compress(pickle, mtime=0)), "zlib": lambda pickle: (".joblib", zlib.compress(pickle)),
+    "gzip": lambda pickle: (".pkl.gz", gzip.compress(pickle, mtime=0)),
+    "zlib": lambda pickle: (".joblib", zlib.compress(pickle)),
     "bzip2": lambda pickle: (".pkl.bz2", bz2.compress(pickle)), "xz": lambda pickle: (".pkl.xz", lzma.compress(pickle)),
     "lzma": lambda pickle: (".pkl", lzma.compress(pickle, lzma.FORMAT_ALONE)),
     "gzip of an archive": lambda pickle: (".pt.gz", gzip.compress(archive("archive/data.pkl")(pickle)[1], mtime=0)),
     "a gzip as a member": lambda pickle: (".pt", zipped([*HONEST, ("archive/x.gz", gzip.compress(pickle, mtime=0))])),
     "an old tar": lambda pickle: (".pt", old_tar_of([*TAR[:2], ("pickle", pickle)])),
-    "an old tar with a signed checksum": lambda pickle: (".pt", old_tar_of([*TAR[:2], ("pickle", pickle), ("\xff", b"")], signed=True)),
-    "an old tar that begins as a pickle": lambda pickle: (".pt", old_tar_of([("x", b""), *TAR[:2], ("pickle", pickle)], first=b"N.")),
+    "an old tar with a signed checksum": lambda pickle: (".pt",
+        old_tar_of([*TAR[:2], ("pickle", pickle), ("\xff", b"")], signed=True)),
+    "an old tar that begins as a pickle": lambda pickle: (".pt",
+        old_tar_of([("x", b""), *TAR[:2], ("pickle", pickle)], first=b"N.")),
     "an old tar that begins as a legacy file": lambda pickle: (
         ".pt", old_tar_of([("x", b""), *TAR[:2], ("pickle", pickle)], first=MAGIC + PROTOCOL)),
     "an old tar that begins with the pickle": lambda pickle: (".pkl", old_tar_of([("x", b"")], first=pickle[:99])),
     "a joblib dump and a pickle": lambda pickle: (".joblib", joblib_of({"a": np.arange(6.0)}) + pickle),
     "an array of objects in a joblib dump": lambda pickle: (".joblib", joblib_with(pickle)),
     "an array of objects in a joblib dump, zlib": lambda pickle: (".joblib", zlib.compress(joblib_with(pickle))),
-    "a pickle before a joblib dump": lambda pickle: (".joblib", pickle[:-1] + b"0" + joblib_of({"a": np.arange(6.0)})[2:]),
-    **{f"an array of objects of shape {shape}": (lambda shape: lambda pickle: (".npy", npy_of(pickle, shape=shape)))(shape)
+    "a pickle before a joblib dump": lambda pickle: (".joblib",
+        pickle[:-1] + b"0" + joblib_of({"a": np.arange(6.0)})[2:]),
+    **{f"an array of objects of shape {shape}": (lambda shape: lambda pickle: (".npy",
+        npy_of(pickle, shape=shape)))(shape)
        for shape in ("(0,)", "(2, 2)", "(1000000000000,)", "(-1,)", "[1]", "1", "(True,)")},
     "the directory in another order": lambda pickle: (".pt", reordered(zipped([*HONEST, ("archive/x.pkl", pickle)]))),
     "two entries for one member": lambda pickle: (".pt", doubled(zipped([*HONEST, ("archive/x.pkl", pickle)]))),
     "a zip behind a zip": lambda pickle: (".pt", archive("archive/data.pkl")(pickle)[1] + zipped(HONEST)),
     "a zip before a zip": lambda pickle: (".pt", zipped(HONEST) + archive("archive/data.pkl")(pickle)[1]),
-    "names that are odd": lambda pickle: (".pt", zipped([*HONEST, ("../x", pickle), ("/x", pickle), ("a\\b", pickle), ("é", pickle)])),
-    "a name that is empty": with_member(name=""), "a lite interpreter's archive": with_member(name="archive/bytecode.pkl"),
+    "names that are odd": lambda pickle: (".pt",
+        zipped([*HONEST, ("../x", pickle), ("/x", pickle), ("a\\b", pickle), ("é", pickle)])),
+    "a name that is empty": with_member(name=""),
+    "a lite interpreter's archive": with_member(name="archive/bytecode.pkl"),
     "a hundred pickles": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) * 100 + pickle),
     "a second pickle": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) + pickle),
     "a sixth pickle": lambda pickle: (".pkl", pickle_of(constant({"a": 1})) * 5 + pickle),

@@ -27,7 +27,9 @@ def listed_names(lists: list[dict], modules) -> list[tuple[str, str]]:
     found = []
     for names_by_module in lists:
         for module, names in names_by_module.items():
-            names = [SAMPLES.get(module, "run")] if names == "*" else [names] if isinstance(names, str) else sorted(names)
+            names = (
+                [SAMPLES.get(module, "run")] if names == "*" else [names] if isinstance(names, str) else sorted(names)
+            )
             found += [(module, name) for name in names]
     found += [(module, SAMPLES.get(module, "run")) for module in sorted(modules)]
     found += [tuple(line.split(" ")) for line in TESTED.read_text().splitlines() if not line.startswith("#")]

@@ -1,5 +1,7 @@
 """The names that honest tensor files use, of which none runs code but by loading another pickle, which is watched as
-well: the list that tconv scan is measured by. It is written here again, so that a name too many on tconv's list is found."""
+well: the list that tconv scan is measured by. It is written here again,
+so that a name too many on tconv's list is found.
+"""
 import sys
 import types
 from warnings import catch_warnings, simplefilter
@@ -22,17 +24,22 @@ with catch_warnings():
     TORCH = set(torch._weights_only_unpickler._get_allowed_globals())
 STORAGES = {f"torch.cuda.{name.removeprefix('torch.')}" for name in TORCH if name.endswith("Storage")}
 OLD_TORCH = {
-    "torch.UntypedStorage", "torch.storage._load_from_bytes", "torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor", "torch._utils._rebuild_nested_tensor",
+    "torch.UntypedStorage", "torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor",
+    "torch._utils._rebuild_nested_tensor",
 }  # fmt: skip
+LOADERS = {"torch.storage._load_from_bytes"}  # which loads a file in a file, with all that this can do
 # Plain containers of packages that need not be there.
 FOREIGN = {
     "pytorch_lightning.utilities.parsing.AttributeDict", "lightning.pytorch.utilities.parsing.AttributeDict",
-    "pytorch_lightning.core.saving.AttributeDict",
-    "lightning_lite.utilities.data.AttributeDict", "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
+    "pytorch_lightning.core.saving.AttributeDict", "lightning_lite.utilities.data.AttributeDict",
+    "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
 }  # fmt: skip
-PLAIN = {"argparse.Namespace", "types.SimpleNamespace", "pathlib.PosixPath", "pathlib.PurePosixPath", "torch.torch_version.TorchVersion", "copyreg._reconstructor"}
+PLAIN = {
+    "argparse.Namespace", "types.SimpleNamespace", "pathlib.PosixPath", "pathlib.PurePosixPath",
+    "torch.torch_version.TorchVersion", "copyreg._reconstructor",
+}  # fmt: skip
 JOBLIB = {"joblib.numpy_pickle.NumpyArrayWrapper"}
-SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB
+SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB | LOADERS
 
 
 class AttributeDict(dict):

@@ -41,13 +41,19 @@ def run(checks, tconv):
         check_many(checks, tconv, folder)
     check_honest(checks, tconv)
     checks.notes += [f"{count} × {what}" for what, count in sorted(flagged.items())]
-    checks.notes.append("the files of the three scanners' own tests are not in their packages: made again from their lists and tests")
+    checks.notes.append(
+        "the files of the three scanners' own tests are not in their packages: made again from their lists and tests"
+    )
 
 
 def hostile() -> list[tuple[str, str, bytes, str]]:
     """(what, suffix, file, name that must be told)"""
     names = listed_names(
-        [scanner._unsafe_globals, analysis.UnsafeImportsML.UNSAFE_IMPORTS, *DEFAULT_SETTINGS["unsafe_globals"].values()],
+        [
+            scanner._unsafe_globals,
+            analysis.UnsafeImportsML.UNSAFE_IMPORTS,
+            *DEFAULT_SETTINGS["unsafe_globals"].values(),
+        ],
         fickle.UNSAFE_IMPORTS | set(analysis.UnsafeImportsML.UNSAFE_MODULES),
     )
     found = [
@@ -64,19 +70,27 @@ def hostile() -> list[tuple[str, str, bytes, str]]:
 
 def of_keras() -> list[tuple[str, str, bytes, str]]:
     """What modelscan knows beside pickles."""
-    layer = {"class_name": "Lambda", "config": {"name": "l", "function": {"class_name": "__lambda__", "config": {"code": "4wEAAAA="}}}}
+    layer = {
+        "class_name": "Lambda",
+        "config": {"name": "l", "function": {"class_name": "__lambda__", "config": {"code": "4wEAAAA="}}},
+    }
     config = json.dumps({"class_name": "Functional", "config": {"layers": [layer]}}).encode()
-    graphs = [b"\x0a" + bytes([len(node)]) + node for node in (b"\x0a\x01a\x12" + bytes([len(op)]) + op for op in (b"ReadFile", b"WriteFile"))]
+    graphs = [
+        b"\x0a" + bytes([len(node)]) + node
+        for node in (b"\x0a\x01a\x12" + bytes([len(op)]) + op for op in (b"ReadFile", b"WriteFile"))
+    ]
     saved = [b"\x08\x01\x12" + bytes([len(graph) + 2]) + b"\x12" + bytes([len(graph)]) + graph for graph in graphs]
     return [
-        ("Keras, a Lambda layer", ".keras", zipped([("metadata.json", b"{}"), ("config.json", config), ("model.weights.h5", b"\x89HDF\r\n\x1a\n")]), ""),
+        ("Keras, a Lambda layer", ".keras",
+            zipped([("metadata.json", b"{}"), ("config.json", config), ("model.weights.h5", b"\x89HDF\r\n\x1a\n")]),
+            ""),
         ("TensorFlow's ReadFile", ".pb", saved[0], ""), ("TensorFlow's WriteFile", ".pb", saved[1], ""),
     ]  # fmt: skip
 
 
 def scan(checks, tconv, *files) -> tuple[int, dict[str, dict]]:
     done = tconv.fails("scan", "--json", *files)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
+    told = [json.loads(line) for line in done.stdout.split("\n") if line]
     for each in told:
         checks.true(each.get("verdict") in EXIT, lambda: f"verdict {each.get('verdict')}")
     return done.returncode, {each.get("file"): each for each in told}

@@ -38,8 +38,17 @@ BATCH = 1000
 WORST = {"clean": 0, "unsafe": 1, "code": 1, "broken": 3, "other": 3}
 LARGEST = 200_000  # bytes of a file of testdata that is mutated
 # How many files of each kind, in full and by default; crossed are all there are, or a part of them.
-COUNTS = {"mutated": 70_000, "rebuilt": 25_000, "tricks": 25_000, "soup": 25_000, "states": 20_000, "tensors": 12_000, "damaged": 15_000}
+COUNTS = {
+    "mutated": 70_000,
+    "rebuilt": 25_000,
+    "tricks": 25_000,
+    "soup": 25_000,
+    "states": 20_000,
+    "tensors": 12_000,
+    "damaged": 15_000,
+}
 PART = 5
+
 
 def seeds() -> list[tuple[str, bytes]]:
     """Honest files of kinds that testdata has none of."""
@@ -53,12 +62,18 @@ def seeds() -> list[tuple[str, bytes]]:
         "tensor": {"a": tensor_, "b": torch.nn.Parameter(tensor_)},
     }
     found = [
-        (f"{kind}{protocol}.pkl", pickle.dumps(value, protocol)) for kind, value in values.items() for protocol in range(6)
+        (f"{kind}{protocol}.pkl", pickle.dumps(value, protocol))
+        for kind, value in values.items()
+        for protocol in range(6)
     ]
     for kind in ("array", "objects"):
         for compress in (0, 3, ("gzip", 3), ("bz2", 3)):
             found.append((f"{kind}.joblib", joblib_of({"x": values[kind]}, compress)))
-    return found + [("old.pt", tar_of(TAR)), ("objects.npy", npy_of(pickle.dumps(values["objects"], 4))), ("nested.zip", zipped([("a.pt", zipped(HONEST))]))]
+    return found + [
+        ("old.pt", tar_of(TAR)),
+        ("objects.npy", npy_of(pickle.dumps(values["objects"], 4))),
+        ("nested.zip", zipped([("a.pt", zipped(HONEST))])),
+    ]
 
 
 FILES = [
@@ -69,9 +84,19 @@ FILES = [
 ARCHIVES = [(name, data) for name, data in FILES if data[:4] == b"PK\3\4"]
 CROSSED = [
     *((f"{trick} in {container}", trick, None, container) for trick in PRELUDES for container in CONTAINERS),
-    *((f"call {number} in {container}", None, number, container) for number in range(len(CALLS)) for container in CONTAINERS),
+    *(
+        (f"call {number} in {container}", None, number, container)
+        for number in range(len(CALLS))
+        for container in CONTAINERS
+    ),
 ]
-COMMON = ["a plain pickle as .pkl", "data.pkl", "a plain pickle as .pt", "an array of objects, '|O'", "a legacy file, pickle 3"]
+COMMON = [
+    "a plain pickle as .pkl",
+    "data.pkl",
+    "a plain pickle as .pt",
+    "an array of objects, '|O'",
+    "a legacy file, pickle 3",
+]
 
 
 # Each makes (what, suffix, file)
@@ -132,7 +157,11 @@ def damage(random: Random, data: bytes) -> bytes:
     if how < 3 and at < len(data):
         return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
     if how == 3:
-        return data[:at] + bytes([random.choice(b"\0\xff.0(N]})tRbcQqh\x80\x95\x93\n{PK") for _ in range(end - at)]) + data[end:]
+        return (
+            data[:at]
+            + bytes([random.choice(b"\0\xff.0(N]})tRbcQqh\x80\x95\x93\n{PK") for _ in range(end - at)])
+            + data[end:]
+        )
     if how == 4:
         return data[:at] + data[end:]
     if how == 5:
@@ -144,7 +173,9 @@ def damage(random: Random, data: bytes) -> bytes:
         place = random.randrange(len(other) + 1)
         return data[:at] + other[place : place + random.choice([4, 32, 500])] + data[at:]
     made = random_program(random)
-    return random.choice([made + data, data + made, data[:at] + made + data[at + len(made) :], data[:at] + made + data[at:]])
+    return random.choice(
+        [made + data, data + made, data[:at] + made + data[at + len(made) :], data[:at] + made + data[at:]]
+    )
 
 
 def suffix_of(name: str) -> str:
@@ -173,7 +204,11 @@ def rebuilt(random: Random, number: int):
         members.insert(random.randrange(len(members) + 1), (place, random_program(random)))
     if random.random() < 0.2:
         random.shuffle(members)
-    return f"{name}, rebuilt", suffix_of(name), zipped(odd_members(random, members), prefix=random.choice([b""] * 9 + [b"x"]))
+    return (
+        f"{name}, rebuilt",
+        suffix_of(name),
+        zipped(odd_members(random, members), prefix=random.choice([b""] * 9 + [b"x"])),
+    )
 
 
 def odd_members(random: Random, members) -> list[Member]:
@@ -181,7 +216,8 @@ def odd_members(random: Random, members) -> list[Member]:
     for name, content in members:
         options = {"method": random.choice([0] * 12 + [8, 8, 12, 14])}
         if random.random() < 0.05:
-            options |= random.choice([{"flags": 1}, {"flags": 0x20}, {"crc": 0}, {"size": 0}, {"listed": False}, {"descriptor": True},
+            options |= random.choice([{"flags": 1}, {"flags": 0x20}, {"crc": 0}, {"size": 0}, {"listed": False},
+                {"descriptor": True},
                                       {"attributes": 16}, {"local_name": "x"}, {"extra": b"\x01\0\0\0"}])  # fmt: skip
         found.append(Member(name, content, **options))
     return found
@@ -193,7 +229,15 @@ def damaged(random: Random, number: int):
     return f"{what}, damaged", suffix, damage(random, data)
 
 
-MAKERS = {"mutated": mutated, "rebuilt": rebuilt, "tricks": tricks, "soup": soup, "states": states, "tensors": tensors, "damaged": damaged}
+MAKERS = {
+    "mutated": mutated,
+    "rebuilt": rebuilt,
+    "tricks": tricks,
+    "soup": soup,
+    "states": states,
+    "tensors": tensors,
+    "damaged": damaged,
+}
 
 
 def case(kind: str, number: int):
@@ -230,7 +274,10 @@ def run(checks, tconv):
     check_written(checks, tconv)
     check_random_storages(checks, tconv, 1_000_000 if FULL else 100_000)
     checks.notes += [f"{count} {what}" for what, count in sorted(totals.items())]
-    checks.true(totals["files that ran the canary"] > len(cases) // 5, lambda: "too few files did anything: the generators are broken")
+    checks.true(
+        totals["files that ran the canary"] > len(cases) // 5,
+        lambda: "too few files did anything: the generators are broken",
+    )
 
 
 def judge_batch(program: str, batch) -> tuple[list[str], Counter]:
@@ -249,16 +296,26 @@ def judge_batch(program: str, batch) -> tuple[list[str], Counter]:
         loaded = watched.Loaded(paths, folder)
         failures, counts = judge(whats, paths, told, loaded.found)
         counts["files of which a loader took too long"] += loaded.slow
-        worst = max((WORST.get(each.get("verdict"), 3) for each in told.values()), default=3, key=lambda value: (value == 1, value))
+        worst = max(
+            (WORST.get(each.get("verdict"), 3) for each in told.values()),
+            default=3,
+            key=lambda value: (value == 1, value),
+        )
         if code != worst and code not in (3, 5):
             failures.append(f"{kind} {number}: exit code {code} of scan, not {worst}: {errors[:300]}")
         return failures, counts
 
 
 def scan(program: str, paths: list[str]) -> tuple[dict[str, dict], int, str]:
-    done = subprocess.run([program, "scan", "--json", *paths], capture_output=True, stdin=subprocess.DEVNULL, timeout=1800)
-    lines = [json.loads(line) for line in done.stdout.decode("utf-8", "replace").splitlines()]
-    return {line["file"]: line for line in lines if "file" in line}, done.returncode, done.stderr.decode("utf-8", "replace")
+    done = subprocess.run(
+        [program, "scan", "--json", *paths], capture_output=True, stdin=subprocess.DEVNULL, timeout=1800
+    )
+    lines = [json.loads(line) for line in done.stdout.decode("utf-8", "replace").split("\n") if line]
+    return (
+        {line["file"]: line for line in lines if "file" in line},
+        done.returncode,
+        done.stderr.decode("utf-8", "replace"),
+    )
 
 
 def judge(whats, paths, told, did) -> tuple[list[str], Counter]:
@@ -269,7 +326,8 @@ def judge(whats, paths, told, did) -> tuple[list[str], Counter]:
         verdict = line.get("verdict", "no verdict")
         ran = any(event[1] == "ran" for event in events)
         counts["files"] += 1
-        counts[f"files of verdict {verdict}, of which the loaders {'ran the canary' if ran else 'did what data does not' if events else 'made data or nothing'}"] += 1
+        did_what = "ran the canary" if ran else "did what data does not" if events else "made data or nothing"
+        counts[f"files of verdict {verdict}, of which the loaders {did_what}"] += 1
         counts["files that ran the canary"] += ran
         for loader in {event[0] for event in events}:
             counts[f"files that {loader} did something with"] += 1

@@ -79,7 +79,10 @@ class Watch:
             return
         if event == "compile" and arguments[1] == "<unknown>":  # ast.parse, of numpy's headers
             return
-        if event == "import" and arguments[0] in ("__builtin__", "copy_reg"):  # in a pickle of a protocol beyond Python 2
+        if event == "import" and arguments[0] in (
+            "__builtin__",
+            "copy_reg",
+        ):  # in a pickle of a protocol beyond Python 2
             raise ModuleNotFoundError(arguments[0])
         self.tell(event, str(arguments)[:200])
         raise Stopped(event)
@@ -302,8 +305,8 @@ def confine(folder: str):
 
 
 def work(paths: list[str], files: range, every: int, folder: str, out: int):
-    """Tells, a line each: [file, loader] as it begins with one, [file, loader, event, detail] of what it saw, and [file]
-    when all up to there were looked at and had changed nothing."""
+    """Tells, a line each: [file, loader] as it begins with one, [file, loader, event, detail] of what it saw, and
+    [file] when all up to there were looked at and had changed nothing."""
     state = [0, ""]
 
     def tell(*event):
