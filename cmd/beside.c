@@ -26,9 +26,10 @@ static bool begin_one(struct tc_publish *publish, const char *path, const struct
     if (!tc_publish_begin(publish, path, false, options, error) ||
         !check_inputs(publish, name, plan, error))
         return false;
-    if (!tc_publish_is_stream(publish, name))
+    if (!publish->standard_output && !tc_publish_is_stream(publish, name))
         return true;
-    tc_fail(error, TC_USAGE, "usage", "a receipt or depfile goes to a file, not into a pipe");
+    tc_fail(error, TC_USAGE, "usage",
+            "a receipt or depfile goes to a file with a name, not into a pipe");
     return tc_error_in_file(error, path);
 }
 

@@ -23,12 +23,14 @@ static bool check_file(const struct tc_reader *file, struct tc_error *error) {
         tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", format->name);
     else if (!(format->caps & TC_CAN_HOLD_MANY))
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor", format->name);
-    else if (file->beyond || file->losses.length || file->skipped.length) {
+    else if (file->beyond || tc_notes_count(&file->notes, TC_LOSS, TC_KINDS)) {
+        bool members = tc_notes_count(&file->notes, TC_LOSS, TC_KIND_SKIPPED) ||
+                       tc_notes_count(&file->notes, TC_LOSS, TC_KIND_MEMBER);
         tc_fail(error, TC_UNSUPPORTED, "beyond",
                 "the file would lose what it has beside tensors: %s",
-                file->beyond           ? file->beyond
-                : file->skipped.length ? "members that are none"
-                                       : "what was warned of");
+                file->beyond ? file->beyond
+                : members    ? "members that are none"
+                             : "what was warned of");
         tc_error_hint(error, "write another file: tconv FILE IN... -o OUT");
     }
     return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);

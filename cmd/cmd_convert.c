@@ -1,7 +1,9 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "cmd/common.h"
 #include "cmd/perform.h"
@@ -47,7 +49,7 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
         common_target(!convert->to && folder ? "npy" : convert->to, output, error);
     /* The other thing that is called .ot is an ONNX model. */
     return target && convert->ot_dialect && strcmp(target->name, "ot") == 0
-               ? common_backend("onnx", error)
+               ? common_backend("onnx", NULL, error)
                : target;
 }
 
@@ -106,6 +108,7 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
+    convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
     convert->perform.beside.also = convert->maps;
     convert->perform.beside.also_count = convert->map_count;
@@ -114,6 +117,15 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     if (convert->strip_prefix)
         convert->select.strip_prefix = tc_text_of(convert->strip_prefix);
     return true;
+}
+
+/* A command's name that was mistyped was taken for a file's. */
+static void hint_word(const struct arguments *arguments, struct tc_error *error) {
+    const char *word = arguments->count ? arguments->names[0] : NULL;
+    bool about_it = error->errnum == ENOENT ? strcmp(error->file, word ? word : "") == 0
+                                            : error->class == TC_USAGE;
+    if (word && about_it && !strpbrk(word, "./") && access(word, F_OK) != 0)
+        hint_command(word, error, NULL);
 }
 
 static bool add_rename(void *select, const char *value, struct tc_error *error) {
@@ -177,7 +189,7 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_SIZE,
          .value = &convert.plan.shard_size,
          .argument = "SIZE",
-         .help = "several files of at most SIZE, and their index"},
+         .help = "several files of at most SIZE each, header and all, and their index"},
         {.name = "order",
          .type = OPTION_CHOICE,
          .value = &convert.order,
@@ -257,7 +269,7 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_CALL,
          .value = &convert.select,
          .argument = "NAME=A:B",
-         .help = "of this tensor only rows A to B-1",
+         .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N",
          .call = add_rows},
         {.name = "rename",
          .type = OPTION_CALL,
@@ -297,6 +309,8 @@ static int run(int argc, char **argv, bool implicit) {
         ok = perform_note_options(&convert.perform, options, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
+    if (!ok && implicit)
+        hint_word(&arguments, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
     arguments_release(&arguments);
     perform_release(&convert.perform);

@@ -4,14 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/common.h"
+#include "cmd/choose.h"
 #include "core/compare.h"
 
 struct diff {
     struct common common;
-    struct tc_select select;
+    struct choose choose;
     struct tc_compare_options options;
 };
+
+/* What both files have, in the order wanted. */
+static int compare_pairs(const void *a, const void *b, void *sort) {
+    return choose_compare((*(const struct tc_compared *const *)a)->a,
+                          (*(const struct tc_compared *const *)b)->a, *(const int *)sort);
+}
+
+/* As the files have them, and values the worst first, unless the user says
+ * otherwise. */
+static void order_lists(struct tc_compare *compare, int sort) {
+    if (sort == SORT_FILE)
+        return;
+    choose_order(compare->added, compare->added_count, sort);
+    choose_order(compare->removed, compare->removed_count, sort);
+    qsort_r(compare->worst, compare->worst_count, sizeof *compare->worst, compare_pairs, &sort);
+    qsort_r(compare->listed, compare->pair_count, sizeof *compare->listed, compare_pairs, &sort);
+}
 
 /* Where an element lies: its index on each axis, or [] of a scalar. */
 static void add_index(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t element) {
@@ -43,7 +60,7 @@ static void add_names_json(struct tc_buffer *out, const char *key,
 static void add_shapes_json(struct tc_buffer *out, const struct tc_compare *compare) {
     const char *before = ",\"shape\":[{\"name\":";
     for (size_t i = 0; i < compare->pair_count; i++) {
-        const struct tc_compared *pair = &compare->pairs[i];
+        const struct tc_compared *pair = compare->listed[i];
         if (!pair->shape)
             continue;
         tc_buffer_add_string(out, before);
@@ -60,7 +77,7 @@ static void add_shapes_json(struct tc_buffer *out, const struct tc_compare *comp
 static void add_dtypes_json(struct tc_buffer *out, const struct tc_compare *compare) {
     const char *before = ",\"dtype\":[{\"name\":";
     for (size_t i = 0; i < compare->pair_count; i++) {
-        const struct tc_compared *pair = &compare->pairs[i];
+        const struct tc_compared *pair = compare->listed[i];
         if (!pair->dtype)
             continue;
         tc_buffer_add_string(out, before);
@@ -126,7 +143,8 @@ static void add_metadata_json(struct tc_buffer *out, const struct tc_compare *co
     tc_buffer_add_string(out, "]");
 }
 
-static void diff_json(struct tc_buffer *out, const struct tc_compare *compare) {
+static void diff_json(struct tc_buffer *out, const struct tc_compare *compare,
+                      const struct tc_reader *a, const struct tc_reader *b) {
     tc_buffer_addf(out, "{\"equal\":%s", compare->equal ? "true" : "false");
     add_names_json(out, "added", compare->added, compare->added_count);
     add_names_json(out, "removed", compare->removed, compare->removed_count);
@@ -134,6 +152,7 @@ static void diff_json(struct tc_buffer *out, const struct tc_compare *compare) {
     add_dtypes_json(out, compare);
     add_values_json(out, compare);
     add_metadata_json(out, compare);
+    report_skipped(out, a, b);
     tc_buffer_add_string(out, "}\n");
 }
 
@@ -150,7 +169,7 @@ static void add_alone_text(struct tc_buffer *out, const char *what,
 
 static void add_tables_text(struct tc_buffer *out, const struct tc_compare *compare) {
     for (size_t i = 0; i < compare->pair_count; i++) {
-        const struct tc_compared *pair = &compare->pairs[i];
+        const struct tc_compared *pair = compare->listed[i];
         if (!pair->shape)
             continue;
         tc_buffer_add_string(out, "shape     ");
@@ -162,7 +181,7 @@ static void add_tables_text(struct tc_buffer *out, const struct tc_compare *comp
         tc_buffer_add_string(out, "\n");
     }
     for (size_t i = 0; i < compare->pair_count; i++) {
-        const struct tc_compared *pair = &compare->pairs[i];
+        const struct tc_compared *pair = compare->listed[i];
         if (!pair->dtype)
             continue;
         tc_buffer_add_string(out, "dtype     ");
@@ -229,6 +248,15 @@ static void diff_text(struct tc_buffer *out, const struct tc_compare *compare, b
     tc_buffer_add_string(out, "\n");
 }
 
+/* Where patterns leave nothing, equal would mean nothing. */
+static bool check_some(const struct tc_compare *compare, struct tc_error *error) {
+    if (compare->pair_count || compare->added_count || compare->removed_count ||
+        !(compare->readers[0]->table.count || compare->readers[1]->table.count))
+        return true;
+    tc_fail(error, TC_USAGE, "nothing-selected", "no tensor is left after --include and --exclude");
+    return tc_error_hint(error, "tconv list prints the names");
+}
+
 static bool compare_files(struct diff *diff, const char *const *paths, bool *equal,
                           struct tc_error *error) {
     struct tc_compare compare = {0};
@@ -239,13 +267,16 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     struct tc_reader *a = common_open(&diff->common, paths[0], error);
     struct tc_reader *b = a ? common_open(&diff->common, paths[1], error) : NULL;
     report_progress_start(&progress, NULL, diff->common.quiet);
-    diff->options.select = &diff->select;
+    diff->options.select = &diff->choose.select;
     diff->options.progress = report_progress_step;
     diff->options.context = &progress;
-    bool ok = b && tc_compare_run(&compare, a, b, &diff->options, error);
+    bool ok =
+        b && tc_compare_run(&compare, a, b, &diff->options, error) && check_some(&compare, error);
     report_progress_end(&progress, ok);
+    if (ok)
+        order_lists(&compare, diff->choose.sort);
     if (ok && diff->common.json)
-        diff_json(&out, &compare);
+        diff_json(&out, &compare, a, b);
     else if (ok)
         diff_text(&out, &compare, diff->common.quiet);
     ok = ok && tc_buffer_ok(&out, error);
@@ -285,7 +316,8 @@ static int run(struct diff *diff, const struct option *options, int argc, char *
 
 int cmd_diff(int argc, char **argv) {
     struct diff diff = {.common = COMMON_DEFAULTS};
-    tc_select_init(&diff.select);
+    tc_select_init(&diff.choose.select);
+    diff.common.format.select = &diff.choose.select;
     struct tc_tolerance *tolerance = &diff.options.tolerance;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Comparing:"},
@@ -301,26 +333,15 @@ int cmd_diff(int argc, char **argv) {
          .argument = "X",
          .given = &tolerance->numeric,
          .help = "likewise, by X times B's number (0 with --atol alone)"},
-        {.name = "include",
-         .type = OPTION_CALL,
-         .value = &diff.select,
-         .argument = "REGEX",
-         .help = "only tensors whose names match; may be given again",
-         .call = common_include},
-        {.name = "exclude",
-         .type = OPTION_CALL,
-         .value = &diff.select,
-         .argument = "REGEX",
-         .help = "without tensors whose names match; may be given again",
-         .call = common_exclude},
         {.name = "ignore-metadata",
          .type = OPTION_FLAG,
          .value = &diff.options.ignore_metadata,
          .help = "metadata of files and tensors may differ"},
+        CHOOSE_OPTIONS(&diff.choose),
         COMMON_OPTIONS(&diff.common),
         {.type = OPTION_END},
     };
     int code = run(&diff, options, argc, argv);
-    tc_select_release(&diff.select);
+    tc_select_release(&diff.choose.select);
     return code;
 }

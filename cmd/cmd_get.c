@@ -63,7 +63,7 @@ int cmd_get(int argc, char **argv) {
          .type = OPTION_CALL,
          .value = &get.rows,
          .argument = "A:B",
-         .help = "rows A to B-1 of the first axis",
+         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
          .given = &get.has_rows,
          .call = common_rows},
         {.name = "no-clobber",
@@ -82,6 +82,7 @@ int cmd_get(int argc, char **argv) {
         get.select.only = get.rows.name = tc_text_of(arguments.names[1]);
         get.select.rows = get.has_rows ? &get.rows : NULL;
         get.select.row_count = get.has_rows;
+        get.common.format.select = &get.select;
         ok = get_tensor(&get, arguments.names[0], &error);
     }
     int code = ok ? 0 : report_error(&error, get.common.json);

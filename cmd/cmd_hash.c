@@ -1,75 +1,127 @@
 #include <stdlib.h>
 
-#include "cmd/common.h"
+#include "cmd/choose.h"
 #include "core/digest.h"
 
 struct hash {
     struct common common;
+    struct choose choose;
     bool digest;
     bool several;
 };
 
-static void add_json(struct tc_buffer *out, const struct tc_digest *digest,
-                     const struct tc_reader *reader, const char *path, const char *total) {
+/* What is hashed of a file. */
+struct hashed {
+    struct tc_reader *reader;
+    struct chosen chosen;
+    struct tc_digest digest;
+    struct report_progress progress;
+    uint64_t done;
+    uint64_t total;
+};
+
+static void advance(void *context, uint64_t bytes) {
+    struct hashed *hashed = context;
+    hashed->done += bytes;
+    report_progress_step(&hashed->progress, hashed->done, hashed->total);
+}
+
+static const unsigned char *sum_of(const struct hashed *hashed, const struct tc_tensor *tensor) {
+    return hashed->digest.sums[tensor - hashed->reader->table.tensors];
+}
+
+static void add_json(struct tc_buffer *out, const struct hashed *hashed, const char *path,
+                     const char *total) {
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
     tc_buffer_addf(out, ",\"digest\":\"%s\",\"tensors\":[", total);
-    for (size_t i = 0; i < reader->table.count; i++) {
-        const struct tc_tensor *tensor = &reader->table.tensors[digest->order[i]];
+    for (size_t i = 0; i < hashed->chosen.count; i++) {
+        const struct tc_tensor *tensor = hashed->chosen.tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
-        tc_hex(digest->sums[digest->order[i]], TC_SHA256_BYTES, hex);
+        tc_hex(sum_of(hashed, tensor), TC_SHA256_BYTES, hex);
         tc_buffer_add_string(out, i ? ",{\"name\":" : "{\"name\":");
         tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
         tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
         tc_shape_print(out, tensor->shape, tensor->rank);
         tc_buffer_addf(out, ",\"sha256\":\"%s\"}", hex);
     }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, hashed->reader, NULL);
+    tc_buffer_add_string(out, "}\n");
+}
+
+static void add_lines(struct tc_buffer *out, const struct hashed *hashed) {
+    for (size_t i = 0; i < hashed->chosen.count; i++) {
+        const struct tc_tensor *tensor = hashed->chosen.tensors[i];
+        tc_digest_add_line(out, sum_of(hashed, tensor), tensor->dtype, tensor->shape, tensor->rank,
+                           tensor->name);
+    }
+}
+
+static bool run_hash(const struct hash *hash, struct hashed *hashed, struct tc_error *error) {
+    struct tc_reader *reader = hashed->reader;
+    const struct tc_watch watch = {.step = advance, .context = hashed};
+    if (!choose_tensors(&hash->choose, reader, NULL, 0, &hashed->chosen, error) ||
+        !chosen_some(&hashed->chosen, reader, error))
+        return false;
+    for (size_t i = 0; i < hashed->chosen.count; i++)
+        hashed->total += hashed->chosen.tensors[i]->nbytes;
+    bool all = hashed->chosen.count == reader->table.count;
+    report_progress_start(&hashed->progress, NULL, hash->common.quiet);
+    bool ok = tc_digest_make_watched(&hashed->digest, reader, all ? NULL : hashed->chosen.wanted,
+                                     &watch, error);
+    report_progress_end(&hashed->progress, ok);
+    return ok;
 }
 
 static bool hash_file(void *context, struct tc_reader *reader, const char *path,
                       struct tc_error *error) {
     const struct hash *hash = context;
-    struct tc_digest digest = {0};
+    struct hashed hashed = {.reader = reader};
     struct tc_buffer text = {0};
     struct tc_buffer out = {0};
     char total[2 * TC_SHA256_BYTES + 1];
-    bool ok = tc_digest_make(&digest, reader, error) &&
-              tc_digest_print(&digest, reader, &text, error) &&
+    /* The digest is that of the lines by name, whatever order they are shown in. */
+    bool ok = run_hash(hash, &hashed, error) &&
+              tc_digest_print(&hashed.digest, reader, &text, error) &&
               tc_digest_total(&text, total, error);
     if (ok && hash->common.json) {
-        add_json(&out, &digest, reader, path, total);
+        add_json(&out, &hashed, path, total);
     } else if (ok && hash->digest) {
         tc_buffer_addf(&out, hash->several ? "%s  " : "%s", total);
         if (hash->several)
             tc_buffer_add_visible(&out, tc_text_of(path));
         tc_buffer_add_string(&out, "\n");
     } else if (ok) {
-        tc_buffer_add(&out, text.bytes, text.length);
+        add_lines(&out, &hashed);
     }
     ok = ok && tc_buffer_ok(&out, error);
     if (ok)
         report_out(&out);
     tc_buffer_release(&out);
     tc_buffer_release(&text);
-    tc_digest_release(&digest);
+    tc_digest_release(&hashed.digest);
+    chosen_release(&hashed.chosen);
     return ok;
 }
 
 int cmd_hash(int argc, char **argv) {
-    struct hash hash = {.common = COMMON_DEFAULTS};
+    struct hash hash = {.common = COMMON_DEFAULTS, .choose = {.sort = SORT_NAME}};
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Hashing:"},
         {.name = "digest",
          .type = OPTION_FLAG,
          .value = &hash.digest,
          .help = "only the SHA-256 of all the lines; of several files, with their names"},
+        CHOOSE_OPTIONS(&hash.choose),
         COMMON_OPTIONS(&hash.common),
         {.type = OPTION_END},
     };
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
+    tc_select_init(&hash.choose.select);
+    hash.common.format.select = &hash.choose.select;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && !hash.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
@@ -84,10 +136,12 @@ int cmd_hash(int argc, char **argv) {
             "tconv hash [options] FILE...",
             "Prints a line a tensor, sorted by name: SHA-256 of its values as C-order\n"
             "little-endian bytes, dtype, shape, name. The same tensors in another format\n"
-            "give the same lines. All checksums in the file are verified on the way.",
+            "give the same lines, and the same --digest (of those chosen, sorted by name,\n"
+            "whatever --sort says). All checksums in the file are verified on the way.",
             options);
     else
         code = common_each_file(&hash.common, &arguments, hash_file, &hash);
     free(arguments.names);
+    tc_select_release(&hash.choose.select);
     return code;
 }

@@ -1,59 +1,53 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/common.h"
+#include "cmd/choose.h"
 #include "cmd/table.h"
 #include "core/metadata.h"
-#include "core/regex.h"
 
 #define LARGEST_ALIGNMENT 4096u
 
-enum info_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
-
 struct info {
     struct common common;
-    int sort; /* enum info_sort */
-    const char *filter;
-    struct tc_regex regex;
+    struct choose choose;
 };
 
-/* The tensors that are shown, in the order wanted. */
+/* The tensors that are shown, and what they come to. What shares its data with
+ * another counts once among the parameters, but shows its own size. */
 struct shown {
-    const struct tc_tensor **tensors;
-    size_t count;
+    struct chosen chosen;
     uint64_t nbytes;
+    uint64_t parameters;
 };
 
-static int compare_shown(const void *a, const void *b, void *context) {
-    const struct tc_tensor *x = *(const struct tc_tensor *const *)a;
-    const struct tc_tensor *y = *(const struct tc_tensor *const *)b;
-    int sort = *(const int *)context;
-    int order = sort == SORT_NAME    ? tc_text_compare(x->name, y->name)
-                : sort == SORT_SIZE  ? (x->nbytes < y->nbytes) - (x->nbytes > y->nbytes)
-                : sort == SORT_DTYPE ? (x->dtype > y->dtype) - (x->dtype < y->dtype)
-                                     : 0;
-    return order ? order : (x > y) - (x < y); /* else as in the file: they are one list */
+/* The first of the tensors that share its data; NULL where it is that one. */
+static const struct tc_tensor *tied_to(const struct tc_table *table,
+                                       const struct tc_tensor *tensor) {
+    size_t position = (size_t)(tensor - table->tensors);
+    size_t source = tc_table_source(table, position);
+    return source == position ? NULL : &table->tensors[source];
 }
 
-static bool choose(const struct info *info, const struct tc_table *table, struct shown *shown,
+static uint64_t element_count(const struct tc_tensor *tensor) {
+    uint64_t count = 1;
+    for (unsigned axis = 0; axis < tensor->rank; axis++)
+        count *= tensor->shape[axis]; /* was measured when it was read */
+    return count;
+}
+
+static bool choose(const struct info *info, const struct tc_reader *reader, struct shown *shown,
                    struct tc_error *error) {
-    shown->tensors = calloc(table->count + 1, sizeof(struct tc_tensor *));
-    if (!shown->tensors)
-        return tc_fail_memory(error);
-    for (size_t i = 0; i < table->count; i++) {
-        bool matches = true;
-        if (info->filter &&
-            !tc_regex_matches(&info->regex, table->tensors[i].name, &matches, error))
-            return false;
-        if (!matches)
-            continue;
-        shown->tensors[shown->count++] = &table->tensors[i];
-        shown->nbytes += table->tensors[i].nbytes;
+    const struct chosen *chosen = &shown->chosen;
+    if (!choose_tensors(&info->choose, reader, NULL, 0, &shown->chosen, error))
+        return false;
+    for (size_t i = 0; i < chosen->count; i++) {
+        const struct tc_tensor *first = tied_to(&reader->table, chosen->tensors[i]);
+        bool counted = first && chosen->wanted[first - reader->table.tensors];
+        shown->nbytes += chosen->tensors[i]->nbytes;
+        shown->parameters += counted ? 0 : element_count(chosen->tensors[i]);
     }
-    if (info->sort)
-        qsort_r(shown->tensors, shown->count, sizeof(struct tc_tensor *), compare_shown,
-                (void *)(uintptr_t)&info->sort);
     return true;
 }
 
@@ -62,9 +56,10 @@ static bool choose(const struct info *info, const struct tc_table *table, struct
 static uint64_t alignment(struct tc_reader *reader, const struct shown *shown) {
     uint64_t offsets = 0;
     bool raw = false;
-    for (size_t i = 0; i < shown->count; i++) {
+    for (size_t i = 0; i < shown->chosen.count; i++) {
         struct tc_extent extent;
-        if (!shown->tensors[i]->nbytes || !tc_reader_extent(reader, shown->tensors[i], &extent))
+        if (!shown->chosen.tensors[i]->nbytes ||
+            !tc_reader_extent(reader, shown->chosen.tensors[i], &extent))
             continue;
         offsets |= extent.offset;
         raw = true;
@@ -75,14 +70,6 @@ static uint64_t alignment(struct tc_reader *reader, const struct shown *shown) {
 
 static const char *format_name(const struct tc_reader *reader) {
     return reader->shard_backend ? reader->shard_backend->name : reader->backend->name;
-}
-
-/* The first of the tensors that share its data; NULL where it is that one. */
-static const struct tc_tensor *tied_to(const struct tc_table *table,
-                                       const struct tc_tensor *tensor) {
-    size_t position = (size_t)(tensor - table->tensors);
-    size_t source = tc_table_source(table, position);
-    return source == position ? NULL : &table->tensors[source];
 }
 
 static void add_sparse_json(struct tc_buffer *out, const struct tc_sparse *sparse) {
@@ -139,66 +126,120 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const str
     tc_buffer_add_string(out, reader->shard_count ? "],\"metadata\":" : ",\"metadata\":");
     tc_metadata_write(out, &reader->table.metadata, TC_ESCAPE_DISPLAY);
     tc_buffer_add_string(out, ",\"tensors\":[");
-    for (size_t i = 0; i < shown->count; i++) {
+    for (size_t i = 0; i < shown->chosen.count; i++) {
         tc_buffer_add_string(out, i ? "," : "");
-        add_tensor_json(out, reader, shown->tensors[i]);
+        add_tensor_json(out, reader, shown->chosen.tensors[i]);
     }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, reader, NULL);
+    tc_buffer_add_string(out, "}\n");
 }
 
 struct rows {
-    const struct tc_table *table;
+    const struct tc_reader *reader;
     const struct shown *shown;
+    bool shards; /* each tensor's is shown */
 };
 
-/* The size, and what else there is to say of a tensor. */
-static void add_size(struct tc_buffer *cell, const struct tc_table *table,
-                     const struct tc_tensor *tensor) {
+/* "1,234,567" */
+static void add_grouped(struct tc_buffer *out, uint64_t number) {
+    char text[32];
+    int length = snprintf(text, sizeof text, "%" PRIu64, number);
+    for (int i = 0; i < length; i++) {
+        tc_buffer_add_string(out, i && (length - i) % 3 == 0 ? "," : "");
+        tc_buffer_add(out, text + i, 1);
+    }
+}
+
+/* What else there is to say of a tensor. */
+static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
+                        const struct tc_tensor *tensor) {
+    const struct tc_table *table = &rows->reader->table;
     const struct tc_tensor *first = tied_to(table, tensor);
     struct tc_sparse sparse;
-    report_size(cell, tensor->nbytes);
+    if (rows->shards)
+        tc_buffer_add_visible(cell, tc_text_of(rows->reader->shards[tensor->cookie]));
     if (first) {
-        tc_buffer_add_string(cell, "  tied to ");
+        tc_buffer_add_string(cell, cell->length ? "  tied to " : "tied to ");
         tc_buffer_add_visible(cell, first->name);
     }
     if (tc_sparse_of(table, tensor, &sparse)) {
-        tc_buffer_add_string(cell, "  of sparse ");
+        tc_buffer_add_string(cell, cell->length ? "  of sparse " : "of sparse ");
         tc_buffer_add_visible(cell, sparse.parent);
         tc_buffer_addf(cell, " (%.*s)", (int)sparse.layout.length, sparse.layout.bytes);
     }
 }
 
+/* The last row sums up. */
+static void add_total(struct tc_buffer *cell, const struct shown *shown, int column) {
+    if (column == 0)
+        tc_buffer_add_string(cell, "total");
+    else if (column == 3)
+        add_grouped(cell, shown->parameters);
+    else if (column == 4)
+        report_size(cell, shown->nbytes);
+}
+
 static void add_cell(struct tc_buffer *cell, const void *context, size_t row, int column) {
     const struct rows *rows = context;
-    const struct tc_tensor *tensor = rows->shown->tensors[row];
+    if (row == rows->shown->chosen.count) {
+        add_total(cell, rows->shown, column);
+        return;
+    }
+    const struct tc_tensor *tensor = rows->shown->chosen.tensors[row];
     if (column == 0)
         tc_buffer_add_visible(cell, tensor->name);
     else if (column == 1)
         tc_buffer_add_string(cell, tc_dtype_name(tensor->dtype));
     else if (column == 2)
         tc_shape_print(cell, tensor->shape, tensor->rank);
+    else if (column == 3)
+        add_grouped(cell, element_count(tensor));
+    else if (column == 4)
+        report_size(cell, tensor->nbytes);
     else
-        add_size(cell, rows->table, tensor);
+        add_remarks(cell, rows, tensor);
 }
 
-static const struct table_column columns[] = {
-    {"name", false}, {"dtype", false}, {"shape", false}, {"size", false}};
+static const struct table_column columns[] = {{"name", false},  {"dtype", false},
+                                              {"shape", false}, {"parameters", true},
+                                              {"size", true},   {"", false}};
 
-/* "F32: 3 tensors of 40 B", where there are several. */
+/* Whether any tensor has something said of it behind its size. */
+static bool has_remarks(const struct rows *rows) {
+    struct tc_sparse sparse;
+    for (size_t i = 0; i < rows->shown->chosen.count; i++) {
+        const struct tc_tensor *tensor = rows->shown->chosen.tensors[i];
+        if (rows->shards || tied_to(&rows->reader->table, tensor) ||
+            tc_sparse_of(&rows->reader->table, tensor, &sparse))
+            return true;
+    }
+    return false;
+}
+
+/* "F32: 3 tensors, 10 parameters, 40 B", where there are several. */
 static void add_totals(struct tc_buffer *out, const struct shown *shown) {
-    uint64_t nbytes[TC_DTYPES] = {0};
-    size_t counts[TC_DTYPES] = {0};
+    struct {
+        size_t count;
+        uint64_t parameters;
+        uint64_t nbytes;
+    } totals[TC_DTYPES] = {0};
     size_t kinds = 0;
-    for (size_t i = 0; i < shown->count; i++) {
-        kinds += counts[shown->tensors[i]->dtype]++ == 0;
-        nbytes[shown->tensors[i]->dtype] += shown->tensors[i]->nbytes;
+    for (size_t i = 0; i < shown->chosen.count; i++) {
+        const struct tc_tensor *tensor = shown->chosen.tensors[i];
+        kinds += totals[tensor->dtype].count++ == 0;
+        totals[tensor->dtype].parameters += element_count(tensor);
+        totals[tensor->dtype].nbytes += tensor->nbytes;
     }
     for (enum tc_dtype dtype = 0; kinds > 1 && dtype < TC_DTYPES; dtype++) {
-        if (!counts[dtype])
+        size_t count = totals[dtype].count;
+        if (!count)
             continue;
-        tc_buffer_addf(out, "%s: %zu tensor%s of ", tc_dtype_name(dtype), counts[dtype],
-                       counts[dtype] == 1 ? "" : "s");
-        report_size(out, nbytes[dtype]);
+        tc_buffer_addf(out, "%s: %zu tensor%s, ", tc_dtype_name(dtype), count,
+                       count == 1 ? "" : "s");
+        add_grouped(out, totals[dtype].parameters);
+        tc_buffer_add_string(out, totals[dtype].parameters == 1 ? " parameter, " : " parameters, ");
+        report_size(out, totals[dtype].nbytes);
         tc_buffer_add_string(out, "\n");
     }
 }
@@ -209,10 +250,15 @@ static void info_text(struct tc_buffer *out, struct tc_reader *reader, const str
     tc_buffer_add_visible(out, tc_text_of(path));
     tc_buffer_addf(out, ": %s, ", format_name(reader));
     report_size(out, reader->size);
-    tc_buffer_addf(out, ", %zu tensor%s of ", shown->count, shown->count == 1 ? "" : "s");
+    tc_buffer_addf(out, ", %zu tensor%s of ", shown->chosen.count,
+                   shown->chosen.count == 1 ? "" : "s");
     report_size(out, shown->nbytes);
+    tc_buffer_add_string(out, ", ");
+    add_grouped(out, shown->parameters);
+    tc_buffer_add_string(out, shown->parameters == 1 ? " parameter" : " parameters");
     if (reader->shard_count)
-        tc_buffer_addf(out, ", %zu shards", reader->shard_count);
+        tc_buffer_addf(out, ", %zu shard%s", reader->shard_count,
+                       reader->shard_count == 1 ? "" : "s");
     tc_buffer_add_string(out, reader->compressed ? ", compressed" : "");
     tc_buffer_add_string(out, reader->checksum ? ", with checksum\n" : "\n");
     for (size_t i = 0; i < table->metadata.count; i++) {
@@ -222,9 +268,11 @@ static void info_text(struct tc_buffer *out, struct tc_reader *reader, const str
         tc_buffer_add_visible(out, table->metadata.pairs[i].value);
         tc_buffer_add_string(out, "\n");
     }
-    if (shown->count)
-        table_print(out, columns, sizeof columns / sizeof *columns, shown->count, add_cell,
-                    &(struct rows){table, shown});
+    struct rows rows = {reader, shown, verbose && reader->shard_count};
+    int shape = sizeof columns / sizeof *columns - (has_remarks(&rows) ? 0 : 1);
+    if (shown->chosen.count)
+        table_print(out, columns, shape, shown->chosen.count + (shown->chosen.count > 1), add_cell,
+                    &rows);
     add_totals(out, shown);
     if (verbose && alignment(reader, shown))
         tc_buffer_addf(out, "data is aligned to %" PRIu64 " bytes\n", alignment(reader, shown));
@@ -235,53 +283,40 @@ static bool info_file(void *context, struct tc_reader *reader, const char *path,
     const struct info *info = context;
     struct tc_buffer out = {0};
     struct shown shown = {0};
-    bool ok = choose(info, &reader->table, &shown, error);
+    bool ok = choose(info, reader, &shown, error);
     if (ok && info->common.json)
         info_json(&out, reader, &shown, path);
     else if (ok)
         info_text(&out, reader, &shown, path, info->common.verbose);
     ok = ok && tc_buffer_ok(&out, error);
     report_out(&out);
-    free(shown.tensors);
+    chosen_release(&shown.chosen);
     return ok;
 }
 
 int cmd_info(int argc, char **argv) {
     struct info info = {.common = COMMON_DEFAULTS};
-    static const char *const sorts[] = {"file", "name", "size", "dtype", NULL};
     const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "The table:"},
-        {.name = "sort",
-         .type = OPTION_CHOICE,
-         .value = &info.sort,
-         .argument = "file|name|size|dtype",
-         .help = "order of the tensors; size: the largest first (default: as in the file)",
-         .choices = sorts},
-        {.name = "filter",
-         .type = OPTION_TEXT,
-         .value = &info.filter,
-         .argument = "REGEX",
-         .help = "only tensors whose name matches"},
-        COMMON_OPTIONS(&info.common),
-        {.type = OPTION_END}};
+        CHOOSE_OPTIONS(&info.choose), COMMON_OPTIONS(&info.common), {.type = OPTION_END}};
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
+    tc_select_init(&info.choose.select);
+    info.common.format.select = &info.choose.select;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && !info.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
-    if (ok && info.filter)
-        ok = tc_regex_compile(&info.regex, tc_text_of(info.filter), false, &error);
     if (!ok)
         code = report_error(&error, info.common.json);
     else if (info.common.help)
-        options_print_help("tconv info [options] FILE...",
-                           "Prints format, size, metadata and the table of tensors. Reads\n"
-                           "headers only, so it is quick whatever the file's size.",
-                           options);
+        options_print_help(
+            "tconv info [options] FILE...",
+            "Prints format, size, metadata and the table of tensors, with -v the shard of\n"
+            "each too. Reads headers only, so it is quick whatever the file's size.",
+            options);
     else
         code = common_each_file(&info.common, &arguments, info_file, &info);
-    tc_regex_release(&info.regex);
+    tc_select_release(&info.choose.select);
     free(arguments.names);
     return code;
 }

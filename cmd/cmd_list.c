@@ -1,48 +1,60 @@
 #include <stdlib.h>
 
-#include "cmd/common.h"
+#include "cmd/choose.h"
 
 struct list {
     struct common common;
+    struct choose choose;
     bool several;
 };
 
 static bool list_names(void *context, struct tc_reader *reader, const char *path,
                        struct tc_error *error) {
     const struct list *list = context;
-    const struct tc_table *table = &reader->table;
+    struct chosen chosen;
     struct tc_buffer text = {0};
+    if (!choose_tensors(&list->choose, reader, NULL, 0, &chosen, error)) {
+        chosen_release(&chosen);
+        return false;
+    }
     if (list->common.json) {
         tc_buffer_add_string(&text, "{\"file\":");
         tc_buffer_add_json(&text, tc_text_of(path), TC_ESCAPE_DISPLAY);
         tc_buffer_add_string(&text, ",\"tensors\":[");
     }
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < chosen.count; i++) {
         if (list->common.json) {
             tc_buffer_add_string(&text, i ? "," : "");
-            tc_buffer_add_json(&text, table->tensors[i].name, TC_ESCAPE_DISPLAY);
+            tc_buffer_add_json(&text, chosen.tensors[i]->name, TC_ESCAPE_DISPLAY);
             continue;
         }
         if (list->several) {
             tc_buffer_add_visible(&text, tc_text_of(path));
             tc_buffer_add_string(&text, "\t");
         }
-        tc_buffer_add_visible(&text, table->tensors[i].name);
+        tc_buffer_add_visible(&text, chosen.tensors[i]->name);
         tc_buffer_add_string(&text, "\n");
     }
-    if (list->common.json)
-        tc_buffer_add_string(&text, "]}\n");
+    if (list->common.json) {
+        tc_buffer_add_string(&text, "]");
+        report_skipped(&text, reader, NULL);
+        tc_buffer_add_string(&text, "}\n");
+    }
     bool ok = tc_buffer_ok(&text, error);
     report_out(&text);
+    chosen_release(&chosen);
     return ok;
 }
 
 int cmd_list(int argc, char **argv) {
     struct list list = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {COMMON_OPTIONS(&list.common), {.type = OPTION_END}};
+    const struct option options[] = {
+        CHOOSE_OPTIONS(&list.choose), COMMON_OPTIONS(&list.common), {.type = OPTION_END}};
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
+    tc_select_init(&list.choose.select);
+    list.common.format.select = &list.choose.select;
     if (!options_parse(options, argc, argv, &arguments, &error)) {
         code = report_error(&error, list.common.json);
     } else if (list.common.help) {
@@ -58,5 +70,6 @@ int cmd_list(int argc, char **argv) {
         code = common_each_file(&list.common, &arguments, list_names, &list);
     }
     free(arguments.names);
+    tc_select_release(&list.choose.select);
     return code;
 }

@@ -30,15 +30,49 @@ static void find(struct findings *findings, const char *code, const char *file,
     tc_buffer_add_string(&findings->text, "\n");
 }
 
+/* The files that the user gave, by their names. */
+struct places {
+    const char *receipt;
+    const char *const *files;
+    size_t count;
+    struct tc_table names;
+    bool *used; /* by position: the receipt has an output of this name */
+};
+
+/* Two files of one name could not both be what the receipt means by it. */
+static bool places_init(struct places *places, struct tc_arena *arena, struct tc_error *error) {
+    tc_table_init(&places->names, arena, UINT32_MAX - 2);
+    places->used = calloc(places->count + 1, sizeof *places->used);
+    if (!places->used)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < places->count; i++) {
+        struct tc_tensor entry = {.name = tc_text_of(tc_path_name(places->files[i])),
+                                  .cookie = (uint32_t)i};
+        if (!tc_utf8_valid(entry.name))
+            continue; /* no receipt names such a file */
+        const struct tc_tensor *other = tc_table_find(&places->names, entry.name);
+        if (other) {
+            tc_fail(error, TC_USAGE, "two-of-one-name",
+                    "another file of this name is given too: %s", places->files[other->cookie]);
+            tc_error_hint(error, "a receipt knows files by their names: verify each by itself");
+            return tc_error_in_file(error, places->files[i]);
+        }
+        if (!tc_table_add(&places->names, &entry, error))
+            return false;
+    }
+    return true;
+}
+
 /* Where an output lies: at the FILE of its name, else in the folder of the
  * first one, and without any beside the receipt. From malloc. */
-static char *locate(struct tc_text name, const char *receipt, const char *const *files,
-                    size_t count) {
-    const char *beside = count ? files[0] : receipt;
+static char *locate(struct places *places, struct tc_text name) {
+    const char *beside = places->count ? places->files[0] : places->receipt;
+    const struct tc_tensor *given = tc_table_find(&places->names, name);
     struct tc_buffer path = {0};
-    for (size_t i = 0; i < count; i++)
-        if (tc_text_equal(tc_text_of(tc_path_name(files[i])), name))
-            return strdup(files[i]);
+    if (given) {
+        places->used[given->cookie] = true;
+        return strdup(places->files[given->cookie]);
+    }
     tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
     tc_buffer_add_text(&path, name);
     tc_buffer_add(&path, "", 1);
@@ -91,23 +125,18 @@ static const char *check_signature(const struct tc_receipt *receipt, const char 
     return "invalid";
 }
 
-static bool check_files(const struct tc_receipt *receipt, const char *path,
-                        const char *const *files, size_t count, struct findings *findings,
-                        struct tc_error *error) {
-    for (size_t f = 0; f < count; f++) {
-        bool named = false;
-        for (size_t i = 0; i < receipt->count && !named; i++)
-            named = tc_text_equal(receipt->outputs[i].name, tc_text_of(tc_path_name(files[f])));
-        if (!named)
-            find(findings, "unknown", files[f], "the receipt does not name this file");
-    }
+static bool check_files(const struct tc_receipt *receipt, struct places *places,
+                        struct findings *findings, struct tc_error *error) {
     for (size_t i = 0; i < receipt->count; i++) {
-        char *place = locate(receipt->outputs[i].name, path, files, count);
+        char *place = locate(places, receipt->outputs[i].name);
         bool ok = check_output(&receipt->outputs[i], place, findings, error);
         free(place);
         if (!ok)
             return false;
     }
+    for (size_t i = 0; i < places->count; i++)
+        if (!places->used[i])
+            find(findings, "unknown", places->files[i], "the receipt does not name this file");
     return true;
 }
 
@@ -137,10 +166,12 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
     struct findings findings = {0};
     struct tc_receipt read = {0};
     struct tc_arena arena;
+    struct places places = {.receipt = receipt, .files = files, .count = count};
     unsigned char public[TC_KEY_BYTES];
     char *text = NULL;
     tc_arena_init(&arena, common->format.limits.memory);
-    bool ok = !public_key || tc_key_read(public_key, TC_KEY_PUBLIC, public, &error);
+    bool ok = places_init(&places, &arena, &error) &&
+              (!public_key || tc_key_read(public_key, TC_KEY_PUBLIC, public, &error));
     struct tc_input *input = ok ? tc_input_open(receipt, NULL, &error) : NULL;
     if (input && input->size > RECEIPT_LIMIT)
         tc_fail(&error, TC_UNSAFE, "receipt", "the receipt is over %llu bytes",
@@ -151,7 +182,7 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
     if (ok) {
         const char *signature =
             check_signature(&read, receipt, public_key ? public : NULL, &findings);
-        ok = check_files(&read, receipt, files, count, &findings, &error) &&
+        ok = check_files(&read, &places, &findings, &error) &&
              tc_buffer_ok(&findings.json, &error) && tc_buffer_ok(&findings.text, &error);
         if (ok)
             print(common, receipt, &read, signature, &findings);
@@ -162,7 +193,9 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
     tc_buffer_release(&findings.json);
     tc_buffer_release(&findings.text);
     free(text);
+    free(places.used);
     tc_input_close(input);
+    tc_table_release(&places.names);
     tc_arena_release(&arena);
     return code;
 }

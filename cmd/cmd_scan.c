@@ -8,6 +8,7 @@
 
 #include "cmd/common.h"
 #include "cmd/findings.h"
+#include "core/memory.h"
 #include "formats/scan.h"
 
 /* Folders in folders, and files of one: far beyond any model's. */
@@ -254,6 +255,7 @@ static void file_done(struct job *job, const struct scan *scan, const char *path
 /* A file that was named by the user, or one in a folder that was. */
 static void scan_one(struct job *job, const char *path, bool named) {
     struct scan scan;
+    tc_memory_begin_file();
     struct tc_error *error = calloc(1, sizeof *error);
     scan_init(&scan, &job->common.format);
     if (!error)
@@ -309,6 +311,7 @@ static bool folder_add(struct folder *folder, const char *path, const char *name
 static void folder_failed(struct job *job, const char *path, const char *what) {
     struct tc_error error = {0};
     tc_fail(&error, TC_UNSAFE, "folder-limit", "%s", what);
+    tc_error_hint(&error, TC_FIXED_LIMIT);
     tc_error_in_file(&error, path);
     file_failed(job, path, &error);
 }

@@ -2,15 +2,15 @@
 #include <string.h>
 
 #include "cmd/array.h"
-#include "cmd/common.h"
+#include "cmd/choose.h"
 #include "core/cast.h"
-#include "core/select.h"
 #include "core/unpack.h"
 
 #define BLOCK 4096 /* elements at a time */
 
 struct show {
     struct common common;
+    struct choose choose;
     struct tc_rows rows;
     bool has_rows;
     bool full;
@@ -59,10 +59,13 @@ static bool take_rows(struct showing *showing, const struct tc_rows *rows, struc
 }
 
 /* The elements kept, in memory that the user allows. */
-static bool make_room(const struct show *show, struct array *array, struct tc_error *error) {
-    uint64_t limit = show->common.format.limits.memory;
+static bool make_room(struct showing *showing, struct tc_error *error) {
+    struct array *array = &showing->array;
+    uint64_t stored = showing->reader->size;
+    tc_memory_earn_data(showing->tensor->nbytes < stored ? showing->tensor->nbytes : stored);
+    uint64_t limit = tc_memory_allowed();
     size_t parts = array->kind == ARRAY_COMPLEX ? 2 : 1;
-    if (array->count > limit / sizeof(double) / parts) {
+    if (limit && array->count > limit / sizeof(double) / parts) {
         tc_fail(error, TC_UNSAFE, "memory-limit", "%zu values need more memory than %llu bytes",
                 array->count, (unsigned long long)limit);
         return tc_error_hint(error, "choose some with --rows, or raise --max-memory");
@@ -169,6 +172,7 @@ static bool print(const struct show *show, const struct showing *showing, const 
         tc_shape_print(&out, array->shape, array->rank);
         tc_buffer_add_string(&out, ",\"text\":");
         tc_buffer_add_json(&out, (struct tc_text){text.bytes, text.length - 1}, TC_ESCAPE_DISPLAY);
+        report_skipped(&out, showing->reader, NULL);
         tc_buffer_add_string(&out, "}\n");
         ok = tc_buffer_ok(&out, error);
     }
@@ -179,32 +183,60 @@ static bool print(const struct show *show, const struct showing *showing, const 
     return ok;
 }
 
-static bool show_tensor(const struct show *show, const char *path, const char *name,
-                        struct tc_error *error) {
-    struct showing showing = {.reader = common_open(&show->common, path, error)};
+/* Which tensor it is, where several are shown. */
+static void print_title(const struct tc_tensor *tensor, bool first) {
+    struct tc_buffer title = {0};
+    tc_buffer_add_string(&title, first ? "" : "\n");
+    tc_buffer_add_visible(&title, tensor->name);
+    tc_buffer_addf(&title, "  %s  ", tc_dtype_name(tensor->dtype));
+    tc_shape_print(&title, tensor->shape, tensor->rank);
+    tc_buffer_add_string(&title, "\n");
+    report_out(&title);
+}
+
+static bool show_tensor(const struct show *show, struct tc_reader *reader, const char *path,
+                        const struct tc_tensor *tensor, struct tc_error *error) {
+    struct showing showing = {.reader = reader, .tensor = tensor};
     struct array *array = &showing.array;
-    if (!showing.reader)
-        return false;
-    showing.tensor = common_find(showing.reader, name, error);
-    bool ok = showing.tensor != NULL;
-    if (ok) {
-        choose_kind(&showing);
-        array->rank = showing.tensor->rank;
-        if (array->rank)
-            memcpy(array->shape, showing.tensor->shape, array->rank * sizeof *array->shape);
-        ok = !show->has_rows || take_rows(&showing, &show->rows, error);
-    }
+    choose_kind(&showing);
+    array->rank = tensor->rank;
+    if (array->rank)
+        memcpy(array->shape, tensor->shape, array->rank * sizeof *array->shape);
+    bool ok = !show->has_rows || take_rows(&showing, &show->rows, error);
     if (ok && !array_plan(array, show->full))
         ok = tc_fail(error, TC_INTERNAL, "shape", "a shape that was not measured");
-    ok = ok && make_room(show, array, error) && load_kept(&showing, error) &&
+    ok = ok && make_room(&showing, error) && load_kept(&showing, error) &&
          print(show, &showing, path, error);
     free(array->integers);
     free(array->reals);
     free(array->imaginaries);
-    if (!ok && showing.tensor)
-        tc_error_in_tensor(error, name, strlen(name));
-    tc_reader_close(showing.reader);
+    return ok ? true : tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+}
+
+static bool show_tensors(const struct show *show, const char *path, const char *const *names,
+                         size_t count, struct tc_error *error) {
+    struct chosen chosen = {0};
+    struct tc_reader *reader = common_open(&show->common, path, error);
+    bool ok = reader && choose_tensors(&show->choose, reader, names, count, &chosen, error) &&
+              chosen_some(&chosen, reader, error);
+    for (size_t i = 0; i < chosen.count && ok; i++) {
+        if (chosen.count > 1 && !show->common.json)
+            print_title(chosen.tensors[i], i == 0);
+        ok = show_tensor(show, reader, path, chosen.tensors[i], error);
+    }
+    chosen_release(&chosen);
+    tc_reader_close(reader);
     return ok ? true : tc_error_in_file(error, path);
+}
+
+/* Every tensor of a large model is more than anybody wants to read. */
+static bool check_arguments(const struct show *show, const struct arguments *arguments,
+                            struct tc_error *error) {
+    if (arguments->count > 1 || (arguments->count && show->choose.select.include_count))
+        return true;
+    tc_fail(error, TC_USAGE, "usage", "a file and a tensor's name are needed");
+    return tc_error_hint(error,
+                         "tconv list prints the names; --include REGEX shows all that match");
 }
 
 int cmd_show(int argc, char **argv) {
@@ -215,30 +247,34 @@ int cmd_show(int argc, char **argv) {
          .type = OPTION_CALL,
          .value = &show.rows,
          .argument = "A:B",
-         .help = "rows A to B-1 of the first axis",
+         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
          .given = &show.has_rows,
          .call = common_rows},
         {.name = "full",
          .type = OPTION_FLAG,
          .value = &show.full,
          .help = "every value, however many there are"},
+        CHOOSE_OPTIONS(&show.choose),
         COMMON_OPTIONS(&show.common),
         {.type = OPTION_END},
     };
     struct tc_error error = {0};
     struct arguments arguments = {0};
+    tc_select_init(&show.choose.select);
+    show.common.format.select = &show.choose.select;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && show.common.help)
         options_print_help(
-            "tconv show [options] FILE NAME",
-            "Prints a tensor's values as numpy's str() does: of more than 1000 the first and\n"
+            "tconv show [options] FILE NAME...",
+            "Prints tensors' values as numpy's str() does: of more than 1000 the first and\n"
             "last three of each axis. Only what is shown is read, so no checksum is checked.",
             options);
-    else if (ok && arguments.count != 2)
-        ok = tc_fail(&error, TC_USAGE, "usage", "a file and a tensor's name are needed");
     else if (ok)
-        ok = show_tensor(&show, arguments.names[0], arguments.names[1], &error);
+        ok = check_arguments(&show, &arguments, &error) &&
+             show_tensors(&show, arguments.names[0], arguments.names + 1, arguments.count - 1,
+                          &error);
     int code = ok ? 0 : report_error(&error, show.common.json);
     free(arguments.names);
+    tc_select_release(&show.choose.select);
     return code;
 }

@@ -2,29 +2,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/common.h"
+#include "cmd/choose.h"
 #include "cmd/number.h"
 #include "cmd/plot.h"
 #include "cmd/stats_html.h"
 #include "cmd/table.h"
-#include "core/select.h"
 
 struct stats {
     struct common common;
-    struct tc_select select;
+    struct choose choose;
     bool plot;
     const char *html; /* NULL: no page */
 };
 
-/* All by table position. */
+/* Statistics by table position. */
 struct results {
-    bool *wanted;
+    struct chosen chosen;
     struct tc_stats *stats;
     struct tc_histogram *histograms; /* NULL: not asked for */
 };
 
 static void results_release(struct results *results) {
-    free(results->wanted);
+    chosen_release(&results->chosen);
     free(results->stats);
     free(results->histograms);
 }
@@ -52,32 +51,32 @@ static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tenso
     tc_buffer_add_string(out, histogram ? "]}" : "}");
 }
 
-static void add_json(struct tc_buffer *out, const struct tc_table *table,
+static void add_json(struct tc_buffer *out, const struct tc_reader *reader,
                      const struct results *results, const char *path) {
-    const char *before = "";
+    const struct tc_table *table = &reader->table;
     tc_buffer_add_string(out, "{\"file\":");
     tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
     tc_buffer_add_string(out, ",\"tensors\":[");
-    for (size_t i = 0; i < table->count; i++)
-        if (results->wanted[i]) {
-            tc_buffer_add_string(out, before);
-            add_tensor_json(out, &table->tensors[i], &results->stats[i],
-                            results->histograms ? &results->histograms[i] : NULL);
-            before = ",";
-        }
-    tc_buffer_add_string(out, "]}\n");
+    for (size_t i = 0; i < results->chosen.count; i++) {
+        size_t position = (size_t)(results->chosen.tensors[i] - table->tensors);
+        tc_buffer_add_string(out, i ? "," : "");
+        add_tensor_json(out, results->chosen.tensors[i], &results->stats[position],
+                        results->histograms ? &results->histograms[position] : NULL);
+    }
+    tc_buffer_add_string(out, "]");
+    report_skipped(out, reader, NULL);
+    tc_buffer_add_string(out, "}\n");
 }
 
 struct rows {
     const struct tc_table *table;
-    const struct tc_stats *stats;
-    const size_t *positions;
+    const struct results *results;
 };
 
 static void add_cell(struct tc_buffer *cell, const void *context, size_t row, int column) {
     const struct rows *rows = context;
-    const struct tc_tensor *tensor = &rows->table->tensors[rows->positions[row]];
-    const struct tc_stats *stats = &rows->stats[rows->positions[row]];
+    const struct tc_tensor *tensor = rows->results->chosen.tensors[row];
+    const struct tc_stats *stats = &rows->results->stats[tensor - rows->table->tensors];
     switch (column) {
     case 0:
         tc_buffer_add_visible(cell, tensor->name);
@@ -110,60 +109,20 @@ static const struct table_column columns[] = {
     {"zeros", true}, {"NaN", true},    {"Inf", true},
 };
 
-static bool add_text(struct tc_buffer *out, const struct tc_table *table,
-                     const struct results *results, struct tc_error *error) {
-    size_t count = 0;
-    size_t *positions = malloc((table->count + 1) * sizeof *positions);
-    if (!positions)
-        return tc_fail_memory(error);
-    for (size_t i = 0; i < table->count; i++)
-        if (results->wanted[i])
-            positions[count++] = i;
-    struct rows rows = {table, results->stats, positions};
-    table_print(out, columns, sizeof columns / sizeof *columns, count, add_cell, &rows);
-    free(positions);
-    return true;
+static void add_text(struct tc_buffer *out, const struct tc_table *table,
+                     const struct results *results) {
+    table_print(out, columns, sizeof columns / sizeof *columns, results->chosen.count, add_cell,
+                &(struct rows){table, results});
 }
 
 static void add_plots(struct tc_buffer *out, const struct tc_table *table,
                       const struct results *results) {
-    const char *before = "";
-    for (size_t i = 0; i < table->count; i++)
-        if (results->wanted[i]) {
-            tc_buffer_add_string(out, before);
-            plot_add(out, &table->tensors[i], &results->stats[i], &results->histograms[i],
-                     report_width());
-            before = "\n";
-        }
-}
-
-/* By table position: the tensors named, or all, less what the patterns leave out. */
-static bool *choose(const struct stats *options, const struct tc_reader *reader,
-                    const char *const *names, size_t count, struct tc_error *error) {
-    const struct tc_table *table = &reader->table;
-    bool *wanted = calloc(table->count + 1, sizeof *wanted);
-    bool any = false;
-    bool ok = wanted || tc_fail_memory(error);
-    for (size_t i = 0; i < count && ok; i++) {
-        const struct tc_tensor *tensor = common_find(reader, names[i], error);
-        ok = tensor != NULL;
-        if (ok)
-            wanted[tensor - table->tensors] = true;
+    for (size_t i = 0; i < results->chosen.count; i++) {
+        size_t position = (size_t)(results->chosen.tensors[i] - table->tensors);
+        tc_buffer_add_string(out, i ? "\n" : "");
+        plot_add(out, results->chosen.tensors[i], &results->stats[position],
+                 &results->histograms[position], report_width());
     }
-    for (size_t i = 0; i < table->count && ok; i++) {
-        struct tc_text name = table->tensors[i].name;
-        bool taken = false;
-        ok = tc_select_apply(&options->select, name, NULL, &taken, &name, error);
-        wanted[i] = taken && (wanted[i] || count == 0);
-        any |= wanted[i];
-    }
-    if (ok && !any && table->count)
-        ok = tc_fail(error, TC_USAGE, "nothing-selected",
-                     "no tensor is left after --include and --exclude");
-    if (ok)
-        return wanted;
-    free(wanted);
-    return NULL;
 }
 
 static bool gather(const struct stats *options, struct tc_reader *reader, struct results *results,
@@ -177,10 +136,10 @@ static bool gather(const struct stats *options, struct tc_reader *reader, struct
         !(results->histograms = calloc(count, sizeof *results->histograms)))
         return tc_fail_memory(error);
     report_progress_start(&progress, NULL, options->common.quiet);
-    bool ok = tc_stats_make(reader, results->wanted, results->stats, report_progress_step,
+    bool ok = tc_stats_make(reader, results->chosen.wanted, results->stats, report_progress_step,
                             &progress, error);
     if (ok && results->histograms)
-        ok = tc_histogram_make(reader, results->wanted, results->stats, results->histograms,
+        ok = tc_histogram_make(reader, results->chosen.wanted, results->stats, results->histograms,
                                report_progress_step, &progress, error);
     report_progress_end(&progress, ok);
     return ok;
@@ -189,14 +148,13 @@ static bool gather(const struct stats *options, struct tc_reader *reader, struct
 static bool print(const struct stats *options, const struct tc_reader *reader, const char *path,
                   const struct results *results, struct tc_error *error) {
     struct tc_buffer out = {0};
-    bool ok = true;
     if (options->common.json)
-        add_json(&out, &reader->table, results, path);
+        add_json(&out, reader, results, path);
     else if (options->plot)
         add_plots(&out, &reader->table, results);
     else if (!options->html)
-        ok = add_text(&out, &reader->table, results, error);
-    ok = ok && tc_buffer_ok(&out, error);
+        add_text(&out, &reader->table, results);
+    bool ok = tc_buffer_ok(&out, error);
     if (ok)
         report_out(&out);
     tc_buffer_release(&out);
@@ -205,7 +163,7 @@ static bool print(const struct stats *options, const struct tc_reader *reader, c
 
 static bool write_page(struct stats_html *html, const struct tc_reader *reader, const char *path,
                        const struct results *results, struct tc_error *error) {
-    return stats_html_write(html, reader, path, results->wanted, results->stats,
+    return stats_html_write(html, reader, path, results->chosen.wanted, results->stats,
                             results->histograms, error);
 }
 
@@ -215,9 +173,11 @@ static bool stats_file(const struct stats *options, const char *const *arguments
     struct tc_reader *reader = common_open(&options->common, path, error);
     if (!reader)
         return tc_error_in_file(error, path);
-    struct results results = {.wanted = choose(options, reader, arguments + 1, count - 1, error)};
+    struct results results = {0};
     struct stats_html html;
-    bool ok = results.wanted != NULL;
+    bool ok = choose_tensors(&options->choose, reader, arguments + 1, count - 1, &results.chosen,
+                             error) &&
+              chosen_some(&results.chosen, reader, error);
     bool page = ok && options->html;
     ok = ok && (!page || stats_html_begin(&html, options->html, reader, error)) &&
          gather(options, reader, &results, error) &&
@@ -243,25 +203,14 @@ int cmd_stats(int argc, char **argv) {
          .value = &stats.html,
          .argument = "OUT",
          .help = "write a page instead: a table to sort, histograms, a map of sizes"},
-        {.type = OPTION_HEADING, .help = "Choosing tensors:"},
-        {.name = "include",
-         .type = OPTION_CALL,
-         .value = &stats.select,
-         .argument = "REGEX",
-         .help = "only tensors whose name matches; may be given again",
-         .call = common_include},
-        {.name = "exclude",
-         .type = OPTION_CALL,
-         .value = &stats.select,
-         .argument = "REGEX",
-         .help = "without those that match",
-         .call = common_exclude},
+        CHOOSE_OPTIONS(&stats.choose),
         COMMON_OPTIONS(&stats.common),
         {.type = OPTION_END},
     };
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    tc_select_init(&stats.select);
+    tc_select_init(&stats.choose.select);
+    stats.common.format.select = &stats.choose.select;
     bool ok = options_parse(options, argc, argv, &arguments, &error);
     if (ok && stats.common.help)
         options_print_help(
@@ -278,6 +227,6 @@ int cmd_stats(int argc, char **argv) {
         ok = stats_file(&stats, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, stats.common.json);
     free(arguments.names);
-    tc_select_release(&stats.select);
+    tc_select_release(&stats.choose.select);
     return code;
 }

@@ -22,7 +22,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     const struct verify *verify = context;
     struct tc_format_options options = verify->common.format;
     const struct tc_backend *backend = NULL;
-    if (verify->common.from && !(backend = common_backend(verify->common.from, error)))
+    if (verify->common.from && !(backend = common_backend(verify->common.from, file->path, error)))
         return false;
     options.findings = &file->findings;
     struct report_progress progress;
@@ -31,6 +31,11 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
         .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
     struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
     bool ok = reader && tc_audit(reader, &audit, error);
+    if (reader)
+        report_skipped(&file->skipped, reader, NULL);
+    /* Else the findings have it. */
+    if (reader && verify->common.quiet)
+        report_warnings(reader, true, false);
     if (!reader && error->class == TC_INVALID && is_known(verify, file->path, error)) {
         tc_findings_add_error(&file->findings, error);
         *error = (struct tc_error){0};

@@ -7,22 +7,25 @@
 
 #include "core/select.h"
 
-const struct tc_backend *common_backend(const char *name, struct tc_error *error) {
-    const struct tc_backend *backend = tc_registry_named(name);
+const struct tc_backend *common_backend(const char *name, const char *path,
+                                        struct tc_error *error) {
+    const struct tc_backend *backend = tc_registry_called(name, path);
     if (!backend) {
         tc_fail(error, TC_USAGE, "unknown-format", "no such format: %s", name);
-        tc_error_hint(error, "tconv formats lists them");
+        tc_registry_hint(name, error, "tconv formats lists them");
     }
     return backend;
 }
 
 const struct tc_backend *common_target(const char *name, const char *path, struct tc_error *error) {
     const struct tc_backend *target =
-        name ? common_backend(name, error) : tc_registry_for_path(path);
+        name ? common_backend(name, path, error) : tc_registry_for_path(path);
     if (!target && !name) {
         tc_fail(error, TC_USAGE, "unknown-format", "the output's extension names no format: %s",
                 path);
-        tc_error_hint(error, "name one with -t FORMAT; tconv formats lists them");
+        const char *dot = strrchr(tc_path_name(path), '.');
+        tc_registry_hint(dot ? dot + 1 : "", error,
+                         "name one with -t FORMAT; tconv formats lists them");
     }
     if (target && !(target->caps & TC_CAN_WRITE)) {
         tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", target->name);
@@ -34,11 +37,11 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
     const struct tc_backend *backend = NULL;
-    if (common->from && !(backend = common_backend(common->from, error)))
+    if (common->from && !(backend = common_backend(common->from, path, error)))
         return NULL;
     struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
-    if (reader && !common->quiet)
-        report_warnings(reader);
+    if (reader)
+        report_warnings(reader, common->quiet, common->verbose);
     return reader;
 }
 
@@ -48,7 +51,7 @@ const struct tc_tensor *common_find(const struct tc_reader *reader, const char *
     if (!tensor) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
         tc_error_in_tensor(error, name, strlen(name));
-        tc_error_hint(error, "tconv list prints the names");
+        tc_table_hint(&reader->table, tc_text_of(name), error, "tconv list prints the names");
     }
     return tensor;
 }
@@ -76,12 +79,17 @@ bool common_exclude(void *select, const char *value, struct tc_error *error) {
     return tc_select_exclude(select, value, error);
 }
 
+bool common_max_memory(void *size, const char *value, struct tc_error *error) {
+    (void)value, (void)error;
+    tc_memory_limit(*(const uint64_t *)size);
+    return true;
+}
+
 bool common_rows(void *rows, const char *value, struct tc_error *error) {
-    struct tc_rows *into = rows;
-    if (tc_rows_parse(value, &into->first, &into->end))
+    if (tc_rows_parse(value, rows))
         return true;
     tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
-    return tc_error_hint(error, "it takes A:B, for rows A to B-1");
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1; A: or :B; -N: for the last N");
 }
 
 bool common_check_terminal(const char *output, struct tc_error *error) {
@@ -97,6 +105,7 @@ int common_each_file(const struct common *common, const struct arguments *argume
     for (size_t i = 0; i < arguments->count; i++) {
         struct tc_error error = {0};
         const char *path = arguments->names[i];
+        tc_memory_begin_file();
         struct tc_reader *reader = common_open(common, path, &error);
         bool ok = reader && action(context, reader, path, &error);
         tc_reader_close(reader);

@@ -48,13 +48,14 @@ struct common {
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.memory,                                                 \
          .argument = "SIZE",                                                                       \
-         .help = "most memory for tables (default 2G)",                                            \
+         .help = "most memory for tables (default: 128M, or 64 times the header or pickle)",       \
+         .call = common_max_memory,                                                                \
          .aside = true},                                                                           \
         {.name = "max-size",                                                                       \
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.made,                                                   \
          .argument = "SIZE",                                                                       \
-         .help = "most bytes a file may make out of nothing (default 16G)",                        \
+         .help = "most bytes made out of nothing (default: 256M and 100 times the file)",                        \
          .aside = true},                                                                           \
         {.name = "max-pickle",                                                                     \
          .type = OPTION_SIZE,                                                                      \
@@ -68,6 +69,12 @@ struct common {
          .argument = "strict|inert",                                                               \
          .choices = (const char *const[]){"strict", "inert", NULL},                                \
          .help = "pickles of unknown classes: refused (strict), or their tensors taken (inert)"},  \
+        {.name = "strings",                                                                        \
+         .type = OPTION_CHOICE,                                                                    \
+         .value = &(common)->format.strings_bytes,                                                 \
+         .argument = "skip|bytes",                                                                 \
+         .choices = (const char *const[]){"skip", "bytes", NULL},                                  \
+         .help = "text arrays of numpy: left out (skip), or kept as bytes (bytes)"},               \
         {.type = OPTION_HEADING, .help = "Output:"},                                               \
         {.name = "json",                                                                           \
          .type = OPTION_FLAG,                                                                      \
@@ -101,8 +108,9 @@ struct common {
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
-/* A format by the name the user gave; fills the error where there is none. */
-const struct tc_backend *common_backend(const char *name, struct tc_error *error);
+/* A format by the name the user gave, of several that a name stands for that of
+ * the path's extension (which may be NULL); fills the error where there is none. */
+const struct tc_backend *common_backend(const char *name, const char *path, struct tc_error *error);
 
 /* The format to write: by name, or where that is NULL by the path's extension;
  * NULL with the error filled where there is none that can be written. */
@@ -112,9 +120,10 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
 const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
                                     struct tc_error *error);
 
-/* For option tables: the context is a struct tc_select, or a struct tc_rows. */
+/* For option tables: the context is a struct tc_select, a size or a struct tc_rows. */
 bool common_include(void *select, const char *value, struct tc_error *error);
 bool common_exclude(void *select, const char *value, struct tc_error *error);
+bool common_max_memory(void *size, const char *value, struct tc_error *error);
 bool common_rows(void *rows, const char *value, struct tc_error *error);
 
 /* Refuses to print an array on a terminal. */
@@ -128,6 +137,8 @@ int common_each_file(const struct common *common, const struct arguments *argume
 
 /* Whether it is the name of a command. */
 bool is_command(const char *name);
+/* After an error: the command whose name is nearest, if it may have been meant. */
+bool hint_command(const char *name, struct tc_error *error, const char *otherwise);
 
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);

@@ -32,7 +32,9 @@ static void add_json(struct tc_buffer *out, const struct looked_at *file) {
         tc_buffer_add_json(out, tc_text_of(finding->message), TC_ESCAPE_DISPLAY);
         tc_buffer_add_string(out, "}");
     }
-    tc_buffer_add_string(out, "]}\n");
+    tc_buffer_add_string(out, "]");
+    tc_buffer_add(out, file->skipped.bytes, file->skipped.length);
+    tc_buffer_add_string(out, "}\n");
 }
 
 static void add_line(struct tc_buffer *out, const struct looked_at *file,
@@ -78,6 +80,7 @@ static int look_at(const struct findings_run *run, const struct common *common,
     tc_findings_init(&file->findings);
     bool ok = action(context, file, &error);
     tc_findings_sort(&file->findings);
+    ok = ok && tc_buffer_ok(&file->skipped, &error);
     if (ok && common->json)
         add_json(&out, file);
     else if (ok)
@@ -144,6 +147,7 @@ int findings_write_reports(const struct findings_run *run, const struct common *
 void findings_run_release(struct findings_run *run) {
     for (size_t i = 0; i < run->count; i++) {
         tc_findings_release(&run->files[i].findings);
+        tc_buffer_release(&run->files[i].skipped);
         free(run->files[i].error);
     }
     free(run->files);

@@ -11,7 +11,8 @@
 struct looked_at {
     const char *path;
     struct tc_findings findings;
-    struct tc_error *error; /* why it could not be looked at; NULL: it could */
+    struct tc_buffer skipped; /* for JSON: what was left out; empty: nothing */
+    struct tc_error *error;   /* why it could not be looked at; NULL: it could */
 };
 
 /* Fills what is found into file->findings, or file->error. */

@@ -76,9 +76,13 @@ static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const
         add_item_json(out, plan, &plan->items[i], done);
     }
     tc_buffer_add_string(out, "],\"changes\":[");
-    tc_ledger_print(out, plan, TC_CHANGE);
+    tc_notes_print(out, &plan->notes, TC_CHANGE);
     tc_buffer_add_string(out, "],\"losses\":[");
-    tc_ledger_print(out, plan, TC_LOSS);
+    tc_notes_print(out, &plan->notes, TC_LOSS);
+    if (tc_notes_count(&plan->notes, TC_WARNING, TC_KINDS)) {
+        tc_buffer_add_string(out, "],\"warnings\":[");
+        tc_notes_print(out, &plan->notes, TC_WARNING);
+    }
     tc_buffer_addf(out,
                    "],\"files\":%zu,\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
                    ",\"memory\":%" PRIu64 "}\n",

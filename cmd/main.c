@@ -9,6 +9,9 @@
 #include "core/cast.h"
 #include "core/version.h"
 
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
 static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -24,12 +27,14 @@ static const struct command {
     {"diff", cmd_diff, "A B", "what differs, across formats; values bit by bit, or --atol, --rtol"},
     {"verify", cmd_verify, "FILE...", "structure, checksums, CRCs, index against shards"},
     {"check", cmd_check, "--schema S FILE...", "names, dtypes, shapes, metadata keys"},
-    {"show", cmd_show, "FILE NAME", "values, abbreviated as numpy prints them"},
+    {"show", cmd_show, "FILE NAME...", "values, abbreviated as numpy prints them"},
     {"stats", cmd_stats, "FILE [NAME...]", "count, min, max, mean, stddev, zeros, NaN, Inf"},
     {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
     {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
+    {"help", cmd_help, "[COMMAND]", "this list, or a command's options"},
+    {"version", cmd_version, "", "which tconv this is"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
@@ -40,6 +45,17 @@ bool is_command(const char *name) {
     return false;
 }
 
+bool hint_command(const char *name, struct tc_error *error, const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, tc_text_of(name));
+    for (size_t i = 0; i < COMMANDS; i++)
+        tc_near_try(&near, tc_text_of(commands[i].name));
+    if (near.best.bytes)
+        return tc_error_hint(error, "did you mean tconv %.*s?", (int)near.best.length,
+                             near.best.bytes);
+    return otherwise ? tc_error_hint(error, "%s", otherwise) : false;
+}
+
 static void print_help(void) {
     printf("tconv " TC_VERSION ": converts tensors between file formats\n\n"
            "Usage: tconv [options] IN OUT          formats from content and OUT's extension\n"
@@ -47,7 +63,7 @@ static void print_help(void) {
            "       tconv COMMAND [options] ...\n\nCommands:\n");
     for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-8s %-20s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
-    printf("\ntconv COMMAND --help shows a command's options.\n\n"
+    printf("\ntconv help COMMAND, or tconv COMMAND --help, shows a command's options.\n\n"
            "Exit codes: 0 done, 1 a difference or failed check, 2 usage, 3 invalid input,\n"
            "4 unsupported, 5 refused as unsafe or over a limit, 6 I/O or memory, 70 internal\n");
 }
@@ -62,6 +78,65 @@ static void print_help_in(int form) {
         manual_print_all_words(list, COMMANDS);
     else
         print_help();
+}
+
+/* A command that reads no file: its arguments, or its help. */
+static bool plain_arguments(int argc, char **argv, struct common *common,
+                            struct arguments *arguments, size_t most, const char *usage,
+                            const char *what, struct tc_error *error) {
+    const struct option options[] = {
+        {.name = "help",
+         .letter = 'h',
+         .type = OPTION_HELP,
+         .value = &common->help,
+         .help = "this text"},
+        {.type = OPTION_END},
+    };
+    if (!options_parse(options, argc, argv, arguments, error))
+        return false;
+    if (common->help)
+        options_print_help(usage, what, options);
+    return common->help || arguments->count <= most ||
+           tc_fail(error, TC_USAGE, "usage", "too many arguments: %s", arguments->names[most]);
+}
+
+static int cmd_help(int argc, char **argv) {
+    struct common common = {0};
+    struct arguments arguments = {0};
+    struct tc_error error = {0};
+    int code = 0;
+    bool ok = plain_arguments(argc, argv, &common, &arguments, 1, "tconv help [COMMAND]",
+                              "Lists the commands, or shows how one is called.", &error);
+    if (ok && !common.help && arguments.count == 0)
+        print_help();
+    if (ok && !common.help && arguments.count) {
+        const char *name = arguments.names[0];
+        char help[] = "--help";
+        ok = false;
+        for (size_t i = 0; i < COMMANDS && !ok; i++) {
+            ok = strcmp(commands[i].name, name) == 0;
+            if (ok)
+                code = commands[i].run(1, (char *[]){help, NULL});
+        }
+        if (!ok) {
+            tc_fail(&error, TC_USAGE, "unknown-command", "no such command: %s", name);
+            hint_command(name, &error, "tconv help lists them");
+        }
+    }
+    free(arguments.names);
+    return ok ? code : report_error(&error, false);
+}
+
+static int cmd_version(int argc, char **argv) {
+    struct common common = {0};
+    struct arguments arguments = {0};
+    struct tc_error error = {0};
+    bool ok = plain_arguments(argc, argv, &common, &arguments, 0, "tconv version",
+                              "Prints the program's name and version.", &error);
+    if (ok && !common.help)
+        printf("tconv " TC_VERSION "\n");
+    free(arguments.names);
+    return ok ? 0 : report_error(&error, false);
 }
 
 /* Descriptors 0 to 2 must be taken, or an output file could become one of
@@ -92,7 +167,7 @@ static int run(int argc, char **argv, struct tc_error *error) {
         return report_error(error, false);
     }
     int form = HELP_NONE;
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
         form = HELP_TEXT;
     if (form || (strncmp(first, "--help=", 7) == 0 && options_help_form(first + 7, &form))) {
         print_help_in(form);
@@ -112,6 +187,7 @@ int main(int argc, char **argv) {
     struct tc_error error = {0};
     fill_standard_descriptors();
     tc_signals_install();
+    tc_memory_follow();
     int code = run(argc, argv, &error);
     /* Whatever was printed must have arrived, help too. */
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;

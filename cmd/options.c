@@ -5,9 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/manual.h"
 #include "core/plan.h"
+
+/* The highest level that any format has: zstd's. */
+#define MOST_LEVEL 22
 
 static bool takes_value(enum option_type type) {
     return type >= OPTION_TEXT && type != OPTION_LEVEL && type != OPTION_STRICT &&
@@ -82,6 +86,15 @@ static bool set_level(const struct option *option, const char *value, struct tc_
     return true;
 }
 
+static bool set_dtype(const struct option *option, const char *value, struct tc_error *error) {
+    enum tc_dtype dtype = tc_dtype_named(tc_text_of(value));
+    *(enum tc_dtype *)option->value = dtype;
+    if (dtype != TC_NONE)
+        return true;
+    tc_fail(error, TC_USAGE, "option-value", "--%s: no such dtype: %s", option->name, value);
+    return tc_dtype_hint(tc_text_of(value), error, "tconv formats lists the dtypes");
+}
+
 static bool set_pair(const struct option *option, const char *value, struct tc_arena *arena,
                      struct tc_error *error) {
     const char *equals = strchr(value, '=');
@@ -110,7 +123,9 @@ static bool set_value(const struct option *option, const char *value, struct arg
         *(const char **)option->value = value;
         return true;
     case OPTION_SIZE:
-        return options_size(value, option->value) || bad_value(option, value, error);
+        if (!options_size(value, option->value))
+            return bad_value(option, value, error);
+        return !option->call || option->call(option->value, value, error);
     case OPTION_REAL:
         return set_real(option, value, error);
     case OPTION_CHOICE:
@@ -125,8 +140,7 @@ static bool set_value(const struct option *option, const char *value, struct arg
     case OPTION_CALL:
         return option->call(option->value, value, error);
     case OPTION_DTYPE:
-        *(enum tc_dtype *)option->value = tc_dtype_find(tc_text_of(value));
-        return *(enum tc_dtype *)option->value != TC_NONE || bad_value(option, value, error);
+        return set_dtype(option, value, error);
     case OPTION_HELP:
         return options_help_form(value, option->value) || bad_value(option, value, error);
     case OPTION_HEADING:
@@ -152,9 +166,27 @@ static const struct option *find_letter(const struct option *options, char lette
     return NULL;
 }
 
-static bool unknown(const char *argument, struct tc_error *error) {
+static bool unknown(const struct option *options, const char *argument, struct tc_error *error) {
+    static const char otherwise[] = "--help lists the options; -- ends them";
+    struct tc_near near;
+    const char *name = argument + strspn(argument, "-");
     tc_fail(error, TC_USAGE, "unknown-option", "unknown option: %s", argument);
-    return tc_error_hint(error, "--help lists the options; -- ends them");
+    tc_near_init(&near, (struct tc_text){name, strcspn(name, "=")});
+    for (; options->type != OPTION_END; options++)
+        if (options->name && options->type != OPTION_HEADING)
+            tc_near_try(&near, tc_text_of(options->name));
+    if (near.best.bytes)
+        return tc_error_hint(error, "did you mean --%.*s? %s", (int)near.best.length,
+                             near.best.bytes, otherwise);
+    return tc_error_hint(error, otherwise);
+}
+
+/* "--compress 9": a number that could be a level and is no file is one. */
+static bool is_level(const char *argument) {
+    uint64_t number;
+    return argument[0] && !argument[strspn(argument, "0123456789")] &&
+           options_size(argument, &number) && number >= 1 && number <= MOST_LEVEL &&
+           access(argument, F_OK) != 0;
 }
 
 /* One option at argv[*at]; moves *at over a value of its own. */
@@ -172,10 +204,12 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
         option = find_letter(options, argument[1]);
         value = argument[2] ? argument + 2 : NULL;
         if (option && value && !takes_value(option->type))
-            return unknown(argument, error);
+            return unknown(options, argument, error);
     }
     if (!option)
-        return unknown(argument, error);
+        return unknown(options, argument, error);
+    if (!value && option->type == OPTION_LEVEL && *at + 1 < argc && is_level(argv[*at + 1]))
+        value = argv[++*at];
     if (!value && takes_value(option->type)) {
         if (*at + 1 >= argc) {
             tc_fail(error, TC_USAGE, "option-value", "%s needs a value", argument);

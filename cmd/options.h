@@ -14,7 +14,7 @@ enum option_type {
     OPTION_SIZE,    /* uint64_t *: digits with K, M, G, T (binary) or KB, MB, … (decimal) */
     OPTION_REAL,    /* double *: finite, not negative */
     OPTION_CHOICE,  /* int *: an index into `choices` */
-    OPTION_LEVEL,   /* int *: --name or --name=LEVEL */
+    OPTION_LEVEL,   /* int *: --name, --name=LEVEL, or --name LEVEL where no file is called that */
     OPTION_STRICT,  /* int *: --name is 1, --name=all is 2 */
     OPTION_PAIR,    /* struct tc_metadata *: KEY=VALUE, may be given again */
     OPTION_CALL,    /* `call`, with `value` as its context; may be given again */

@@ -7,16 +7,28 @@
 
 #include "cmd/ledger.h"
 
+static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group, int strict,
+                        struct tc_error *error) {
+    bool usage = group->severity == TC_WARNING;
+    tc_fail(error, usage ? TC_USAGE : TC_UNSUPPORTED, usage ? "no-match" : "strict",
+            "--strict%s: %s: %s", strict > 1 ? "=all" : "", tc_kind_name(group->kind),
+            group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, plan->readers[0]->input->path);
+}
+
+/* A loss, and with =all a change; and a choice of tensors that chose none, which
+ * is the user's own mistake and comes first. */
 static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
-    for (size_t i = 0; i < plan->entry_count && strict; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity == TC_CHANGE && strict < 2)
+    for (size_t i = 0; i < plan->notes.count && strict; i++)
+        if (plan->notes.groups[i].kind == TC_KIND_SELECTION)
+            return fail_strict(plan, &plan->notes.groups[i], strict, error);
+    for (size_t i = 0; i < plan->notes.count && strict; i++) {
+        const struct tc_note_group *group = &plan->notes.groups[i];
+        if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict < 2))
             continue;
-        tc_fail(error, TC_UNSUPPORTED, "strict", "--strict%s: %s: %s", strict > 1 ? "=all" : "",
-                entry->kind, entry->detail);
-        if (entry->tensor.bytes)
-            tc_error_in_tensor(error, entry->tensor.bytes, entry->tensor.length);
-        return tc_error_in_file(error, plan->readers[0]->input->path);
+        return fail_strict(plan, group, strict, error);
     }
     return true;
 }

@@ -70,58 +70,127 @@ int report_error(const struct tc_error *error, bool json) {
     return (int)error->class;
 }
 
-static void warn_line(const struct tc_reader *reader, const char *before, struct tc_text text) {
-    struct tc_buffer line = {0};
-    tc_buffer_add_string(&line, "tconv: warning: ");
-    tc_buffer_add_visible(&line, tc_text_of(reader->input->path));
-    tc_buffer_addf(&line, ": %s", before);
-    tc_buffer_add_visible(&line, text);
-    tc_buffer_add_string(&line, "\n");
-    emit(&line, stderr);
-}
+#define MOST_LINES 20u
+#define MOST_NAMES 5u
 
-#define MOST_WARNINGS 20
+/* What is told of each kind, and when. */
+static const struct telling {
+    bool always;  /* under -q too: data is gone that someone may count on */
+    bool routine; /* happens every time, or was said before: only when asked */
+    bool bare;    /* a reader tells it without the kind's name */
+} tellings[TC_KINDS] = {
+    [TC_KIND_INPUT] = {.routine = true, .bare = true},
+    [TC_KIND_SKIPPED] = {.always = true, .routine = true},
+    [TC_KIND_MEMBER] = {.routine = true, .bare = true},
+    [TC_KIND_ORDER] = {.routine = true},
+};
 
-static void warn_lines(const struct tc_reader *reader, const struct tc_buffer *lines) {
-    const char *at = lines->bytes;
-    struct tc_text line;
-    size_t count = 0;
-    for (; tc_text_line(&at, &line); count++)
-        if (count < MOST_WARNINGS)
-            warn_line(reader, "", line);
-    if (count > MOST_WARNINGS) {
-        char more[64];
-        snprintf(more, sizeof more, "and %zu warnings more", count - MOST_WARNINGS);
-        warn_line(reader, "", tc_text_of(more));
+/* DETAIL: "a", "b" and 3 more; without names DETAIL (3 times). */
+static void add_group(struct tc_buffer *line, const struct tc_note_group *group, bool verbose) {
+    size_t shown = verbose || group->name_count < MOST_NAMES ? group->name_count : MOST_NAMES;
+    tc_buffer_add_visible(line, tc_text_of(group->detail));
+    for (size_t i = 0; i < shown; i++) {
+        tc_buffer_add_string(line, i ? ", \"" : ": \"");
+        tc_buffer_add_visible(line, group->names[i]);
+        tc_buffer_add_string(line, "\"");
     }
+    if (shown && group->count > shown)
+        tc_buffer_addf(line, " and %zu more", group->count - shown);
+    else if (!shown && group->count > 1)
+        tc_buffer_addf(line, " (%zu times)", group->count);
+    tc_buffer_add_string(line, "\n");
 }
 
-void report_warnings(const struct tc_reader *reader) {
-    warn_lines(reader, &reader->warnings);
-    warn_lines(reader, &reader->losses);
-    if (reader->skipped.length)
-        warn_line(reader, "not a tensor, left out: ",
-                  (struct tc_text){reader->skipped.bytes, reader->skipped.length});
+/* The first groups of a severity, a line each, and how many notes there are
+ * beside them; those that are told always are all told. */
+static void report_groups(const struct tc_reader *reader, enum tc_severity severity, bool quiet,
+                          bool verbose) {
+    const struct tc_notes *notes = &reader->notes;
+    struct tc_buffer out = {0};
+    size_t shown = 0;
+    size_t left = 0;
+    for (size_t i = 0; i < notes->count; i++) {
+        const struct tc_note_group *group = &notes->groups[i];
+        struct telling telling = tellings[group->kind];
+        if (group->severity != severity || (quiet && !telling.always))
+            continue;
+        if (shown++ >= MOST_LINES && !verbose) {
+            left += group->count;
+            continue;
+        }
+        tc_buffer_add_string(&out, "tconv: warning: ");
+        tc_buffer_add_visible(&out, tc_text_of(reader->input->path));
+        tc_buffer_addf(&out, ": %s%s", telling.bare ? "" : tc_kind_name(group->kind),
+                       telling.bare ? "" : ": ");
+        add_group(&out, group, verbose);
+    }
+    if (left) {
+        tc_buffer_add_string(&out, "tconv: warning: ");
+        tc_buffer_add_visible(&out, tc_text_of(reader->input->path));
+        tc_buffer_addf(&out, ": and %zu of other kinds; -v tells them\n", left);
+    }
+    emit(&out, stderr);
+}
+
+void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose) {
+    report_groups(reader, TC_WARNING, quiet, verbose);
+    report_groups(reader, TC_LOSS, quiet, verbose);
+}
+
+/* One that was left out, or where `name` is NULL several beyond those listed. */
+static void add_skipped(struct tc_buffer *out, const char *file, const struct tc_text *name,
+                        const struct tc_note_group *group) {
+    tc_buffer_add_string(out, "{");
+    if (file) {
+        tc_buffer_add_string(out, "\"file\":");
+        tc_buffer_add_json(out, tc_text_of(file), TC_ESCAPE_DISPLAY);
+        tc_buffer_add_string(out, ",");
+    }
+    if (name) {
+        tc_buffer_add_string(out, "\"name\":");
+        tc_buffer_add_json(out, *name, TC_ESCAPE_DISPLAY);
+    } else {
+        tc_buffer_addf(out, "\"count\":%zu", group->count - group->name_count);
+    }
+    tc_buffer_add_string(out, ",\"reason\":");
+    tc_buffer_add_json(out, tc_text_of(group->detail), TC_ESCAPE_DISPLAY);
+    tc_buffer_add_string(out, "}");
+}
+
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+                    const struct tc_reader *other) {
+    const char *before = ",\"skipped\":[";
+    for (const struct tc_reader *each = reader; each; each = each == other ? NULL : other) {
+        const char *file = other ? each->input->path : NULL;
+        for (size_t i = 0; i < each->notes.count; i++) {
+            const struct tc_note_group *group = &each->notes.groups[i];
+            if (group->severity != TC_LOSS || group->kind != TC_KIND_SKIPPED)
+                continue;
+            for (size_t n = 0; n < group->name_count + (group->count > group->name_count); n++) {
+                tc_buffer_add_string(out, before);
+                before = ",";
+                add_skipped(out, file, n < group->name_count ? &group->names[n] : NULL, group);
+            }
+        }
+    }
+    if (before[1] == '\0')
+        tc_buffer_add_string(out, "]");
 }
 
 void report_problems(const struct tc_plan *plan) {
     struct tc_buffer out = {0};
-    const char *at = plan->problems.bytes;
-    struct tc_text line;
-    size_t shown = 0;
-    for (; tc_text_line(&at, &line); shown++) {
+    size_t left = 0;
+    for (size_t i = 0; i < plan->problems.count; i++) {
+        if (i >= MOST_LINES) {
+            left += plan->problems.groups[i].count;
+            continue;
+        }
         tc_buffer_add_string(&out, "tconv: also: ");
-        tc_buffer_add_visible(&out, line);
-        tc_buffer_add_string(&out, "\n");
+        add_group(&out, &plan->problems.groups[i], false);
     }
-    if (plan->problem_count > shown)
-        tc_buffer_addf(&out, "tconv: also: %zu tensors more\n", plan->problem_count - shown);
+    if (left)
+        tc_buffer_addf(&out, "tconv: also: %zu tensors more\n", left);
     emit(&out, stderr);
-}
-
-/* What happens every time, or was said before, is told only when asked. */
-static bool is_routine(const char *kind) {
-    return strcmp(kind, "order") == 0 || strcmp(kind, "member") == 0 || strcmp(kind, "input") == 0;
 }
 
 /* What lossy casts did, over all tensors, and to which one most. */
@@ -153,26 +222,23 @@ static void report_errors(const struct tc_plan *plan) {
 }
 
 void report_ledger(const struct tc_plan *plan, bool verbose) {
-    /* Kinds are few, so each is looked for from its first entry: the details'
-     * order is that of their first entries. */
-    for (size_t d = 0; d < plan->detail_count; d++) {
-        size_t first = 0;
-        size_t count = 0;
-        for (size_t i = plan->entry_count; i > 0; i--)
-            if (plan->entries[i - 1].detail == plan->details[d]) {
-                first = i - 1;
-                count++;
-            }
-        const struct tc_entry *entry = &plan->entries[first];
-        if (count == 0 || (is_routine(entry->kind) && !verbose))
+    for (size_t i = 0; i < plan->notes.count; i++) {
+        const struct tc_note_group *group = &plan->notes.groups[i];
+        if (tellings[group->kind].routine && group->severity != TC_WARNING && !verbose)
             continue;
         struct tc_buffer line = {0};
-        tc_buffer_addf(&line, "tconv: %s: %s: ", entry->severity == TC_LOSS ? "warning" : "note",
-                       entry->kind);
-        tc_buffer_add_visible(&line, tc_text_of(entry->detail));
-        const char *unit = entry->tensor.bytes ? "tensor" : "key";
-        if (count > 1 || entry->tensor.bytes)
-            tc_buffer_addf(&line, " (%zu %s%s)", count, unit, count == 1 ? "" : "s");
+        bool named = group->name_count > 0;
+        tc_buffer_addf(&line, "tconv: %s: %s: ", group->severity == TC_CHANGE ? "note" : "warning",
+                       tc_kind_name(group->kind));
+        if (group->severity == TC_WARNING) {
+            add_group(&line, group, verbose);
+            emit(&line, stderr);
+            continue;
+        }
+        tc_buffer_add_visible(&line, tc_text_of(group->detail));
+        if (group->count > 1 || named)
+            tc_buffer_addf(&line, " (%zu %s%s)", group->count, named ? "tensor" : "key",
+                           group->count == 1 ? "" : "s");
         tc_buffer_add_string(&line, "\n");
         emit(&line, stderr);
     }

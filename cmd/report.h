@@ -12,7 +12,14 @@
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
-void report_warnings(const struct tc_reader *reader);
+/* What a reader tells, a line for each kind; quiet: only what is missing from
+ * the data. */
+void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
+/* ,"skipped":[{"name","reason"}, …] where something was left out; of what is
+ * too much to list {"count","reason"}. Of two readers also with "file"; the
+ * other may be NULL. */
+void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+                    const struct tc_reader *other);
 /* What else is wrong with a plan that failed, before the error itself. */
 void report_problems(const struct tc_plan *plan);
 /* One line for each kind of change or loss. */

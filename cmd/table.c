@@ -41,6 +41,7 @@ void table_print(struct tc_buffer *out, const struct table_column *columns, int 
         }
     }
     for (size_t line = 0; line <= row_count; line++) {
+        size_t start = out->length;
         for (int column = 0; column < column_count; column++) {
             cell.length = 0;
             if (line == 0)
@@ -51,6 +52,9 @@ void table_print(struct tc_buffer *out, const struct table_column *columns, int 
             add_padded(out, &cell, widths[column], columns[column].right,
                        column + 1 == column_count);
         }
+        /* Columns that stay empty leave no spaces at the line's end. */
+        while (out->length > start && out->bytes[out->length - 1] == ' ')
+            out->length--;
         tc_buffer_add_string(out, "\n");
     }
     out->failed |= cell.failed;

@@ -94,12 +94,28 @@ static void note_alignment(struct tc_reader *reader, unsigned alignment) {
                          count, count == 1 ? "" : "s", count == 1 ? "s" : "");
 }
 
-static void note_lines(struct tc_reader *reader, const char *code, const struct tc_buffer *lines) {
-    const char *at = lines->bytes;
-    struct tc_text line;
-    while (tc_text_line(&at, &line))
-        tc_findings_note(reader->options->findings, code, NULL, (struct tc_text){0}, "%.*s",
-                         tc_text_shown(line, 700), line.bytes);
+/* Of each group: the names that are told one by one. */
+#define MOST_NAMED 20u
+
+static void note_group(struct tc_findings *findings, const struct tc_note_group *group) {
+    bool left_out = group->kind == TC_KIND_SKIPPED || group->kind == TC_KIND_MEMBER;
+    const char *code = group->severity == TC_WARNING ? "warning" : left_out ? "skipped" : "loss";
+    size_t named = group->name_count < MOST_NAMED ? group->name_count : MOST_NAMED;
+    size_t others = group->count - named;
+    for (size_t n = 0; n < named; n++)
+        tc_findings_note(findings, code, NULL, group->names[n], "%s", group->detail);
+    if (others == 1 && !named)
+        tc_findings_note(findings, code, NULL, (struct tc_text){0}, "%s", group->detail);
+    else if (others)
+        tc_findings_note(findings, code, NULL, (struct tc_text){0}, "%zu%s: %s", others,
+                         named ? " more" : " times", group->detail);
+}
+
+/* What the reader told; changes only matter where the file is written anew. */
+static void note_told(struct tc_reader *reader) {
+    for (size_t i = 0; i < reader->notes.count; i++)
+        if (reader->notes.groups[i].severity != TC_CHANGE)
+            note_group(reader->options->findings, &reader->notes.groups[i]);
 }
 
 bool tc_audit(struct tc_reader *reader, const struct tc_audit_options *options,
@@ -114,14 +130,7 @@ bool tc_audit(struct tc_reader *reader, const struct tc_audit_options *options,
     note_alignment(reader, 0);
     if (options->verbose)
         note_alignment(reader, PLEASANT);
-    note_lines(reader, "warning", &reader->warnings);
-    note_lines(reader, "loss", &reader->losses);
-    if (reader->skipped.length)
-        tc_findings_note(
-            reader->options->findings, "skipped", NULL, (struct tc_text){0},
-            "not a tensor, left out: %.*s",
-            tc_text_shown((struct tc_text){reader->skipped.bytes, reader->skipped.length}, 600),
-            reader->skipped.bytes);
+    note_told(reader);
     return ok && tc_reader_unchanged(reader, error) &&
            tc_findings_ok(reader->options->findings, error);
 }

@@ -27,11 +27,19 @@ struct u64 {
 const struct tc_cast_table tc_cast_plain = TABLE(plain);
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2")
+#endif
 #define NAME(x) x##_avx2
 #include "core/cast_fast.inc"
 #undef NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 const struct tc_cast_table tc_cast_avx2 = TABLE(avx2);
 #endif

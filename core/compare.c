@@ -5,15 +5,9 @@
 
 static bool is_taken(const struct tc_compare *compare, struct tc_text name, bool *taken,
                      struct tc_error *error) {
+    const struct tc_select *select = compare->options->select;
     *taken = true;
-    struct tc_text same;
-    struct tc_arena none;
-    if (!compare->options->select)
-        return true;
-    tc_arena_init(&none, 0);
-    bool ok = tc_select_apply(compare->options->select, name, &none, taken, &same, error);
-    tc_arena_release(&none);
-    return ok;
+    return !select || tc_select_takes(select, name, taken, error);
 }
 
 static bool add_metadata(struct tc_compare *compare, const struct tc_metadata_diff *diff,
@@ -291,7 +285,10 @@ static bool judge(struct tc_compare *compare, struct tc_error *error) {
     for (size_t i = 0; i < compare->pair_count; i++)
         count += compare->pairs[i].values != NULL;
     compare->worst = tc_arena_array(&compare->arena, count, sizeof *compare->worst, error);
-    if (!compare->worst)
+    compare->listed = tc_arena_array(&compare->arena, compare->pair_count, sizeof(void *), error);
+    for (size_t i = 0; i < compare->pair_count && compare->listed; i++)
+        compare->listed[i] = &compare->pairs[i];
+    if (!compare->worst || !compare->listed)
         return false;
     for (size_t i = 0; i < compare->pair_count; i++) {
         struct tc_compared *pair = &compare->pairs[i];

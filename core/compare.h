@@ -47,7 +47,8 @@ struct tc_compare {
     size_t added_count;
     struct tc_compared *pairs;
     size_t pair_count;
-    struct tc_compared **worst; /* pairs whose values differ, the worst first */
+    const struct tc_compared **listed; /* all of them, in the first file's order */
+    struct tc_compared **worst;        /* pairs whose values differ, the worst first */
     size_t worst_count;
     struct tc_metadata_diff *metadata;
     size_t metadata_count;

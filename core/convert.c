@@ -336,7 +336,7 @@ static bool list_inputs(struct tc_conversion *conversion, struct tc_error *error
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_input *input;
         for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at));)
-            inputs[count++] = input;
+            tc_publish_limit(&conversion->publish, inputs[count++] = input);
         if (r == 0)
             conversion->own_count = count;
     }
@@ -359,13 +359,19 @@ static bool check_stream(struct tc_conversion *conversion, const char *name,
     bool several =
         plan->part_count > 1 || plan->index_name || plan->sidecar_name || plan->parts[0].companion;
     bool verify = conversion->options->verify;
-    if ((!needs_seek && !several && !verify) || !tc_publish_is_stream(&conversion->publish, name))
+    bool stream = tc_publish_is_stream(&conversion->publish, name);
+    /* Standard output is one file, and is not opened for reading. */
+    bool whole = !stream && !conversion->publish.standard_output;
+    if (whole || (!several && !verify && !(needs_seek && stream)))
         return true;
     tc_fail(error, TC_USAGE, "seek",
-            needs_seek ? "%s cannot be written to a pipe"
-            : several  ? "%s in several files cannot be written to a pipe"
-                       : "%s that went into a pipe cannot be verified",
-            plan->target->name);
+            several                ? "%s in several files cannot be written to %s"
+            : needs_seek && stream ? "%s cannot be written to %s"
+                                   : "%s that went into %s cannot be verified",
+            plan->target->name, stream ? "a pipe" : "standard output");
+    tc_error_hint(error, stream && !several && !verify
+                             ? "name a file, or redirect standard output to one with >, not >>"
+                             : "name a file");
     return tc_error_in_file(error, conversion->publish.path);
 }
 

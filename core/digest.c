@@ -11,6 +11,7 @@
 struct digests {
     struct tc_reader *reader;
     unsigned char (*sums)[TC_SHA256_BYTES];
+    const bool *read;   /* by table position: its bytes are hashed; NULL: all are */
     atomic_size_t next; /* the next tensor to hash */
     atomic_bool stop;
     size_t workers;
@@ -60,7 +61,7 @@ static void *work(void *argument) {
         size_t i = atomic_fetch_add(&digests->next, 1);
         if (i >= table->count)
             break;
-        if (tc_table_source(table, i) != i)
+        if (tc_table_source(table, i) != i || (digests->read && !digests->read[i]))
             continue;
         ok = hash_tensor(worker, &table->tensors[i], buffer, digests->sums[i], &worker->error);
     }
@@ -105,39 +106,57 @@ static int by_name(const void *a, const void *b, void *tensors) {
     return tc_text_compare(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
 }
 
-static bool sort_names(struct tc_digest *digest, const struct tc_table *table,
+static bool sort_names(struct tc_digest *digest, const struct tc_table *table, const bool *wanted,
                        struct tc_error *error) {
     digest->order = malloc((table->count ? table->count : 1) * sizeof *digest->order);
     if (!digest->order)
         return tc_fail_memory(error);
     for (size_t i = 0; i < table->count; i++)
-        digest->order[i] = i;
-    qsort_r(digest->order, table->count, sizeof *digest->order, by_name, table->tensors);
+        if (!wanted || wanted[i])
+            digest->order[digest->count++] = i;
+    qsort_r(digest->order, digest->count, sizeof *digest->order, by_name, table->tensors);
     return true;
 }
 
 bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error) {
-    return tc_digest_make_watched(digest, reader, NULL, error);
+    return tc_digest_make_watched(digest, reader, NULL, NULL, error);
 }
 
-bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader,
+/* What shares its data with a tensor that is wanted is read for it. From malloc. */
+static bool *list_read(const struct tc_table *table, const bool *wanted, struct tc_error *error) {
+    bool *read = calloc(table->count + 1, sizeof *read);
+    if (!read)
+        tc_fail_memory(error);
+    for (size_t i = 0; i < table->count && read; i++)
+        if (wanted[i])
+            read[i] = read[tc_table_source(table, i)] = true;
+    return read;
+}
+
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
                             const struct tc_watch *watch, struct tc_error *error) {
     size_t count = reader->table.count;
     *digest = (struct tc_digest){.sums = calloc(count ? count : 1, sizeof *digest->sums)};
-    if (!digest->sums)
+    bool *read = wanted ? list_read(&reader->table, wanted, error) : NULL;
+    if (!digest->sums || (wanted && !read)) {
+        free(read);
         return tc_fail_memory(error);
+    }
     struct digests digests = {.reader = reader,
                               .sums = digest->sums,
+                              .read = read,
                               .workers = count_workers(&reader->table),
                               .watch = watch};
-    struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, error);
+    struct tc_verify *verify = tc_verify_start(&reader, read ? &read : NULL, 1, error);
     bool ok = verify && hash_all(&digests, error);
     ok = tc_verify_join(verify, error) && ok;
     for (size_t i = 0; i < count && ok; i++)
         if (tc_table_source(&reader->table, i) != i)
             memcpy(digest->sums[i], digest->sums[tc_table_source(&reader->table, i)],
                    TC_SHA256_BYTES);
-    ok = ok && tc_reader_unchanged(reader, error) && sort_names(digest, &reader->table, error);
+    free(read);
+    ok = ok && tc_reader_unchanged(reader, error) &&
+         sort_names(digest, &reader->table, wanted, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }
 
@@ -162,7 +181,7 @@ void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA25
 bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *reader,
                      struct tc_buffer *text, struct tc_error *error) {
     const struct tc_table *table = &reader->table;
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < digest->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[digest->order[i]];
         tc_digest_add_line(text, digest->sums[digest->order[i]], tensor->dtype, tensor->shape,
                            tensor->rank, tensor->name);

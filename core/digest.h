@@ -9,7 +9,8 @@
 
 struct tc_digest {
     unsigned char (*sums)[TC_SHA256_BYTES]; /* by table position */
-    size_t *order;                          /* table positions, by name's bytes */
+    size_t *order;                          /* positions of those wanted, by name's bytes */
+    size_t count;                           /* of them */
 };
 
 /* Told of bytes that were read, now and then, by the thread that called. */
@@ -21,7 +22,8 @@ struct tc_watch {
 /* Reads all data, on several cores where the format allows, and verifies all
  * checksums. */
 bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error);
-bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader,
+/* The same of some tensors, by table position (NULL: all). */
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
                             const struct tc_watch *watch, struct tc_error *error);
 void tc_digest_release(struct tc_digest *digest);
 /* One line of it. */

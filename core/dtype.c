@@ -1,5 +1,8 @@
 #include "core/dtype.h"
 
+#include <string.h>
+#include <strings.h>
+
 #include "core/checked.h"
 
 #define WIDENINGS 4
@@ -49,6 +52,130 @@ enum tc_dtype tc_dtype_find(struct tc_text name) {
         if (tc_text_equal(name, tc_text_of(rows[dtype].name)))
             return dtype;
     return TC_NONE;
+}
+
+/*
+ * What people and their programs call them; case, '_' and '-' do not matter.
+ * numpy's short codes are not here: its f4 has four bytes, our F4 four bits.
+ */
+static const struct dtype_alias {
+    enum tc_dtype dtype;
+    const char *name;
+} aliases[] = {
+    {TC_BOOL, "boolean"},
+    {TC_U8, "uint8"},
+    {TC_U8, "byte"},
+    {TC_U8, "ubyte"},
+    {TC_I8, "int8"},
+    {TC_I8, "char"},
+    {TC_U16, "uint16"},
+    {TC_U16, "ushort"},
+    {TC_I16, "int16"},
+    {TC_I16, "short"},
+    {TC_U32, "uint32"},
+    {TC_U32, "uint"},
+    {TC_I32, "int32"},
+    {TC_I32, "int"},
+    {TC_U64, "uint64"},
+    {TC_U64, "ulong"},
+    {TC_I64, "int64"},
+    {TC_I64, "long"},
+    {TC_F16, "float16"},
+    {TC_F16, "fp16"},
+    {TC_F16, "half"},
+    {TC_BF16, "bfloat16"},
+    {TC_BF16, "bfloat"},
+    {TC_BF16, "bfp16"},
+    {TC_F32, "float32"},
+    {TC_F32, "fp32"},
+    {TC_F32, "float"},
+    {TC_F32, "single"},
+    {TC_F64, "float64"},
+    {TC_F64, "fp64"},
+    {TC_F64, "double"},
+    {TC_C64, "complex64"},
+    {TC_C64, "cfloat"},
+    {TC_C64, "csingle"},
+    {TC_C128, "complex128"},
+    {TC_C128, "cdouble"},
+    {TC_C32, "complex32"},
+    {TC_C32, "chalf"},
+    {TC_F8_E4M3, "float8_e4m3fn"},
+    {TC_F8_E4M3, "float8_e4m3"},
+    {TC_F8_E4M3, "fp8_e4m3fn"},
+    {TC_F8_E4M3, "fp8_e4m3"},
+    {TC_F8_E4M3, "f8_e4m3fn"},
+    {TC_F8_E4M3, "e4m3fn"},
+    {TC_F8_E4M3, "e4m3"},
+    {TC_F8_E5M2, "float8_e5m2"},
+    {TC_F8_E5M2, "fp8_e5m2"},
+    {TC_F8_E5M2, "e5m2"},
+    {TC_F8_E4M3FNUZ, "float8_e4m3fnuz"},
+    {TC_F8_E4M3FNUZ, "fp8_e4m3fnuz"},
+    {TC_F8_E4M3FNUZ, "e4m3fnuz"},
+    {TC_F8_E5M2FNUZ, "float8_e5m2fnuz"},
+    {TC_F8_E5M2FNUZ, "fp8_e5m2fnuz"},
+    {TC_F8_E5M2FNUZ, "e5m2fnuz"},
+    {TC_F8_E8M0, "float8_e8m0fnu"},
+    {TC_F8_E8M0, "float8_e8m0"},
+    {TC_F8_E8M0, "fp8_e8m0"},
+    {TC_F8_E8M0, "f8_e8m0fnu"},
+    {TC_F8_E8M0, "e8m0fnu"},
+    {TC_F8_E8M0, "e8m0"},
+    {TC_F4, "float4_e2m1fn_x2"},
+    {TC_F4, "float4_e2m1fn"},
+    {TC_F4, "float4_e2m1"},
+    {TC_F4, "fp4_e2m1"},
+    {TC_F4, "f4_e2m1"},
+    {TC_F4, "float4"},
+    {TC_F4, "fp4"},
+    {TC_F4, "e2m1"},
+    {TC_F6_E2M3, "float6_e2m3fn"},
+    {TC_F6_E2M3, "float6_e2m3"},
+    {TC_F6_E2M3, "fp6_e2m3"},
+    {TC_F6_E2M3, "e2m3"},
+    {TC_F6_E3M2, "float6_e3m2fn"},
+    {TC_F6_E3M2, "float6_e3m2"},
+    {TC_F6_E3M2, "fp6_e3m2"},
+    {TC_F6_E3M2, "e3m2"},
+    {TC_U4, "uint4"},
+    {TC_I4, "int4"},
+};
+#define ALIASES (sizeof aliases / sizeof *aliases)
+
+/* "torch.float16", "np.float32", "tf.half", "DT_FLOAT". */
+static struct tc_text without_library(struct tc_text name) {
+    static const char *const libraries[] = {
+        "torch.",     "np.",         "numpy.",     "jnp.",         "jax.numpy.",        "tf.",
+        "tf.dtypes.", "tensorflow.", "ml_dtypes.", "tensorproto.", "onnx.tensorproto.", "mx.",
+        "dt_"};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        size_t length = strlen(libraries[i]);
+        if (name.length > length && strncasecmp(name.bytes, libraries[i], length) == 0)
+            return (struct tc_text){name.bytes + length, name.length - length};
+    }
+    return name;
+}
+
+enum tc_dtype tc_dtype_named(struct tc_text name) {
+    struct tc_text own = without_library(name);
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
+        if (tc_names_alike(own, tc_text_of(rows[dtype].name)))
+            return dtype;
+    for (size_t i = 0; i < ALIASES; i++)
+        if (tc_names_alike(own, tc_text_of(aliases[i].name)))
+            return aliases[i].dtype;
+    return TC_NONE;
+}
+
+bool tc_dtype_hint(struct tc_text name, struct tc_error *error, const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, without_library(name));
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
+        tc_near_try(&near, tc_text_of(rows[dtype].name));
+    for (size_t i = 0; i < ALIASES; i++)
+        tc_near_try(&near, tc_text_of(aliases[i].name));
+    return tc_near_hint(&near, error, otherwise);
 }
 
 unsigned tc_dtype_bits(enum tc_dtype dtype) {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/text.h"
+#include "core/near.h"
 
 enum tc_dtype {
     TC_BOOL,
@@ -53,6 +53,10 @@ typedef uint32_t tc_dtype_set;
 const char *tc_dtype_name(enum tc_dtype dtype);
 /* TC_NONE where there is no such name; canonical spelling only. */
 enum tc_dtype tc_dtype_find(struct tc_text name);
+/* The same for what a user writes: under any usual name, in any case. */
+enum tc_dtype tc_dtype_named(struct tc_text name);
+/* After an error about a name that is none: the nearest that is one. */
+bool tc_dtype_hint(struct tc_text name, struct tc_error *error, const char *otherwise);
 /* Bits an element takes: 4 and 6 for packed types, else a multiple of 8. */
 unsigned tc_dtype_bits(enum tc_dtype dtype);
 /* Bytes of one component: half an element for complex types, 0 when packed.

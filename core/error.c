@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 static void copy_cut(char *to, size_t capacity, const char *from, size_t length) {
     if (length >= capacity)
         length = capacity - 1;
@@ -44,6 +46,12 @@ bool tc_fail_errno(struct tc_error *error, int errnum, const char *code, const c
 }
 
 bool tc_fail_memory(struct tc_error *error) {
+    if (tc_memory_refused()) {
+        tc_fail(error, TC_UNSAFE, "memory-limit",
+                "the tables would take more memory than allowed (limit %llu bytes)",
+                (unsigned long long)tc_memory_allowed());
+        return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
+    }
     return tc_fail(error, TC_IO, "out-of-memory", "out of memory");
 }
 

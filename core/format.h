@@ -19,6 +19,7 @@
 
 #include "core/findings.h"
 #include "core/flow.h"
+#include "core/notes.h"
 #include "core/outfile.h"
 #include "core/table.h"
 
@@ -41,8 +42,7 @@ enum tc_caps {
     TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
-    TC_NAMES_FRAMEWORK = 1 << 11, /* metadata "format" names the tensors' framework */
-    TC_HAS_NO_END = 1 << 12,      /* cut at some places a file is a whole one of less */
+    TC_HAS_NO_END = 1 << 11,      /* cut at some places a file is a whole one of less */
 };
 
 /* Everything a user may say about a format; each backend takes what it knows. */
@@ -52,7 +52,8 @@ struct tc_format_options {
     /* Where damage is noted and passed over, so that all of it is found; NULL: it
      * is an error. */
     struct tc_findings *findings;
-    int pickle_inert; /* unknown classes in a pickle are passed over, not refused */
+    int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
+    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
@@ -78,13 +79,15 @@ struct tc_reader {
     size_t companion_count;
     struct tc_input *sidecar; /* that metadata came from; NULL: none */
     uint64_t size;            /* bytes of all files */
+    uint64_t made;            /* bytes its tensors have that the files do not; --max-size */
     /* What it holds that a file of its tensors and metadata would not, such as
      * code; NULL: nothing. Such a file is not written anew in its place. */
     const char *beyond;
-    struct tc_buffer warnings; /* one a line, for people */
-    struct tc_buffer losses;   /* likewise: what the file has but its tables can't keep */
-    struct tc_buffer skipped;  /* members left out, comma-separated; empty: none */
-    bool skipped_pickle;       /* one of them was a pickle */
+    /* What is to be told of the file: warnings, and as losses what it has but
+     * its tables can't keep. */
+    struct tc_notes notes;
+    bool untold;         /* there was no memory for a note */
+    bool skipped_pickle; /* a member that was left out is a pickle */
 };
 
 /* Where a tensor's C-order little-endian bytes lie as they are. */
@@ -127,12 +130,17 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, size_t index, struct tc_error *error);
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* Under which name the index lists each item of a part; one without bytes
      * is not listed. NULL: each under its own. */
     bool (*listed)(const struct tc_plan *plan, const struct tc_part *part, struct tc_arena *arena,
                    struct tc_text *names, struct tc_error *error);
+    /* The index has a place for plan->index_metadata. */
+    bool index_metadata;
     /* A model that fits one shard is written without an index, unless the
      * user named the index. */
     bool single;
@@ -177,8 +185,12 @@ struct tc_backend {
      * as they come. */
     int (*compare)(const struct tc_item *a, const struct tc_item *b);
     /* What this target can't hold beyond what the fields above say; may add
-     * to the ledger, and touches nothing else. May be NULL. */
+     * to the ledger and say under which name an item comes back
+     * (tc_item.written), and touches nothing else. May be NULL. */
     bool (*check)(struct tc_plan *plan, struct tc_error *error);
+    /* Whether the format says by itself what an item's metadata says, so that
+     * none is lost though it holds none. May be NULL: never. */
+    bool (*holds_metadata)(const struct tc_item *item);
     /* Whether a part needs a second file for its data, its name with ".data"
      * behind. May be NULL: never. */
     bool (*companion)(const struct tc_plan *plan, const struct tc_part *part);
@@ -213,7 +225,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,
  * companions, the sidecar. *at starts with 0; NULL behind the last. */
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at);
-/* tc_publish_check against each of them. */
+/* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
 /* Runs the readers' verify, one after the other, in a thread of its own;
@@ -228,6 +240,13 @@ bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
  * them; the error is then as if nothing had happened. */
 bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error);
 
+/* Tells something of the file, in the ledger of any conversion where it is a
+ * change or a loss. A name is that of what it concerns; its bytes may be NULL.
+ * Texts without names in them make one line of many notes. */
+bool tc_reader_note(struct tc_reader *reader, enum tc_severity severity, enum tc_kind kind,
+                    struct tc_text name, struct tc_error *error, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* A warning without a name. Where there is no memory for it, opening fails. */
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* As a warning, and a loss in the ledger of any conversion. */
@@ -240,9 +259,17 @@ enum tc_skip { TC_SKIP_VALUE, TC_SKIP_PICKLE /* what was left out is a pickle */
 bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
                     struct tc_error *error, const char *reason, ...)
     __attribute__((format(printf, 5, 6)));
+/* Fails as a file does of which nothing is left: its tensors were all left out. */
+bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *error);
 /* Whether --include and --exclude let a tensor of this name through. A backend
  * asks before one tensor makes it refuse the file. */
 bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name);
+/* What --max-size allows for files of this size in all. */
+uint64_t tc_made_limit(uint64_t limit, uint64_t size);
+uint64_t tc_reader_made_limit(const struct tc_reader *reader);
+/* Counts bytes that its tensors have but its files do not: one value or one
+ * stretch of data shown many times. A sharded model counts those of its shards. */
+bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_error *error);
 /* Refuses a file whose data, once decompressed, would be made from nothing. */
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded, struct tc_error *error);
 /* A header's bytes from malloc, within the memory the user allows. */
@@ -250,5 +277,8 @@ void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error);
 /* The header's own limit, or the user's. */
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard);
+/* Refuses what is longer than that; `what` says what it is: "header". */
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error);
 
 #endif

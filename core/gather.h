@@ -2,7 +2,8 @@
  * Views that are not in C order (Fortran order, permuted or zero strides):
  * their C-order stream, made tile by tile in bounded memory. A tile is as
  * many whole rows as fit the window; its source is read in runs along the
- * axis that lies densest in the file.
+ * axis that lies densest in the file, or, where that axis is short, in blocks
+ * over several axes: the cost follows the bytes, whatever the rank.
  */
 #ifndef TCONV_CORE_GATHER_H
 #define TCONV_CORE_GATHER_H
@@ -23,6 +24,13 @@ struct tc_view {
     uint64_t storage;             /* bytes the storage has in all */
 };
 
+/* From the start of a block to one of its elements, in the storage and in the
+ * window. */
+struct tc_hop {
+    uint32_t from;
+    uint32_t to;
+};
+
 struct tc_gather {
     struct tc_view view;
     tc_fetch *fetch;
@@ -34,7 +42,13 @@ struct tc_gather {
     unsigned char *ahead; /* storage bytes [ahead_at, ahead_at + ahead_size) */
     uint64_t ahead_at;
     size_t ahead_size;
-    uint64_t fetched_to; /* where the last small fetch ended */
+    size_t ahead_most;
+    uint64_t fetched_to; /* where the last fetch ended */
+    struct tc_hop *hops; /* the elements of a block */
+    size_t hop_count;    /* 0: runs instead of blocks */
+    uint64_t made;       /* bytes of all windows so far */
+    uint64_t scattered;  /* reads so far that stand alone */
+    size_t hop_span;     /* bytes of the storage from its first element to behind its last */
     unsigned axis;       /* tiles are ranges of this axis, whole in all later ones */
     uint64_t rows;       /* of a tile */
 };

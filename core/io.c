@@ -7,15 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/checked.h"
+#include "core/limits.h"
 
 /* Few, so that a run under `ulimit -n 32` still has room for its outputs. */
 #define POOL_OPEN_FILES 8u
 /* Linux transfers at most 0x7ffff000 bytes a call. */
 #define LARGEST_TRANSFER (UINT64_C(1) << 30)
 #define SPOOL_STEP ((size_t)1 << 18)
+/* A pipe's length is not known: the disk is asked again after so much. */
+#define SPOOL_CHECK (UINT64_C(16) << 20)
+#define LARGEST_RESERVE (UINT64_C(1) << 30)
 
 void tc_input_pool_init(struct tc_input_pool *pool) {
     *pool = (struct tc_input_pool){0};
@@ -50,6 +55,34 @@ int tc_tempfile(struct tc_error *error) {
     return fd;
 }
 
+/* What is left free: a disk that is full to the last block stops others too. */
+static uint64_t disk_reserve(const struct statvfs *disk) {
+    uint64_t part = (uint64_t)disk->f_blocks * disk->f_frsize / 64;
+    return part < LARGEST_RESERVE ? part : LARGEST_RESERVE;
+}
+
+bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error) {
+    struct statvfs disk;
+    uint64_t sum;
+    if (!tc_add(length, more, &sum) || sum > TC_MAX_SPOOL) {
+        tc_fail(error, TC_UNSAFE, "spool-limit",
+                "a temporary file would have over %llu bytes (this limit is fixed)",
+                (unsigned long long)TC_MAX_SPOOL);
+        return tc_error_hint(error, "write the data to a file first, and name that");
+    }
+    /* Where nothing is known of the disk, writing to it will tell. */
+    if (fstatvfs(fd, &disk) != 0 || disk.f_blocks == 0)
+        return true;
+    uint64_t available = (uint64_t)disk.f_bavail * disk.f_frsize;
+    uint64_t reserve = disk_reserve(&disk);
+    if (available >= reserve && more <= available - reserve)
+        return true;
+    tc_fail(error, TC_IO, "no-space",
+            "a temporary file of %llu bytes does not fit its disk (%llu bytes are free)",
+            (unsigned long long)sum, (unsigned long long)available);
+    return tc_error_hint(error, "set TMPDIR to a folder with enough space");
+}
+
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error) {
     const char *at = bytes;
     while (length) {
@@ -71,7 +104,14 @@ static int spool(int from, struct tc_error *error) {
     if (to >= 0 && !buffer)
         tc_fail_memory(error);
     bool ok = buffer != NULL;
+    uint64_t length = 0;
+    uint64_t checked = 0;
     while (ok) {
+        if (length + SPOOL_STEP > checked) {
+            ok = tc_tempfile_check(to, length, SPOOL_CHECK, error);
+            checked = length + SPOOL_CHECK;
+            continue;
+        }
         ssize_t got = read(from, buffer, SPOOL_STEP);
         if (got < 0 && errno == EINTR)
             continue;
@@ -80,6 +120,7 @@ static int spool(int from, struct tc_error *error) {
         if (got <= 0)
             break;
         ok = tc_write_all(to, buffer, (size_t)got, error);
+        length += (uint64_t)got;
     }
     free(buffer);
     if (!ok && to >= 0) {
@@ -233,7 +274,10 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;
     input->inode = status.st_ino;
+    /* What was spooled has no name, and its permissions are our own choice. */
+    input->mode = status.st_nlink ? status.st_mode & 0777 : 0777;
     input->modified = status.st_mtim;
+    tc_memory_open(input->size);
     if (pool) {
         pthread_mutex_lock(&pool->lock);
         pool_link(input);
@@ -360,6 +404,7 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
 
 void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
                     struct tc_error *error) {
+    tc_memory_earn(length);
     void *bytes = malloc(length ? length : 1);
     if (!bytes) {
         tc_fail_memory(error);

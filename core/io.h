@@ -33,6 +33,7 @@ struct tc_input {
     unsigned users;
     dev_t device;
     ino_t inode;
+    mode_t mode; /* permissions; all of them where it came out of a pipe */
     struct timespec modified;
     struct tc_input_pool *pool; /* NULL: stays open */
     struct tc_input *newer;
@@ -74,6 +75,9 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
 
 /* An unlinked temporary file in $TMPDIR or /var/tmp; -1 with the error filled. */
 int tc_tempfile(struct tc_error *error);
+/* Before `more` bytes are added to a temporary file that has `length`: they must
+ * stay below TC_MAX_SPOOL and leave its disk some room for others. */
+bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error);
 /* write() until all is written. */
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error);
 

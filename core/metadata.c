@@ -108,11 +108,19 @@ static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
     struct tc_text missing = {0}; /* the first of those that are not there */
     size_t missing_count = 0;
     tc_json_begin(json, TC_JSON_OBJECT);
+    /* One name again and again would be merged again and again. */
+    bool *seen = tc_arena_array(json->arena, reader->table.count, sizeof *seen, json->error);
+    if (!seen)
+        return false;
     while (tc_json_key(json, &name)) {
         struct tc_metadata *metadata = tc_arena_alloc(json->arena, sizeof *metadata, json->error);
         if (!metadata || !tc_metadata_read(json, metadata))
             return false;
         struct tc_tensor *tensor = tc_table_find(&reader->table, name);
+        if (tensor && seen[tensor - reader->table.tensors])
+            return tc_json_fail(json, "metadata of one tensor occurs twice");
+        if (tensor)
+            seen[tensor - reader->table.tensors] = true;
         size_t conflicts;
         if (tensor && tensor->metadata) {
             if (!tc_metadata_merge(tensor->metadata, metadata, json->arena, &conflicts,
@@ -144,6 +152,94 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
     }
     return tc_fail(error, inner.class, "tensor-metadata", "metadata key \"%s\": %s",
                    TC_TENSOR_METADATA_KEY, inner.message);
+}
+
+/* The pairs of a JSON object, with values as they stand; the size of the whole
+ * is none of them. */
+static bool read_index_metadata(struct tc_text text, struct tc_metadata *pairs,
+                                struct tc_arena *arena, struct tc_error *error) {
+    struct tc_json json;
+    struct tc_text key;
+    struct tc_text value;
+    tc_json_init(&json, text.bytes, text.length, 0, arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key))
+        if (!tc_json_skip(&json, &value) || (!tc_text_equal(key, TC_TEXT("total_size")) &&
+                                             !tc_metadata_add(pairs, arena, key, value, error)))
+            return false;
+    return tc_json_end(&json) && tc_metadata_sort(pairs, error);
+}
+
+/* Finds it in the plan; false on failure. What is no such object stays what it
+ * is, a text under a key. */
+static bool find_index_metadata(struct tc_plan *plan, struct tc_metadata *pairs,
+                                struct tc_error *error) {
+    const struct tc_text *text = tc_metadata_find(&plan->metadata, TC_TEXT(TC_INDEX_METADATA_KEY));
+    struct tc_error inner = {0};
+    if (!text || read_index_metadata(*text, pairs, &plan->arena, &inner))
+        return true;
+    *pairs = (struct tc_metadata){0};
+    return inner.class == TC_INVALID
+               ? tc_plan_note(plan, TC_WARNING, TC_KIND_METADATA, (struct tc_text){0}, error,
+                              TC_INDEX_METADATA_KEY " is not what an index has; it stays a text")
+               : tc_fail(error, inner.class, inner.code, "%s", inner.message);
+}
+
+static bool takes_all(const struct tc_plan *plan) {
+    const struct tc_select *select = plan->options->select;
+    if (plan->reader_count > 1 || (select && select->row_count))
+        return false;
+    for (size_t i = 0; i < plan->readers[0]->table.count; i++)
+        if (!plan->taken[0][i])
+            return false;
+    return true;
+}
+
+bool tc_index_metadata_set(struct tc_metadata *metadata, const struct tc_metadata *pairs,
+                           struct tc_arena *arena, struct tc_error *error) {
+    struct tc_text key = TC_TEXT(TC_INDEX_METADATA_KEY);
+    struct tc_buffer text = {0};
+    if (pairs->count == 0) {
+        tc_metadata_remove(metadata, key);
+        return true;
+    }
+    for (size_t i = 0; i < pairs->count; i++) {
+        tc_buffer_add_string(&text, i ? "," : "{");
+        tc_buffer_add_json(&text, pairs->pairs[i].key, TC_ESCAPE_SERDE);
+        tc_buffer_add_string(&text, ":");
+        tc_buffer_add_text(&text, pairs->pairs[i].value);
+    }
+    tc_buffer_add_string(&text, "}");
+    char *copy =
+        tc_buffer_ok(&text, error) ? tc_arena_copy(arena, text.bytes, text.length, error) : NULL;
+    bool ok =
+        copy && tc_metadata_set(metadata, arena, key, (struct tc_text){copy, text.length}, error);
+    tc_buffer_release(&text);
+    return ok;
+}
+
+bool tc_index_metadata_update(struct tc_plan *plan, struct tc_error *error) {
+    struct tc_metadata pairs = {0};
+    struct tc_text total = TC_TEXT("total_parameters");
+    if (takes_all(plan))
+        return true;
+    if (!find_index_metadata(plan, &pairs, error) || !tc_metadata_find(&pairs, total))
+        return error->class == TC_OK;
+    tc_metadata_remove(&pairs, total);
+    return tc_index_metadata_set(&plan->metadata, &pairs, &plan->arena, error) &&
+           tc_plan_note(plan, TC_CHANGE, TC_KIND_METADATA, (struct tc_text){0}, error,
+                        "the index's total_parameters is left out: it counts other tensors than "
+                        "those written");
+}
+
+bool tc_index_metadata_take(struct tc_plan *plan, struct tc_error *error) {
+    if (!plan->index_name || !plan->target->sharding->index_metadata)
+        return true;
+    if (!find_index_metadata(plan, &plan->index_metadata, error))
+        return false;
+    if (plan->index_metadata.count)
+        tc_metadata_remove(&plan->metadata, TC_TEXT(TC_INDEX_METADATA_KEY));
+    return true;
 }
 
 /* What numbered tensors are called, in their order. */
@@ -210,9 +306,9 @@ bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     if (!input)
         return false;
     reader->sidecar = input;
-    bool ok = input->size <= SIDECAR_LIMIT ||
-              tc_fail(error, TC_UNSAFE, "sidecar-limit", "the sidecar is over %llu bytes",
-                      (unsigned long long)SIDECAR_LIMIT);
+    bool ok = tc_reader_check_header(reader, "sidecar", input->size, SIDECAR_LIMIT, error);
+    if (ok)
+        tc_memory_earn(input->size);
     /* The arena keeps the text: names and values point into it. */
     char *text = ok ? tc_arena_alloc(&reader->arena, input->size, error) : NULL;
     ok = text && tc_input_read(input, 0, text, input->size, error) &&

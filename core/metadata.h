@@ -23,6 +23,22 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_part 
                                struct tc_buffer *text, struct tc_error *error);
 bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
 
+/*
+ * What an index has in its own "metadata" beside total_size, which is counted
+ * anew: one key of the model's metadata whose value is a JSON object, so that
+ * numbers stay numbers. It goes back into an index that is written, and else
+ * wherever the target keeps metadata.
+ */
+#define TC_INDEX_METADATA_KEY "tconv.index_metadata"
+/* Sets the key to these pairs, whose values are JSON; without any it goes. */
+bool tc_index_metadata_set(struct tc_metadata *metadata, const struct tc_metadata *pairs,
+                           struct tc_arena *arena, struct tc_error *error);
+/* Of a plan that does not take all tensors: without the number of parameters,
+ * which is not theirs. */
+bool tc_index_metadata_update(struct tc_plan *plan, struct tc_error *error);
+/* Moves it from the plan's metadata to its index's, where there is one. */
+bool tc_index_metadata_take(struct tc_plan *plan, struct tc_error *error);
+
 /* The sidecar FILE.tconv.json: all metadata of a format that holds none, and
  * where it numbers its tensors (`names`) what they are called. */
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,

@@ -29,9 +29,12 @@ static const int fatal_signals[] = {SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUI
 #define FATAL_SIGNALS (sizeof fatal_signals / sizeof *fatal_signals)
 
 static void remove_temporaries(struct tc_publish *publish) {
-    for (struct tc_outfile *out = publish->files; out; out = out->next)
+    for (struct tc_outfile *out = publish->files; out; out = out->next) {
         if (out->temp && !out->renamed)
             unlinkat(publish->folder_fd, out->temp, 0);
+        if (out->in_place && !out->renamed && ftruncate(STDOUT_FILENO, (off_t)out->base) != 0)
+            continue; /* who cannot cut it has at least been told of the failure */
+    }
     if (publish->made_folder)
         rmdir(publish->folder);
 }
@@ -108,7 +111,7 @@ static bool open_folder(struct tc_publish *publish, bool make, struct tc_error *
 
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
                       struct tc_publish_options options, struct tc_error *error) {
-    *publish = (struct tc_publish){.options = options, .folder_fd = -1};
+    *publish = (struct tc_publish){.options = options, .folder_fd = -1, .allowed = 0777};
     publish->standard_output = strcmp(path, "-") == 0;
     publish->path = strdup(path);
     publish->folder = is_folder ? strdup(path) : folder_of(path);
@@ -211,6 +214,27 @@ static bool open_temporary(struct tc_outfile *out, struct tc_error *error) {
     return tc_fail_errno(error, errno, "output", "cannot create the output");
 }
 
+/* `tconv in - > out`: a file that can be sought, unless it is only added to. */
+static bool stdout_is_file(void) {
+    struct stat status;
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    return flags >= 0 && !(flags & O_APPEND) && fstat(STDOUT_FILENO, &status) == 0 &&
+           S_ISREG(status.st_mode) && lseek(STDOUT_FILENO, 0, SEEK_CUR) >= 0;
+}
+
+/* Whatever it holds from its offset on is written over; only what is added to
+ * its end can be taken back. */
+static bool open_stdout(struct tc_outfile *out, struct tc_error *error) {
+    struct stat status;
+    off_t at = lseek(STDOUT_FILENO, 0, SEEK_CUR);
+    out->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (at < 0 || out->fd < 0 || fstat(out->fd, &status) != 0)
+        return tc_fail_errno(error, errno, "output", "cannot open the output");
+    out->base = (uint64_t)at;
+    out->in_place = status.st_size <= at;
+    return true;
+}
+
 static bool open_stream(struct tc_outfile *out, struct tc_error *error) {
     out->stream = true;
     /* Without a reader this waits; a signal may end it. */
@@ -234,6 +258,7 @@ static bool open_file(struct tc_outfile *out, struct tc_error *error) {
     mode_t mask = umask(0);
     umask(mask);
     out->mode = exists && S_ISREG(status.st_mode) ? status.st_mode & 0777 : 0666 & ~mask;
+    out->mode &= publish->allowed | 0600;
     /* No signal may come between the file and the note that it is there. */
     sigset_t old;
     block_signals(&old);
@@ -244,12 +269,18 @@ static bool open_file(struct tc_outfile *out, struct tc_error *error) {
     return ok;
 }
 
+void tc_publish_limit(struct tc_publish *publish, const struct tc_input *input) {
+    publish->allowed &= input->mode;
+}
+
 bool tc_publish_is_stream(struct tc_publish *publish, const char *name) {
     struct stat status;
     bool exists;
     struct tc_error ignored = {0};
-    return publish->standard_output || (target_status(publish, name, &status, &exists, &ignored) &&
-                                        exists && is_stream(status.st_mode));
+    if (publish->standard_output)
+        return !stdout_is_file();
+    return target_status(publish, name, &status, &exists, &ignored) && exists &&
+           is_stream(status.st_mode);
 }
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
@@ -264,8 +295,11 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
     }
     *out = (struct tc_outfile){.publish = publish, .name = copy, .fd = -1};
     bool stream = tc_publish_is_stream(publish, name);
-    if (stream ? open_stream(out, error) : open_file(out, error)) {
-        if (stream)
+    bool standard = publish->standard_output;
+    if (stream     ? open_stream(out, error)
+        : standard ? open_stdout(out, error)
+                   : open_file(out, error)) {
+        if (stream || standard)
             add_file(publish, out);
         return out;
     }
@@ -301,10 +335,14 @@ static bool write_failed(struct tc_outfile *out, int errnum, struct tc_error *er
 static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
                           struct tc_error *error) {
     const char *at = bytes;
+    if (out->counting) {
+        out->end = offset + length > out->end ? offset + length : out->end;
+        return true;
+    }
     while (length) {
         size_t step = length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER;
-        ssize_t done =
-            out->stream ? write(out->fd, at, step) : pwrite(out->fd, at, step, (off_t)offset);
+        ssize_t done = out->stream ? write(out->fd, at, step)
+                                   : pwrite(out->fd, at, step, (off_t)(out->base + offset));
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
@@ -312,6 +350,7 @@ static bool write_through(struct tc_outfile *out, uint64_t offset, const void *b
         at += done;
         offset += (uint64_t)done;
         length -= (size_t)done;
+        out->end = offset > out->end ? offset : out->end;
     }
     return true;
 }
@@ -364,6 +403,17 @@ bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
     return true;
 }
 
+void tc_outfile_skip(struct tc_outfile *out, uint64_t bytes) {
+    out->position += bytes;
+    out->end = out->position > out->end ? out->position : out->end;
+}
+
+bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *error) {
+    bool ok = flush(out, error);
+    *bytes = out->end;
+    return ok;
+}
+
 /* Whether the kernel can't do it for these files, rather than that it failed. */
 static bool copy_unsupported(int errnum) {
     return errnum == EXDEV || errnum == EINVAL || errnum == ENOSYS || errnum == EOPNOTSUPP ||
@@ -376,7 +426,7 @@ static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64
                         struct tc_error *error) {
     while (*length) {
         off_t from = (off_t)*offset;
-        off_t to = (off_t)out->position;
+        off_t to = (off_t)(out->base + out->position);
         size_t step = *length < LARGEST_TRANSFER ? *length : LARGEST_TRANSFER;
         ssize_t done = copy_file_range(fd, &from, out->fd, &to, step, 0);
         if (done < 0 && errno == EINTR)
@@ -388,6 +438,7 @@ static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64
         *offset += (uint64_t)done;
         *length -= (uint64_t)done;
         out->position += (uint64_t)done;
+        out->end = out->position > out->end ? out->position : out->end;
     }
     return true;
 }
@@ -421,7 +472,9 @@ bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t of
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
     bool ok = flush(out, error);
     if (ok && !out->stream) {
-        if (fchmod(out->fd, out->mode) != 0)
+        bool standard = out->publish->standard_output;
+        if (standard ? lseek(out->fd, (off_t)(out->base + out->end), SEEK_SET) < 0
+                     : fchmod(out->fd, out->mode) != 0)
             ok = write_failed(out, errno, error);
         if (ok && !out->publish->options.no_sync && fsync(out->fd) != 0)
             ok = write_failed(out, errno, error);
@@ -506,6 +559,8 @@ bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error) {
     for (struct tc_outfile *out = publish->files; out && ok; out = out->next)
         if (out->temp)
             ok = rename_into_place(out, error);
+        else
+            out->renamed = true;
     if (ok)
         publish->made_folder = false;
     unblock_signals(&old);

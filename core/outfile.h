@@ -12,6 +12,8 @@
  *
  * Temporary files also go when a signal ends the program (tc_signals_install).
  * A pipe or device is written as it comes, and there is then one file only.
+ * Standard output that is a file is written in place, from its offset on; where
+ * the work fails it is cut back to that.
  */
 #ifndef TCONV_CORE_OUTFILE_H
 #define TCONV_CORE_OUTFILE_H
@@ -35,6 +37,10 @@ struct tc_outfile {
     uint64_t position;
     mode_t mode;
     bool stream;
+    bool counting; /* nothing is written: only `end` matters (tc_outfile_count) */
+    bool in_place; /* standard output, a file */
+    uint64_t base; /* where it starts in that file */
+    uint64_t end;  /* behind its last byte, from the base */
     bool renamed;
     /* Small writes gather here: bytes [buffer_at, buffer_at + buffered). */
     char *buffer;
@@ -47,6 +53,7 @@ struct tc_publish {
     char *path; /* as the user gave it, for messages */
     char *folder;
     int folder_fd;
+    mode_t allowed; /* permissions that every input has */
     bool made_folder;
     bool standard_output;
     struct tc_outfile *files; /* oldest first */
@@ -58,6 +65,8 @@ struct tc_publish {
  * without a slash behind it, when is_folder; a missing one is then made. */
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
                       struct tc_publish_options options, struct tc_error *error);
+/* The output gets no permission that this input has not, but 0600 always. */
+void tc_publish_limit(struct tc_publish *publish, const struct tc_input *input);
 bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error);
 /* Removes a file that the output made out of date, if it is there. */
 void tc_publish_remove(struct tc_publish *publish, const char *name);
@@ -68,7 +77,8 @@ void tc_publish_end(struct tc_publish *publish);
 bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_input *const *inputs,
                       size_t count, struct tc_error *error);
 
-/* Whether the target is a pipe or a device, which can't be sought. */
+/* Whether the target is a pipe, a device, or a file opened for appending, which
+ * can't be sought. */
 bool tc_publish_is_stream(struct tc_publish *publish, const char *name);
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
@@ -86,6 +96,11 @@ bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *by
 /* Bytes of an input file, at the current position, by the kernel where it can. */
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error);
+/* Leaves room for what is not written, and moves the position behind it. */
+void tc_outfile_skip(struct tc_outfile *out, uint64_t bytes);
+/* Of a file that only counts, such as {.fd = -1, .counting = true}: how long it
+ * would be. */
+bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *error);
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error);
 
 /* The file that will have this name in the folder; NULL where there is none. */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/measure.h"
+
 /* What Hugging Face and deathtensors cut at when nobody says. */
 #define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
 
@@ -47,39 +49,125 @@ static bool continues_group(const struct tc_plan *plan, size_t item) {
     return own && before && tc_text_equal(*own, *before);
 }
 
-/* What an item adds to a shard: nothing, where the shard has its data already. */
+/* What an item adds to a shard's data: nothing, where the shard has it already. */
 static uint64_t added_bytes(const struct tc_plan *plan, size_t item, size_t first) {
     size_t tied = plan->items[item].tied;
     size_t kept = tied ? plan->by_place[tied - 1] : item;
     return kept >= first && kept < item ? 0 : plan->items[item].nbytes;
 }
 
-/* Greedy, in order: a shard takes tensors until the next would pass the size;
- * a tensor larger than that has a shard of its own. */
-static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
-    plan->parts =
-        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
-    if (!plan->parts || !tc_plan_list_places(plan, error))
+/* Where a plan may be cut, and how shards are measured. */
+struct cutting {
+    struct tc_plan *plan;
+    struct tc_measure measure;
+    size_t *ends; /* behind each tensor, or group of tensors that stay together */
+    size_t count;
+    size_t shards; /* how many there will be, for what shards say of themselves */
+};
+
+/* Of groups [from, to) as one shard. */
+static bool shard_bytes(struct cutting *cutting, size_t from, size_t to, size_t index,
+                        uint64_t *bytes, struct tc_error *error) {
+    size_t first = from ? cutting->ends[from - 1] : 0;
+    return tc_measure_shard(&cutting->measure, first, cutting->ends[to - 1] - first, index,
+                            cutting->shards, bytes, error);
+}
+
+/* A number of groups between two that were measured, where the size should be
+ * reached; every other time their middle, so that this ends. */
+static size_t guess_between(size_t fits, uint64_t fits_bytes, size_t over, uint64_t over_bytes,
+                            uint64_t size, unsigned turn) {
+    double share = (double)(size - fits_bytes) / (double)(over_bytes - fits_bytes);
+    size_t gap = over - fits;
+    size_t step = turn % 2 || over_bytes == UINT64_MAX ? gap / 2 : (size_t)(share * (double)gap);
+    return fits + (step < 1 ? 1 : step >= gap ? gap - 1 : step);
+}
+
+/* How many groups from `from` on fill a shard: as many as fit, but at least one. */
+static bool fill_shard(struct cutting *cutting, size_t from, size_t index, size_t *taken,
+                       struct tc_error *error) {
+    uint64_t size = cutting->plan->shard_size;
+    size_t fits = 1;
+    size_t over = cutting->count - from + 1; /* known not to fit, or not to be there */
+    uint64_t fits_bytes;
+    uint64_t over_bytes = UINT64_MAX;
+    *taken = 1;
+    if (!shard_bytes(cutting, from, from + 1, index, &fits_bytes, error))
         return false;
-    struct tc_part *part = plan->parts;
-    plan->part_count = plan->count > 0;
-    for (size_t i = 0; i < plan->count; i++) {
-        uint64_t nbytes = added_bytes(plan, i, part->first);
-        bool starts = !continues_group(plan, i);
-        /* A group is measured as a whole where it starts. */
-        uint64_t group = nbytes;
-        for (size_t next = i + 1; starts && next < plan->count && continues_group(plan, next);
-             next++)
-            group += plan->items[next].nbytes;
-        if (part->count && starts && part->nbytes + group > plan->shard_size) {
-            part = &plan->parts[plan->part_count++];
-            part->first = i;
-            nbytes = plan->items[i].nbytes;
+    for (unsigned turn = 0; fits_bytes <= size && over - fits > 1; turn++) {
+        uint64_t bytes;
+        /* Until some number is too large: at most four times what fits, so that
+         * what is measured in vain stays in proportion. */
+        size_t most = fits * 4 < over ? fits * 4 : over - 1;
+        double each = (double)fits_bytes / (double)fits;
+        size_t wanted = (size_t)((double)size / (each > 1 ? each : 1)) + 1;
+        size_t guess = over_bytes != UINT64_MAX
+                           ? guess_between(fits, fits_bytes, over, over_bytes, size, turn)
+                       : wanted <= fits ? fits + 1
+                       : wanted < most  ? wanted
+                                        : most;
+        if (!shard_bytes(cutting, from, from + guess, index, &bytes, error))
+            return false;
+        if (bytes <= size) {
+            fits = guess;
+            fits_bytes = bytes;
+        } else {
+            over = guess;
+            over_bytes = bytes;
         }
-        part->count++;
-        part->nbytes += nbytes;
+    }
+    *taken = fits;
+    return true;
+}
+
+/* Greedy, in order: a shard takes tensors until the next would make its file
+ * larger than the size; a tensor that is larger alone has a shard of its own. */
+static bool cut(struct cutting *cutting, struct tc_error *error) {
+    struct tc_plan *plan = cutting->plan;
+    plan->part_count = 0;
+    for (size_t group = 0; group < cutting->count;) {
+        struct tc_part *part = &plan->parts[plan->part_count];
+        size_t taken;
+        if (!fill_shard(cutting, group, plan->part_count, &taken, error))
+            return false;
+        *part = (struct tc_part){.first = group ? cutting->ends[group - 1] : 0};
+        group += taken;
+        part->count = cutting->ends[group - 1] - part->first;
+        for (size_t i = part->first; i < part->first + part->count; i++)
+            part->nbytes += added_bytes(plan, i, part->first);
+        plan->part_count++;
     }
     return true;
+}
+
+static size_t digits(size_t number) {
+    size_t count = 1;
+    while (number /= 10)
+        count++;
+    return count;
+}
+
+static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
+    struct cutting cutting = {.plan = plan, .shards = 1};
+    plan->parts =
+        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
+    cutting.ends = calloc(plan->count + 1, sizeof *cutting.ends);
+    bool ok = cutting.ends || tc_fail_memory(error);
+    ok = ok && plan->parts && tc_plan_list_places(plan, error) &&
+         tc_measure_init(&cutting.measure, plan, error);
+    for (size_t i = 0; i < plan->count && ok; i++)
+        if (i + 1 == plan->count || !continues_group(plan, i + 1))
+            cutting.ends[cutting.count++] = i + 1;
+    ok = ok && cut(&cutting, error);
+    /* A shard may say how many there are: another digit takes another byte. */
+    while (ok && plan->target->sharding->shard_metadata &&
+           digits(plan->part_count) > digits(cutting.shards)) {
+        cutting.shards = plan->part_count;
+        ok = cut(&cutting, error);
+    }
+    tc_measure_release(&cutting.measure);
+    free(cutting.ends);
+    return ok;
 }
 
 static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_error *error) {
@@ -202,7 +290,7 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
         if (!part->name)
             return false;
         if (memchr(item->name.bytes, '/', item->name.length) &&
-            !tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                           "\"/\" in a name becomes \".\" in its file's name"))
             return false;
     }
@@ -224,7 +312,7 @@ static bool number_items(struct tc_plan *plan, struct tc_error *error) {
         return true;
     plan->sidecar_names = plan->options->keep_metadata == TC_KEEP_SIDECAR;
     for (size_t i = 0; i < plan->count && !plan->sidecar_names; i++)
-        if (!tc_plan_note(plan, TC_LOSS, "name", plan->items[i].name, error,
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, plan->items[i].name, error,
                           "%s holds no names; numbers take their place", plan->target->name))
             return false;
     return true;
@@ -242,7 +330,7 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
         return true;
     struct tc_item *item = &plan->items[0];
     return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
-           tc_plan_note(plan, TC_LOSS, "name", item->name, error,
+           tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                         "%s holds no name; the file's takes its place", plan->target->name);
 }
 

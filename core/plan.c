@@ -23,45 +23,13 @@ const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc
     return copy;
 }
 
-/* The one copy of a text of the ledger. There are a few kinds, whatever the
- * number of tensors. */
-static const char *intern(struct tc_plan *plan, const char *detail, struct tc_error *error) {
-    for (size_t i = 0; i < plan->detail_count; i++)
-        if (strcmp(plan->details[i], detail) == 0)
-            return plan->details[i];
-    const char **details = reallocarray(plan->details, plan->detail_count + 1, sizeof(char *));
-    char *copy = tc_arena_copy(&plan->arena, detail, strlen(detail), error);
-    if (!details || !copy) {
-        tc_fail_memory(error);
-        plan->details = details ? details : plan->details;
-        return NULL;
-    }
-    plan->details = details;
-    details[plan->detail_count++] = copy;
-    return copy;
-}
-
-bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
+bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, enum tc_kind kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...) {
-    char detail[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(detail, sizeof detail, format, args);
+    bool ok = tc_notes_add_list(&plan->notes, severity, kind, tensor, error, format, args);
     va_end(args);
-    const char *text = intern(plan, detail, error);
-    if (!text)
-        return false;
-    if (plan->entry_count == plan->entry_capacity) {
-        size_t capacity = plan->entry_capacity ? plan->entry_capacity * 2 : 16;
-        struct tc_entry *entries = reallocarray(plan->entries, capacity, sizeof *entries);
-        if (!entries)
-            return tc_fail_memory(error);
-        plan->entries = entries;
-        plan->entry_capacity = capacity;
-    }
-    plan->entries[plan->entry_count++] =
-        (struct tc_entry){.severity = severity, .kind = kind, .detail = text, .tensor = tensor};
-    return true;
+    return ok;
 }
 
 bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error) {
@@ -76,7 +44,10 @@ bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error) {
 }
 
 bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error) {
-    uint64_t limit = plan->readers[0]->options->limits.made;
+    uint64_t size = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        size += plan->readers[r]->size;
+    uint64_t limit = tc_made_limit(plan->readers[0]->options->limits.made, size);
     if (tc_add(plan->made, bytes, &plan->made) && plan->made <= limit)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
@@ -163,7 +134,7 @@ static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor
 static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_sparse *sparse,
                       size_t place, struct tc_error *error) {
     struct tc_reader *reader = plan->readers[source];
-    const struct tc_select *select = plan->options->select;
+    struct tc_select *select = plan->options->select;
     struct tc_text name = sparse->parent;
     struct tc_densify *densify = tc_densify_make(reader, sparse, &plan->arena, error);
     if (densify && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
@@ -205,21 +176,16 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     return ok;
 }
 
-#define MOST_PROBLEMS 20
-
 /* A tensor that can't be written: the first is the error, others are kept, so
  * that all are told at once. False where there is no point in going on. */
 static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
                          struct tc_error *error) {
     if (error->class == TC_OK)
         *error = *problem;
-    else if (++plan->problem_count <= MOST_PROBLEMS) {
-        size_t length = strlen(problem->tensor);
-        tc_buffer_add_string(&plan->problems, "tensor \"");
-        tc_buffer_add_visible(&plan->problems,
-                              (struct tc_text){problem->tensor, length < 200 ? length : 200});
-        tc_buffer_addf(&plan->problems, "\": %s\n", problem->message);
-    }
+    else if (!tc_notes_add(&plan->problems, TC_WARNING, TC_KIND_INPUT,
+                           problem->has_tensor ? tc_text_of(problem->tensor) : no_tensor(), error,
+                           "%s", problem->message))
+        return false;
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
@@ -232,7 +198,7 @@ static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_tex
 }
 
 static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
-    const struct tc_select *select = plan->options->select;
+    struct tc_select *select = plan->options->select;
     size_t place = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_reader *reader = plan->readers[r];
@@ -261,22 +227,37 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
     return error->class == TC_OK;
 }
 
+/* The nearest name of all inputs to one that none of them has. */
+static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct tc_error *error) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t r = 0; r < plan->reader_count; r++)
+        for (size_t i = 0; i < plan->readers[r]->table.count; i++)
+            tc_near_try(&near, plan->readers[r]->table.tensors[i].name);
+    return tc_near_hint(&near, error, "tconv list prints the names");
+}
+
 /* What was asked for by name must be there. */
 static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     if (!select)
         return true;
+    /* Something was chosen, but it is nothing that can be written. */
+    for (size_t r = 0; r < plan->reader_count && plan->count == 0; r++)
+        if (tc_notes_count(&plan->readers[r]->notes, TC_LOSS, TC_KIND_SKIPPED))
+            return tc_reader_refuse_rest(plan->readers[r], error);
     if (select->only.bytes && plan->count == 0) {
         tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
         tc_error_in_tensor(error, select->only.bytes, select->only.length);
+        hint_tensor(plan, select->only, error);
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     for (size_t i = 0; i < select->row_count; i++)
         if (!select->rows[i].used) {
             tc_fail(error, TC_USAGE, "no-such-tensor",
                     "--rows names a tensor that is not there or left out");
-            return tc_error_in_tensor(error, select->rows[i].name.bytes,
-                                      select->rows[i].name.length);
+            tc_error_in_tensor(error, select->rows[i].name.bytes, select->rows[i].name.length);
+            return hint_tensor(plan, select->rows[i].name, error);
         }
     bool filtered = select->include_count || select->exclude_count;
     if (filtered && plan->count == 0) {
@@ -286,6 +267,45 @@ static bool check_selection(const struct tc_plan *plan, struct tc_error *error) 
         return tc_error_in_file(error, plan->readers[0]->input->path);
     }
     return true;
+}
+
+static bool has_tie(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].tensor->tie || plan->items[i].tensor->storage)
+            return true;
+    return false;
+}
+
+static bool has_dense(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].densify)
+            return true;
+    return false;
+}
+
+static bool note_option(struct tc_plan *plan, bool idle, const char *text, struct tc_error *error) {
+    return !idle || tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
+}
+
+/* What was asked for and had nothing to do is at least told. */
+static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_plan_options *options = plan->options;
+    bool tied = options->tied == TC_TIED_KEEP || options->tied == TC_TIED_COPY;
+    bool holds = plan->target->caps & TC_CAN_FILE_METADATA;
+    return (!options->select || tc_select_note_unused(options->select, &plan->notes, error)) &&
+           tc_policy_note_unused(plan, error) &&
+           note_option(plan, tied && !has_tie(plan),
+                       options->tied == TC_TIED_KEEP
+                           ? "--tied=keep has nothing to do: no tensors share their data"
+                           : "--tied=copy has nothing to do: no tensors share their data",
+                       error) &&
+           note_option(plan, options->densify && !has_dense(plan),
+                       "--densify has nothing to do: no sparse tensor is taken whole", error) &&
+           note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
+                       "--keep-metadata=sidecar has nothing to do: the output holds metadata",
+                       error) &&
+           note_option(plan, options->write.onnx_external && !plan->target->companion,
+                       "--onnx-external has nothing to do: the output is no ONNX model", error);
 }
 
 /* Which tensors of each reader have an item. */
@@ -322,7 +342,7 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
         !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
-        !tc_sparse_note_broken(plan, error))
+        !tc_sparse_note_broken(plan, error) || !note_unused(plan, error))
         return false;
     bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
     if (one && plan->count > 1) {
@@ -337,34 +357,56 @@ static bool collect_items(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* transformers wants to know whose tensors a safetensors file holds. */
+/* Whose tensors the inputs hold, where one of them says so by its format. */
+static const char *find_framework(const struct tc_plan *plan) {
+    const char *framework = NULL;
+    for (size_t r = 0; r < plan->reader_count && !framework; r++) {
+        const struct tc_reader *reader = plan->readers[r];
+        framework =
+            reader->shard_backend ? reader->shard_backend->framework : reader->backend->framework;
+    }
+    return framework;
+}
+
+/* transformers wants to know whose tensors a safetensors file holds, also where
+ * they came to it by way of another format; that one then has to remember. */
 static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
-    const struct tc_reader *reader = plan->readers[0];
-    const struct tc_backend *format =
-        reader->shard_backend ? reader->shard_backend : reader->backend;
+    const struct tc_backend *target = plan->target;
+    const char *framework = find_framework(plan);
     struct tc_text key = TC_TEXT("format");
-    if (!(plan->target->caps & TC_NAMES_FRAMEWORK) || !format->framework ||
-        plan->options->keep_metadata == TC_KEEP_DROP || tc_metadata_find(&plan->metadata, key))
+    bool held =
+        target->caps & TC_CAN_FILE_METADATA || plan->options->keep_metadata == TC_KEEP_SIDECAR;
+    if (!framework || !held || target->framework || plan->options->keep_metadata == TC_KEEP_DROP ||
+        tc_metadata_find(&plan->metadata, key))
         return true;
-    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(format->framework),
-                           error);
+    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(framework), error);
 }
 
 /* The union of the inputs' metadata; where they disagree the first one wins. */
+static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_metadata **maps =
+        tc_arena_array(&plan->arena, plan->reader_count, sizeof *maps, error);
+    size_t *conflicts = tc_arena_array(&plan->arena, plan->reader_count, sizeof *conflicts, error);
+    if (!maps || !conflicts)
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        maps[r] = &plan->readers[r]->table.metadata;
+    if (!tc_metadata_join(&plan->metadata, maps, plan->reader_count, &plan->arena, conflicts,
+                          error))
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (conflicts[r] &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
+                          "the inputs disagree on %zu key%s; the first one's are kept",
+                          conflicts[r], conflicts[r] == 1 ? "" : "s"))
+            return false;
+    return true;
+}
+
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        size_t conflicts = 0;
-        if (plan->options->keep_metadata == TC_KEEP_DROP)
-            break;
-        if (!tc_metadata_merge(&plan->metadata, &plan->readers[r]->table.metadata, &plan->arena,
-                               &conflicts, error))
-            return false;
-        if (conflicts && !tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
-                                       "the inputs disagree on %zu key%s; the first one's are kept",
-                                       conflicts, conflicts == 1 ? "" : "s"))
-            return false;
-    }
-    if (!name_framework(plan, error))
+    bool drop = plan->options->keep_metadata == TC_KEEP_DROP;
+    if ((!drop && !join_metadata(plan, error)) || !tc_index_metadata_update(plan, error) ||
+        !name_framework(plan, error))
         return false;
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)
@@ -374,14 +416,21 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* Metadata that goes nowhere unless something else keeps it. */
+static bool has_loose_metadata(const struct tc_plan *plan, const struct tc_item *item) {
+    const struct tc_backend *target = plan->target;
+    return item->metadata && item->metadata->count &&
+           !(target->holds_metadata && target->holds_metadata(item));
+}
+
 static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->metadata.count; i++)
-        if (!tc_plan_note(plan, TC_LOSS, "metadata", no_tensor(), error,
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, no_tensor(), error,
                           "%s holds no metadata; the file's is lost", plan->target->name))
             return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count &&
-            !tc_plan_note(plan, TC_LOSS, "metadata", plan->items[i].name, error,
+        if (has_loose_metadata(plan, &plan->items[i]) &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
                           "%s holds no metadata; that of tensors is lost", plan->target->name))
             return false;
     return true;
@@ -389,18 +438,9 @@ static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
 
 /* What the readers could not take along; they said it when they opened. */
 static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t r = 0; r < plan->reader_count; r++) {
-        const struct tc_buffer *skipped = &plan->readers[r]->skipped;
-        const char *at = plan->readers[r]->losses.bytes;
-        struct tc_text line;
-        if (skipped->length && !tc_plan_note(plan, TC_LOSS, "member", no_tensor(), error,
-                                             "not a tensor, left out: %.*s", 900, skipped->bytes))
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (!tc_notes_merge(&plan->notes, &plan->readers[r]->notes, TC_WARNING, error))
             return false;
-        while (tc_text_line(&at, &line))
-            if (!tc_plan_note(plan, TC_LOSS, "input", no_tensor(), error, "%.*s",
-                              tc_text_shown(line, 1000), line.bytes))
-                return false;
-    }
     return true;
 }
 
@@ -408,7 +448,7 @@ static bool has_metadata(const struct tc_plan *plan) {
     if (plan->metadata.count)
         return true;
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].metadata && plan->items[i].metadata->count)
+        if (has_loose_metadata(plan, &plan->items[i]))
             return true;
     return false;
 }
@@ -430,8 +470,8 @@ static int item_order(const void *a, const void *b, void *context) {
     return result ? result : x->place < y->place ? -1 : 1;
 }
 
-static void sort_items(struct tc_plan *plan, struct tc_item *items, size_t count,
-                       enum tc_order order) {
+void tc_plan_sort_items(const struct tc_plan *plan, struct tc_item *items, size_t count,
+                        enum tc_order order) {
     struct ordering ordering = {plan->target, order};
     for (size_t i = 1; i < count; i++)
         if (item_order(&items[i - 1], &items[i], &ordering) > 0) {
@@ -446,37 +486,30 @@ static bool note_order(struct tc_plan *plan, struct tc_error *error) {
         return true;
     for (size_t i = 1; i < plan->count; i++)
         if (plan->items[i - 1].place > plan->items[i].place)
-            return tc_plan_note(plan, TC_CHANGE, "order", no_tensor(), error,
+            return tc_plan_note(plan, TC_CHANGE, TC_KIND_ORDER, no_tensor(), error,
                                 "written in %s' own order", plan->target->name);
     return true;
 }
 
-/* What each part's own metadata is, in the form the target holds it. */
-static bool part_metadata(struct tc_plan *plan, struct tc_error *error) {
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_part *part, struct tc_error *error) {
     unsigned caps = plan->target->caps;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        struct tc_part *part = &plan->parts[p];
-        if (!(caps & TC_CAN_FILE_METADATA))
-            continue;
-        const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
-        if (!own)
-            return false;
-        part->metadata = *own;
-        if (caps & TC_CAN_TENSOR_METADATA)
-            continue;
-        struct tc_buffer text = {0};
-        bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
-        if (ok && text.length) {
-            char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-            ok = copy &&
-                 tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
-                                 (struct tc_text){copy, text.length}, error);
-        }
-        tc_buffer_release(&text);
-        if (!ok)
-            return false;
+    if (!(caps & TC_CAN_FILE_METADATA))
+        return true;
+    const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
+    if (!own)
+        return false;
+    part->metadata = *own;
+    if (caps & TC_CAN_TENSOR_METADATA)
+        return true;
+    struct tc_buffer text = {0};
+    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    if (ok && text.length) {
+        char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
+        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                     (struct tc_text){copy, text.length}, error);
     }
-    return true;
+    tc_buffer_release(&text);
+    return ok;
 }
 
 /* What the target has no place for goes beside it; one from before, which told
@@ -540,6 +573,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     *plan = (struct tc_plan){
         .target = target, .options = options, .readers = readers, .reader_count = reader_count};
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
+    tc_notes_init(&plan->notes, &plan->arena);
+    tc_notes_init(&plan->problems, &plan->arena);
     if (!check_level(plan, error) || !collect_items(plan, error) ||
         !plan_metadata(plan, output, error) || !note_readers(plan, error))
         return false;
@@ -547,25 +582,26 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
      * order then holds within each file. */
     plan->shard_size = tc_parts_shard_size(plan, output);
     bool split = plan->shard_size || options->folder;
-    sort_items(plan, plan->items, plan->count,
-               split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE : options->order);
+    tc_plan_sort_items(plan, plan->items, plan->count,
+                       split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE
+                                                                  : options->order);
     if (!tc_parts_make(plan, output, error) || (plan->sidecar_names && !plan_sidecar(plan, error)))
         return false;
     for (size_t p = 0; split && p < plan->part_count; p++)
-        sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count, options->order);
+        tc_plan_sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+                           options->order);
     if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
-        !part_metadata(plan, error))
+        !tc_index_metadata_take(plan, error))
         return false;
-    for (size_t p = 0; plan->index_name && p < plan->part_count; p++)
-        if (target->sharding->shard_metadata && !target->sharding->shard_metadata(plan, p, error))
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!tc_plan_part_metadata(plan, &plan->parts[p], error) ||
+            (plan->index_name && target->sharding->shard_metadata &&
+             !target->sharding->shard_metadata(plan, &plan->parts[p], p, error)))
             return false;
     return !target->check || target->check(plan, error);
 }
 
 void tc_plan_release(struct tc_plan *plan) {
-    free(plan->entries);
-    free(plan->details);
-    tc_buffer_release(&plan->problems);
     tc_arena_release(&plan->arena);
     *plan = (struct tc_plan){0};
 }

@@ -17,6 +17,8 @@ struct tc_item {
     const struct tc_tensor *tensor; /* of the reader's table, or of `densify` */
     struct tc_densify *densify;     /* where the data comes from; NULL: the reader */
     struct tc_text name;
+    struct tc_text written; /* the name as it comes back from the file, where that is another;
+                             * bytes are NULL: as `name` */
     const uint64_t *shape;
     uint64_t skip;   /* bytes of the tensor's stream before the first one taken */
     uint64_t taken;  /* bytes of the tensor's stream */
@@ -41,17 +43,6 @@ struct tc_part {
     size_t count;
     struct tc_metadata metadata;
     uint64_t nbytes;
-};
-
-enum tc_severity { TC_CHANGE, TC_LOSS };
-
-/* One change or loss. Entries of one kind share their detail's pointer, and
- * so can be told in one line. */
-struct tc_entry {
-    enum tc_severity severity;
-    const char *kind;      /* "dtype", "metadata", "name", "member", "sparse", "order", "ties" */
-    const char *detail;    /* for people; unescaped names inside */
-    struct tc_text tensor; /* where it concerns one; its name in the output */
 };
 
 enum tc_order { TC_ORDER_TARGET, TC_ORDER_SOURCE, TC_ORDER_NAME };
@@ -92,19 +83,15 @@ struct tc_plan {
     const char *stale_name;      /* a sidecar that would tell of the output's predecessor */
     uint64_t shard_size;         /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */
-    struct tc_entry *entries;
-    size_t entry_count;
-    size_t entry_capacity;
-    const char **details; /* each text of the ledger once */
-    size_t detail_count;
+    /* What a written index says of the model beside its size: JSON values. */
+    struct tc_metadata index_metadata;
+    struct tc_notes notes; /* the ledger, and warnings; names are those in the output */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t made;           /* bytes that no input has: copies of what was shared, zeros */
     uint64_t densify_memory; /* what the largest sparse tensor takes while it is made dense */
-    /* Tensors that can't be written, beside the one in the error: a line each,
-     * of the first few, and how many there are. */
-    struct tc_buffer problems;
-    size_t problem_count;
+    /* Why tensors can't be written, beside the one in the error, as warnings. */
+    struct tc_notes problems;
 };
 
 /* `output` is the path given, which names the parts. On failure the plan may
@@ -117,14 +104,20 @@ void tc_plan_release(struct tc_plan *plan);
 /* A text for as long as the plan lives; empties the buffer. NULL on failure. */
 const char *tc_plan_keep(struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
 
+/* Puts items of the plan, or copies of some, into an order. */
+void tc_plan_sort_items(const struct tc_plan *plan, struct tc_item *items, size_t count,
+                        enum tc_order order);
+/* A part's own metadata, in the form the target holds it. */
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_part *part, struct tc_error *error);
+
 /* Fills by_place, for items as they are ordered now. */
 bool tc_plan_list_places(struct tc_plan *plan, struct tc_error *error);
 
 /* Counts bytes that the inputs do not have against --max-size. */
 bool tc_plan_charge(struct tc_plan *plan, uint64_t bytes, struct tc_error *error);
 
-/* Adds an entry to the ledger. */
-bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, const char *kind,
+/* Adds an entry to the ledger, or a warning. */
+bool tc_plan_note(struct tc_plan *plan, enum tc_severity severity, enum tc_kind kind,
                   struct tc_text tensor, struct tc_error *error, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 

@@ -14,19 +14,20 @@ void tc_policy_release(struct tc_policy *policy) {
 
 bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *error) {
     const char *equals = strrchr(rule, '=');
-    enum tc_dtype dtype = tc_dtype_find(tc_text_of(equals ? equals + 1 : rule));
+    const char *name = equals ? equals + 1 : rule;
+    enum tc_dtype dtype = tc_dtype_named(tc_text_of(name));
     if (dtype == TC_NONE || tc_dtype_packed(dtype)) {
-        tc_fail(error, TC_USAGE, "dtype", "not a dtype to convert to: %s",
-                equals ? equals + 1 : rule);
-        return tc_error_hint(error, "tconv formats lists the dtypes; 'REGEX=DTYPE' is for the "
-                                    "tensors whose names match");
+        tc_fail(error, TC_USAGE, "dtype", "not a dtype to convert to: %s", name);
+        return tc_dtype_hint(tc_text_of(dtype == TC_NONE ? name : ""), error,
+                             "tconv formats lists the dtypes; 'REGEX=DTYPE' is for the "
+                             "tensors whose names match");
     }
     struct tc_dtype_rule *rules = reallocarray(policy->rules, policy->count + 1, sizeof *rules);
     if (!rules)
         return tc_fail_memory(error);
     policy->rules = rules;
     struct tc_dtype_rule *added = &rules[policy->count];
-    *added = (struct tc_dtype_rule){.everything = !equals, .dtype = dtype};
+    *added = (struct tc_dtype_rule){.text = rule, .everything = !equals, .dtype = dtype};
     if (equals && !tc_regex_compile(&added->regex, (struct tc_text){rule, (size_t)(equals - rule)},
                                     false, error))
         return false;
@@ -50,12 +51,13 @@ static bool find_rule(const struct tc_policy *policy, const struct tc_item *item
                       enum tc_dtype *dtype, struct tc_error *error) {
     *dtype = TC_NONE;
     for (size_t i = 0; policy && i < policy->count; i++) {
-        const struct tc_dtype_rule *rule = &policy->rules[i];
+        struct tc_dtype_rule *rule = &policy->rules[i];
         bool matches = rule->everything && family_of(rule->dtype) == family_of(item->tensor->dtype);
         if (!rule->everything &&
             !tc_regex_matches(&rule->regex, item->tensor->name, &matches, error))
             return false;
         if (matches) {
+            rule->used = true;
             *dtype = rule->dtype;
             return true;
         }
@@ -79,18 +81,18 @@ static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error 
     if (!tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error))
         return false;
     if (!item->lossy && !item->restored)
-        return tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s stored as %s, without loss", tc_dtype_name(from),
                             tc_dtype_name(to));
     item->report = tc_arena_alloc(&plan->arena, sizeof *item->report, error);
     if (!item->report)
         return false;
     if (item->restored)
-        return tc_plan_note(plan, TC_CHANGE, "dtype", item->name, error,
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s restored to %s, without loss", tc_dtype_name(from),
                             tc_dtype_name(to));
-    return tc_plan_note(plan, TC_LOSS, "dtype", item->name, error, "%s stored as %s, with loss",
-                        tc_dtype_name(from), tc_dtype_name(to));
+    return tc_plan_note(plan, TC_LOSS, TC_KIND_DTYPE, item->name, error,
+                        "%s stored as %s, with loss", tc_dtype_name(from), tc_dtype_name(to));
 }
 
 /* Notes the dtype the tensor had first, or takes the note away. */
@@ -159,6 +161,24 @@ bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error
     }
     item->dtype = (uint8_t)to;
     return measure(plan, item, error) && note_source(plan, item, error);
+}
+
+bool tc_policy_note_unused(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_policy *policy = plan->options->policy;
+    struct tc_text none = {0};
+    bool restored = false;
+    for (size_t i = 0; policy && i < policy->count; i++) {
+        const struct tc_dtype_rule *rule = &policy->rules[i];
+        if (!rule->used && !tc_plan_note(plan, TC_WARNING, TC_KIND_SELECTION, none, error,
+                                         "--dtype '%s' is for no tensor that is there", rule->text))
+            return false;
+    }
+    for (size_t i = 0; i < plan->count && !restored; i++)
+        restored = plan->items[i].restored;
+    return !policy || !policy->restore || restored ||
+           tc_plan_note(
+               plan, TC_WARNING, TC_KIND_SELECTION, none, error,
+               "--restore-dtype has nothing to restore: no tensor says what it was before");
 }
 
 bool tc_policy_check(const struct tc_plan *plan, const struct tc_item *item,

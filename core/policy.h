@@ -19,7 +19,9 @@ struct tc_item;
 
 struct tc_dtype_rule {
     struct tc_regex regex;
-    bool everything; /* a bare dtype: every tensor of its family */
+    const char *text; /* as the user wrote it, and the user's */
+    bool everything;  /* a bare dtype: every tensor of its family */
+    bool used;        /* it decided about a tensor */
     enum tc_dtype dtype;
 };
 
@@ -38,6 +40,8 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
 
 /* Decides about an item: its dtype, size, and what the ledger says of it. */
 bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error);
+/* A warning for each rule that decided nothing, and where nothing was restored. */
+bool tc_policy_note_unused(struct tc_plan *plan, struct tc_error *error);
 /* Whether what casting did to an item so far is allowed. */
 bool tc_policy_check(const struct tc_plan *plan, const struct tc_item *item,
                      struct tc_error *error);

@@ -30,7 +30,6 @@ struct reread {
     size_t first;
     size_t count;
     const struct tc_outfile *last; /* the file before this one */
-    struct tc_table renamed;
 };
 
 static bool differ(const struct tc_item *item, struct tc_error *error, const char *what) {
@@ -38,31 +37,15 @@ static bool differ(const struct tc_item *item, struct tc_error *error, const cha
     return tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
-/* Items of which the ledger says that the output has another name for them. */
-static bool list_renamed(struct reread *reread, struct tc_error *error) {
-    const struct tc_plan *plan = reread->plan;
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        struct tc_tensor entry = {.name = plan->entries[i].tensor};
-        if (strcmp(plan->entries[i].kind, "name") == 0 && entry.name.bytes &&
-            !tc_table_find(&reread->renamed, entry.name) &&
-            !tc_table_add(&reread->renamed, &entry, error))
-            return false;
-    }
-    return true;
-}
-
-/* Under its name, or, where the format has none or another one for it, by its
- * place in the file. */
+/* Under the name it has in the file, or, where the format has none, by its place. */
 static const struct tc_tensor *find_item(const struct reread *reread, size_t position) {
     const struct tc_plan *plan = reread->plan;
     const struct tc_table *table = &reread->reader->table;
     const struct tc_item *item = &plan->items[position];
     size_t turn = position - reread->first;
-    bool named = plan->target->caps & TC_CAN_NAME;
-    const struct tc_tensor *tensor = named ? tc_table_find(table, item->name) : NULL;
-    if (tensor || turn >= table->count || (named && !tc_table_find(&reread->renamed, item->name)))
-        return tensor;
-    return &table->tensors[turn];
+    if (plan->target->caps & TC_CAN_NAME)
+        return tc_table_find(table, item->written.bytes ? item->written : item->name);
+    return turn < table->count ? &table->tensors[turn] : NULL;
 }
 
 static bool compare_item(struct reread *reread, size_t position, struct tc_error *error) {
@@ -129,7 +112,7 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     reread->seen = calloc(count ? count : 1, sizeof *reread->seen);
     if (!reread->seen)
         return tc_fail_memory(error);
-    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, watch, error);
+    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, NULL, watch, error);
     for (size_t i = 0; i < reread->count && ok; i++)
         ok = compare_item(reread, reread->first + i, error);
     ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
@@ -142,9 +125,11 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
 static struct tc_format_options own_options(const struct tc_plan *plan,
                                             const struct tc_publish *publish) {
     const struct tc_limits *limits = &plan->readers[0]->options->limits;
-    struct tc_format_options options = {
-        .limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE, .unpublished = publish};
-    options.limits.made = UINT64_MAX;
+    struct tc_format_options options = {.limits = TC_LIMITS_DEFAULT,
+                                        .npy_void = TC_NONE,
+                                        .strings_bytes = true,
+                                        .unpublished = publish};
+    options.limits.made = INT64_MAX;
     options.limits.tensors = UINT32_MAX - 2;
     if (limits->memory > options.limits.memory)
         options.limits.memory = limits->memory;
@@ -190,9 +175,8 @@ bool tc_proof_check(struct tc_proof *proof, const struct tc_plan *plan,
     if (!inner)
         return tc_fail_memory(error);
     struct reread reread = {.proof = proof, .plan = plan, .count = plan->count};
-    tc_table_init(&reread.renamed, &proof->arena, UINT32_MAX - 2);
-    bool ok = list_renamed(&reread, inner);
-    if (ok && plan->index_name)
+    bool ok = true;
+    if (plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
     for (size_t p = 0; p < plan->part_count && !plan->index_name && ok; p++) {
         reread.first = plan->parts[p].first;
@@ -209,7 +193,6 @@ bool tc_proof_check(struct tc_proof *proof, const struct tc_plan *plan,
         if (inner->has_tensor)
             tc_error_in_tensor(error, inner->tensor, strlen(inner->tensor));
     }
-    tc_table_release(&reread.renamed);
     free(inner);
     return ok;
 }

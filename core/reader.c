@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/checked.h"
 #include "core/format.h"
 #include "core/select.h"
 
@@ -15,6 +16,12 @@ static struct tc_text stem_of(const char *path) {
     const char *name = tc_path_name(path);
     const char *dot = strrchr(name, '.');
     return (struct tc_text){name, dot && dot != name ? (size_t)(dot - name) : strlen(name)};
+}
+
+/* A note that found no room is no reason to read on in silence: the budget is
+ * spent, and what can't be charged says so. */
+static bool all_told(struct tc_reader *reader, struct tc_error *error) {
+    return !reader->untold || tc_arena_charge(&reader->arena, UINT64_MAX, error);
 }
 
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
@@ -37,7 +44,8 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     reader->stem = stem_of(input->path);
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
-    if (!backend->open(reader, error)) {
+    tc_notes_init(&reader->notes, &reader->arena);
+    if (!backend->open(reader, error) || !all_told(reader, error)) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;
@@ -51,9 +59,6 @@ void tc_reader_close(struct tc_reader *reader) {
     reader->backend->close(reader);
     tc_table_release(&reader->table);
     tc_arena_release(&reader->arena);
-    tc_buffer_release(&reader->warnings);
-    tc_buffer_release(&reader->losses);
-    tc_buffer_release(&reader->skipped);
     tc_input_close(reader->sidecar);
     tc_input_close(reader->input);
     free(reader->state);
@@ -110,9 +115,11 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error) {
     struct tc_input *input;
-    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
+    for (size_t at = 0; (input = tc_reader_next_file(reader, &at));) {
         if (!tc_publish_check(publish, name, &input, 1, error))
             return false;
+        tc_publish_limit(publish, input);
+    }
     return true;
 }
 
@@ -184,27 +191,35 @@ bool tc_reader_forgive(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-/* A line of its own, whatever the names in it hold. */
-static void add_line(struct tc_buffer *lines, const char *format, va_list args) {
-    char line[512];
-    vsnprintf(line, sizeof line, format, args);
-    for (char *at = line; *at; at++)
-        if (*at == '\n')
-            *at = ' ';
-    tc_buffer_addf(lines, "%s\n", line);
+bool tc_reader_note(struct tc_reader *reader, enum tc_severity severity, enum tc_kind kind,
+                    struct tc_text name, struct tc_error *error, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    bool ok = tc_notes_add_list(&reader->notes, severity, kind, name, error, format, args);
+    va_end(args);
+    return ok;
+}
+
+/* A note of someone who has no error to fill. */
+static void tell(struct tc_reader *reader, enum tc_severity severity, const char *format,
+                 va_list args) {
+    struct tc_error refused = {0};
+    if (!tc_notes_add_list(&reader->notes, severity, TC_KIND_INPUT, (struct tc_text){0}, &refused,
+                           format, args))
+        reader->untold = true;
 }
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add_line(&reader->warnings, format, args);
+    tell(reader, TC_WARNING, format, args);
     va_end(args);
 }
 
 void tc_reader_lose(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add_line(&reader->losses, format, args);
+    tell(reader, TC_LOSS, format, args);
     va_end(args);
 }
 
@@ -218,42 +233,92 @@ bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name) {
 
 bool tc_reader_skip(struct tc_reader *reader, struct tc_text name, enum tc_skip what,
                     struct tc_error *error, const char *reason, ...) {
-    char text[512];
     va_list args;
     if (!tc_reader_wants(reader, name))
         return true;
-    va_start(args, reason);
-    vsnprintf(text, sizeof text, reason, args);
-    va_end(args);
-    if (reader->skipped.length)
-        tc_buffer_add_string(&reader->skipped, ", ");
-    tc_buffer_add_text(&reader->skipped, name);
-    tc_buffer_addf(&reader->skipped, " (%s)", text);
     reader->skipped_pickle |= what == TC_SKIP_PICKLE;
-    return tc_buffer_ok(&reader->skipped, error);
+    va_start(args, reason);
+    bool ok =
+        tc_notes_add_list(&reader->notes, TC_LOSS, TC_KIND_SKIPPED, name, error, reason, args);
+    va_end(args);
+    return ok;
+}
+
+bool tc_reader_refuse_rest(const struct tc_reader *reader, struct tc_error *error) {
+    enum tc_class class = reader->skipped_pickle ? TC_UNSAFE : TC_UNSUPPORTED;
+    size_t count = tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED);
+    const struct tc_note_group *group = reader->notes.groups;
+    while (group->kind != TC_KIND_SKIPPED)
+        group++;
+    tc_fail(error, class, "nothing-left", "no tensor is left: %zu %s skipped (%s)", count,
+            count == 1 ? "member is" : "members are", group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, reader->input->path);
+}
+
+/* What a file may grow to without being counted. */
+static uint64_t free_expansion(uint64_t size) {
+    uint64_t bytes;
+    return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
+}
+
+uint64_t tc_made_limit(uint64_t limit, uint64_t size) {
+    if (limit != TC_LIMIT_BY_FILE)
+        return limit;
+    uint64_t sum;
+    return tc_add(free_expansion(size), TC_LEAST_MADE, &sum) && sum < TC_MOST_MADE ? sum
+                                                                                   : TC_MOST_MADE;
+}
+
+uint64_t tc_reader_made_limit(const struct tc_reader *reader) {
+    return tc_made_limit(reader->options->limits.made, reader->size);
+}
+
+bool tc_reader_charge_made(struct tc_reader *reader, uint64_t bytes, struct tc_error *error) {
+    uint64_t limit = tc_reader_made_limit(reader);
+    if (tc_add(reader->made, bytes, &reader->made) && reader->made <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "size-limit",
+            "its tensors have over %llu bytes that the file does not have: values, views or "
+            "packed data that repeat (limit %llu)",
+            (unsigned long long)limit, (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
 bool tc_reader_check_expansion(struct tc_reader *reader, uint64_t expanded,
                                struct tc_error *error) {
+    uint64_t size = reader->input->size;
     uint64_t limit = reader->options->limits.made;
-    uint64_t free_bytes;
-    if (__builtin_mul_overflow(reader->input->size, (uint64_t)TC_FREE_EXPANSION, &free_bytes))
-        return true;
-    if (expanded <= free_bytes || expanded - free_bytes <= limit)
-        return true;
+    uint64_t free_bytes = free_expansion(size);
+    uint64_t beyond = expanded > free_bytes ? expanded - free_bytes : 0;
+    if (limit == TC_LIMIT_BY_FILE)
+        limit = TC_LEAST_MADE;
+    if (beyond <= limit)
+        return tc_reader_charge_made(reader, beyond, error);
     tc_fail(error, TC_UNSAFE, "size-limit",
             "%llu bytes of data from a file of %llu bytes: this looks like a decompression bomb "
             "(limit %llu bytes beyond %u times the file)",
-            (unsigned long long)expanded, (unsigned long long)reader->input->size,
-            (unsigned long long)limit, TC_FREE_EXPANSION);
+            (unsigned long long)expanded, (unsigned long long)size, (unsigned long long)limit,
+            TC_FREE_EXPANSION);
     return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
 void *tc_reader_load(struct tc_reader *reader, uint64_t offset, uint64_t length,
                      struct tc_error *error) {
-    return tc_arena_charge(&reader->arena, length, error)
-               ? tc_input_load(reader->input, offset, length, error)
-               : NULL;
+    if (!tc_arena_charge(&reader->arena, length, error))
+        return NULL;
+    return tc_input_load(reader->input, offset, length, error);
+}
+
+bool tc_reader_check_header(const struct tc_reader *reader, const char *what, uint64_t length,
+                            uint64_t standard, struct tc_error *error) {
+    uint64_t limit = tc_reader_header_limit(reader, standard);
+    if (length <= limit)
+        return true;
+    tc_fail(error, TC_UNSAFE, "header-limit", "the %s is too long (%llu bytes, limit %llu)", what,
+            (unsigned long long)length, (unsigned long long)limit);
+    return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
 }
 
 uint64_t tc_reader_header_limit(const struct tc_reader *reader, uint64_t standard) {

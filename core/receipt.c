@@ -76,25 +76,6 @@ void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone) {
                    date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec, zone);
 }
 
-void tc_ledger_print(struct tc_buffer *text, const struct tc_plan *plan,
-                     enum tc_severity severity) {
-    const char *comma = "";
-    for (size_t i = 0; i < plan->entry_count; i++) {
-        const struct tc_entry *entry = &plan->entries[i];
-        if (entry->severity != severity)
-            continue;
-        tc_buffer_addf(text, "%s{\"kind\":\"%s\"", comma, entry->kind);
-        comma = ",";
-        if (entry->tensor.bytes) {
-            tc_buffer_add_string(text, ",\"tensor\":");
-            tc_buffer_add_json(text, entry->tensor, TC_ESCAPE_DISPLAY);
-        }
-        tc_buffer_add_string(text, ",\"detail\":");
-        tc_buffer_add_json(text, tc_text_of(entry->detail), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(text, "}");
-    }
-}
-
 static bool add_file(struct tc_buffer *text, const char *key, const char *name,
                      struct tc_input *input, struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
@@ -177,9 +158,9 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     tc_buffer_addf(text, "],\"digest\":\"%s\",\"options\":", digest);
     tc_buffer_add_text(text, facts->options);
     tc_buffer_add_string(text, ",\"changes\":[");
-    tc_ledger_print(text, plan, TC_CHANGE);
+    tc_notes_print(text, &plan->notes, TC_CHANGE);
     tc_buffer_add_string(text, "],\"losses\":[");
-    tc_ledger_print(text, plan, TC_LOSS);
+    tc_notes_print(text, &plan->notes, TC_LOSS);
     if (facts->tensors) {
         tc_buffer_add_string(text, "],\"tensors\":[");
         add_tensors(text, &conversion->proof);
@@ -252,11 +233,19 @@ static bool read_outputs(struct tc_json *json, struct tc_receipt *receipt) {
     if (ahead.failed)
         return false;
     receipt->outputs = tc_arena_array(json->arena, capacity, sizeof *receipt->outputs, json->error);
+    struct tc_table names;
+    tc_table_init(&names, json->arena, UINT32_MAX - 2);
     tc_json_begin(json, TC_JSON_ARRAY);
-    while (receipt->outputs && tc_json_element(json))
-        if (!read_output(json, &receipt->outputs[receipt->count++]))
-            return false;
-    return receipt->outputs && !json->failed;
+    bool ok = receipt->outputs != NULL;
+    while (ok && tc_json_element(json)) {
+        struct tc_receipt_output *output = &receipt->outputs[receipt->count++];
+        ok = read_output(json, output);
+        if (ok && tc_table_find(&names, output->name))
+            ok = tc_json_fail(json, "two outputs have one name");
+        ok = ok && tc_table_add(&names, &(struct tc_tensor){.name = output->name}, json->error);
+    }
+    tc_table_release(&names);
+    return ok && !json->failed;
 }
 
 static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {

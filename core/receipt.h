@@ -30,9 +30,6 @@ bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BY
 bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
                   struct tc_error *error);
 
-/* Entries of one kind of a plan's ledger, as members of a JSON array. */
-void tc_ledger_print(struct tc_buffer *text, const struct tc_plan *plan, enum tc_severity severity);
-
 struct tc_receipt_facts {
     const struct tc_conversion *conversion; /* written and verified, with what it kept */
     const char *output;                     /* as the user gave it */

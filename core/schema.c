@@ -59,9 +59,11 @@ static bool read_dtype(struct tc_json *json, tc_dtype_set *dtypes) {
     struct tc_text name;
     if (!tc_json_string(json, &name))
         return false;
-    enum tc_dtype dtype = tc_dtype_find(name);
-    if (dtype == TC_NONE)
-        return tc_json_fail(json, "no such dtype: \"%.*s\"", tc_text_shown(name, 100), name.bytes);
+    enum tc_dtype dtype = tc_dtype_named(name);
+    if (dtype == TC_NONE) {
+        tc_json_fail(json, "no such dtype: \"%.*s\"", tc_text_shown(name, 100), name.bytes);
+        return tc_dtype_hint(name, json->error, "tconv formats lists the dtypes");
+    }
     *dtypes |= TC_SET(dtype);
     return true;
 }
@@ -183,10 +185,12 @@ bool tc_schema_load(struct tc_schema *schema, const char *path, struct tc_error 
     if (!input)
         return false;
     uint64_t length = input->size;
-    bool ok =
-        length <= SCHEMA_LIMIT ||
+    bool ok = length <= SCHEMA_LIMIT;
+    if (!ok) {
         tc_fail(error, TC_UNSAFE, "header-limit", "the schema is too long (%llu bytes, limit %llu)",
                 (unsigned long long)length, (unsigned long long)SCHEMA_LIMIT);
+        tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     schema->text = ok ? tc_input_load(input, 0, length, error) : NULL;
     tc_input_close(input);
     return (schema->text && parse(schema, length, error)) || tc_error_in_file(error, path);

@@ -21,7 +21,7 @@ bool tc_sparse_rename(struct tc_plan *plan, struct tc_item *item, struct tc_erro
     if (!follows)
         tc_metadata_remove_prefix(metadata, TC_TEXT("sparse_"));
     item->metadata = metadata;
-    return follows || tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
+    return follows || tc_plan_note(plan, TC_LOSS, TC_KIND_SPARSE, item->name, error,
                                    "its new name does not end in its role; it is no longer part "
                                    "of a sparse tensor");
 }
@@ -37,7 +37,7 @@ bool tc_sparse_note_broken(struct tc_plan *plan, struct tc_error *error) {
             continue;
         for (unsigned p = 0; (part = tc_sparse_part(table, &sparse, p)); p++)
             whole &= plan->taken[item->source][part - table->tensors];
-        if (!whole && !tc_plan_note(plan, TC_LOSS, "sparse", item->name, error,
+        if (!whole && !tc_plan_note(plan, TC_LOSS, TC_KIND_SPARSE, item->name, error,
                                     "other parts of the sparse tensor are left out"))
             return false;
     }
@@ -49,19 +49,15 @@ bool tc_sparse_find_group(const struct tc_plan *plan, const struct tc_table *tab
                           const struct tc_tensor **first, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     const struct tc_tensor *part;
-    struct tc_arena scratch; /* for names that are of no use */
     bool mine = false;
     bool ok = true;
     *whole = plan->options->densify && tc_sparse_of(table, tensor, sparse);
     *first = tensor;
-    tc_arena_init(&scratch, 0);
     for (unsigned p = 0; *whole && ok && (part = tc_sparse_part(table, sparse, p)); p++) {
-        struct tc_text name;
         mine |= part == tensor;
         *first = part < *first ? part : *first;
-        ok = !select || tc_select_apply(select, part->name, &scratch, whole, &name, error);
+        ok = !select || tc_select_takes(select, part->name, whole, error);
     }
-    tc_arena_release(&scratch);
     /* An alias of a part has its metadata, but is none. */
     *whole &= mine;
     return ok;
@@ -73,10 +69,14 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
     const struct tc_tensor *others[] = {densify->first, densify->plain, densify->shape};
     uint64_t limit = plan->arena.budget;
     bool lost = false;
-    if (limit && (plan->arena.used > limit || densify->memory > limit - plan->arena.used)) {
+    bool named = limit && limit != TC_LIMIT_BY_FILE;
+    tc_memory_earn_data(densify->nbytes < plan->readers[0]->size ? densify->nbytes : plan->readers[0]->size);
+    if ((named && (plan->arena.used > limit || densify->memory > limit - plan->arena.used)) ||
+        !tc_memory_fits(densify->memory)) {
         tc_fail(error, TC_UNSAFE, "memory-limit",
                 "its indices and values would take %llu bytes of memory (limit %llu)",
-                (unsigned long long)densify->memory, (unsigned long long)limit);
+                (unsigned long long)densify->memory,
+                (unsigned long long)(named ? limit : tc_memory_allowed()));
         return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
     }
     if (densify->memory > plan->densify_memory)
@@ -85,10 +85,10 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
         for (size_t m = 0; others[i] && others[i]->metadata && m < others[i]->metadata->count; m++)
             lost |= !tc_text_starts(others[i]->metadata->pairs[m].key, TC_TEXT("sparse_"));
     if (lost && plan->options->keep_metadata != TC_KEEP_DROP &&
-        !tc_plan_note(plan, TC_LOSS, "metadata", item->name, error,
+        !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, item->name, error,
                       "made dense; metadata of a sparse tensor's indices and shape is lost"))
         return false;
     return (item->taken <= densify->nbytes ||
             tc_plan_charge(plan, item->taken - densify->nbytes, error)) &&
-           tc_plan_note(plan, TC_CHANGE, "sparse", item->name, error, "made dense");
+           tc_plan_note(plan, TC_CHANGE, TC_KIND_SPARSE, item->name, error, "made dense");
 }

@@ -8,12 +8,16 @@
 #include "core/io.h"
 
 #define MEMORY_LIMIT ((uint64_t)8 << 20)
+/* The disk is asked again after so much: others write to it too. */
+#define CHECK_EVERY ((uint64_t)64 << 20)
 
 bool tc_spool_open(struct tc_spool *spool, uint64_t size, struct tc_error *error) {
     *spool = (struct tc_spool){.fd = -1, .size = size};
     if (size > MEMORY_LIMIT) {
         spool->fd = tc_tempfile(error);
         spool->open = spool->fd >= 0;
+        if (spool->open && !tc_tempfile_check(spool->fd, 0, size, error))
+            tc_spool_release(spool);
         return spool->open;
     }
     spool->memory = malloc(size ? size : 1);
@@ -27,6 +31,9 @@ bool tc_spool_add(struct tc_spool *spool, const void *bytes, size_t length,
         return tc_fail(error, TC_INTERNAL, "spool", "more bytes than were announced");
     if (spool->memory)
         memcpy(spool->memory + spool->filled, bytes, length);
+    else if (spool->filled / CHECK_EVERY != (spool->filled + length) / CHECK_EVERY &&
+             !tc_tempfile_check(spool->fd, spool->filled, spool->size - spool->filled, error))
+        return false;
     else if (!tc_write_all(spool->fd, bytes, length, error))
         return false;
     spool->filled += length;

@@ -11,9 +11,6 @@ static bool pairs_grow(struct tc_metadata *metadata, struct tc_arena *arena,
                        struct tc_error *error) {
     if (metadata->count < metadata->capacity)
         return true;
-    if (metadata->count >= TC_MAX_METADATA)
-        return tc_fail(error, TC_UNSAFE, "metadata-limit", "more than %u metadata entries",
-                       TC_MAX_METADATA);
     size_t capacity = metadata->capacity ? metadata->capacity * 2 : 4;
     struct tc_pair *pairs = tc_arena_array(arena, capacity, sizeof *pairs, error);
     if (!pairs)
@@ -123,6 +120,70 @@ bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
     return true;
 }
 
+struct joined {
+    struct tc_pair pair;
+    size_t source; /* 0: what was there; else 1 + the map's number */
+};
+
+static int joined_compare(const void *a, const void *b) {
+    const struct joined *x = a;
+    const struct joined *y = b;
+    int order = tc_text_compare(x->pair.key, y->pair.key);
+    return order ? order : (x->source > y->source) - (x->source < y->source);
+}
+
+static void list_pairs(struct joined *list, size_t *used, const struct tc_metadata *metadata,
+                       size_t source) {
+    for (size_t i = 0; i < metadata->count; i++)
+        list[(*used)++] = (struct joined){metadata->pairs[i], source};
+}
+
+/* Of sorted pairs the first of each key; where there are more than one. */
+static void keep_first(struct tc_metadata *into, const struct joined *list, size_t count,
+                       size_t *conflicts) {
+    for (size_t i = 0; i < count; i++) {
+        const struct tc_pair *last = into->count ? &into->pairs[into->count - 1] : NULL;
+        if (!last || !tc_text_equal(last->key, list[i].pair.key))
+            into->pairs[into->count++] = list[i].pair;
+        else
+            conflicts[list[i].source - 1] += !tc_text_equal(last->value, list[i].pair.value);
+    }
+}
+
+bool tc_metadata_join(struct tc_metadata *into, const struct tc_metadata *const *from, size_t count,
+                      struct tc_arena *arena, size_t *conflicts, struct tc_error *error) {
+    struct tc_arena scratch; /* bounded as the arena is, and gone when this is done */
+    uint64_t total = into->count;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        conflicts[i] = 0;
+        total += from[i]->count;
+    }
+    if (total == into->count)
+        return true;
+    tc_arena_init(&scratch, arena->budget);
+    struct joined *list = tc_arena_array(&scratch, total, sizeof *list, error);
+    bool ok = list != NULL;
+    if (ok) {
+        list_pairs(list, &used, into, 0);
+        for (size_t i = 0; i < count; i++)
+            list_pairs(list, &used, from[i], i + 1);
+        qsort(list, used, sizeof *list, joined_compare);
+        size_t keys = 0;
+        for (size_t i = 0; i < used; i++)
+            keys += i == 0 || !tc_text_equal(list[i - 1].pair.key, list[i].pair.key);
+        struct tc_metadata joined = {.capacity = keys};
+        joined.pairs = tc_arena_array(arena, keys, sizeof *joined.pairs, error);
+        ok = joined.pairs != NULL;
+        if (ok) {
+            keep_first(&joined, list, used, conflicts);
+            *into = joined;
+        }
+    }
+    tc_arena_release(&scratch);
+    return ok;
+}
+
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key) {
     size_t place = pair_place(metadata, key);
     if (!pair_is_at(metadata, place, key))
@@ -197,10 +258,11 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
 }
 
 bool tc_name_check(struct tc_text name, struct tc_error *error) {
-    if (name.length > TC_MAX_NAME_BYTES)
-        return tc_fail(error, TC_UNSAFE, "name-limit",
-                       "a tensor's name is too long (%zu bytes, limit %u)", name.length,
-                       TC_MAX_NAME_BYTES);
+    if (name.length > TC_MAX_NAME_BYTES) {
+        tc_fail(error, TC_UNSAFE, "name-limit", "a tensor's name is too long (%zu bytes, limit %u)",
+                name.length, TC_MAX_NAME_BYTES);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     if (name.length && memchr(name.bytes, '\0', name.length))
         return tc_fail(error, TC_INVALID, "name-nul", "a tensor's name holds a NUL character");
     if (!tc_utf8_valid(name))
@@ -281,6 +343,15 @@ static void permute(struct tc_tensor *tensors, uint32_t *order, size_t count) {
         }
         tensors[at] = first;
     }
+}
+
+bool tc_table_hint(const struct tc_table *table, struct tc_text name, struct tc_error *error,
+                   const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t i = 0; i < table->count; i++)
+        tc_near_try(&near, table->tensors[i].name);
+    return tc_near_hint(&near, error, otherwise);
 }
 
 bool tc_table_sort(struct tc_table *table, struct tc_error *error) {

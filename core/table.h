@@ -42,6 +42,11 @@ struct tc_metadata *tc_metadata_copy(const struct tc_metadata *from, struct tc_a
  * keys that are there keep their value. Counts those whose values differ. */
 bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
                        struct tc_arena *arena, size_t *conflicts, struct tc_error *error);
+/* The same for many maps at once, which one by one would be quadratic: where
+ * several have a key the first counts. conflicts[i]: keys of from[i] whose value
+ * is not that of the first. */
+bool tc_metadata_join(struct tc_metadata *into, const struct tc_metadata *const *from, size_t count,
+                      struct tc_arena *arena, size_t *conflicts, struct tc_error *error);
 void tc_metadata_remove(struct tc_metadata *metadata, struct tc_text key);
 /* Every key that starts so. */
 void tc_metadata_remove_prefix(struct tc_metadata *metadata, struct tc_text prefix);
@@ -88,6 +93,9 @@ bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct
 bool tc_table_rename(struct tc_table *table, const struct tc_text *names, struct tc_error *error);
 /* NULL where there is none. */
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name);
+/* After an error about a name that is none of its: the nearest that is one. */
+bool tc_table_hint(const struct tc_table *table, struct tc_text name, struct tc_error *error,
+                   const char *otherwise);
 /* By offset; equal offsets stay in the order they were added. */
 bool tc_table_sort(struct tc_table *table, struct tc_error *error);
 

@@ -197,10 +197,10 @@ bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error) {
     return buffer->failed ? tc_fail_memory(error) : true;
 }
 
-/* Characters that change how the text around them is laid out. */
-static bool is_bidirectional(uint32_t character) {
+/* Characters that end a line, or change how the text around them is laid out. */
+static bool moves_text(uint32_t character) {
     return character == 0x061C || character == 0x200E || character == 0x200F ||
-           (character >= 0x202A && character <= 0x202E) ||
+           (character >= 0x2028 && character <= 0x202E) ||
            (character >= 0x2066 && character <= 0x2069);
 }
 
@@ -220,7 +220,7 @@ static bool json_escapes(uint32_t character, enum tc_escape how) {
     case TC_ESCAPE_SERDE:
         return false;
     case TC_ESCAPE_DISPLAY:
-        return character == 0x7F || is_bidirectional(character);
+        return (character >= 0x7F && character < 0xA0) || moves_text(character);
     case TC_ESCAPE_ASCII:
         return character >= 0x7F;
     }
@@ -280,7 +280,7 @@ void tc_buffer_add_visible(struct tc_buffer *buffer, struct tc_text text) {
             step = 1;
         } else if (character < 0x20 || (character >= 0x7F && character < 0xA0)) {
             tc_buffer_addf(buffer, "\\x%02x", character);
-        } else if (is_bidirectional(character)) {
+        } else if (moves_text(character)) {
             tc_buffer_addf(buffer, "\\u{%x}", character);
         } else {
             tc_buffer_add(buffer, text.bytes + at, step);

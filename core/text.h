@@ -62,7 +62,7 @@ bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error);
 
 enum tc_escape {
     TC_ESCAPE_SERDE,   /* as serde_json: ", \ and U+0000–001F */
-    TC_ESCAPE_DISPLAY, /* the same and U+007F and bidirectional controls */
+    TC_ESCAPE_DISPLAY, /* the same, U+007F–009F, U+2028, U+2029 and bidirectional controls */
     TC_ESCAPE_ASCII,   /* as Python's json.dumps: everything beyond ASCII */
 };
 
@@ -70,8 +70,8 @@ enum tc_escape {
  * (a path), each stray byte becomes U+FFFD. */
 void tc_buffer_add_json(struct tc_buffer *buffer, struct tc_text text, enum tc_escape how);
 
-/* For a terminal: control, bidirectional and invalid bytes as \xNN or \u{NNNN},
- * a backslash as it is. */
+/* For a terminal: control characters, line ends, bidirectional controls and
+ * invalid bytes as \xNN or \u{NNNN}, a backslash as it is. */
 void tc_buffer_add_visible(struct tc_buffer *buffer, struct tc_text text);
 
 #endif

@@ -119,7 +119,7 @@ static bool same_data(const struct tc_item *a, const struct tc_item *b) {
 static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const char *why,
                       struct tc_error *error) {
     if (tc_plan_charge(plan, item->nbytes, error))
-        return tc_plan_note(plan, TC_CHANGE, "ties", item->name, error, "%s", why);
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_TIES, item->name, error, "%s", why);
     tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
     return tc_error_in_file(error, item->reader->input->path);
 }
@@ -128,11 +128,11 @@ static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const ch
 static bool record_item(struct ties *ties, const struct tc_item *item, const struct tc_item *kept,
                         struct tc_error *error) {
     return tc_metadata_add(&ties->aliases, &ties->plan->arena, item->name, kept->name, error) &&
-           tc_plan_note(ties->plan, TC_CHANGE, "ties", item->name, error,
+           tc_plan_note(ties->plan, TC_CHANGE, TC_KIND_TIES, item->name, error,
                         "not written; the metadata has its name and that of the tensor whose "
                         "data it shares") &&
            (same_metadata(item->metadata, kept->metadata) ||
-            tc_plan_note(ties->plan, TC_LOSS, "metadata", item->name, error,
+            tc_plan_note(ties->plan, TC_LOSS, TC_KIND_METADATA, item->name, error,
                          "not written as its data is another tensor's; its own metadata is lost"));
 }
 
@@ -313,7 +313,7 @@ static bool note_views(struct tc_plan *plan, struct tc_error *error) {
             const struct tc_item *item = &plan->items[i];
             uint32_t storage = item->source == r ? item->tensor->storage : 0;
             if (storage && shown[storage] > 1 &&
-                !tc_plan_note(plan, TC_CHANGE, "ties", item->name, error,
+                !tc_plan_note(plan, TC_CHANGE, TC_KIND_TIES, item->name, error,
                               "a view of a storage that other tensors show too; written with data "
                               "of its own"))
                 return false;

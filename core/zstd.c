@@ -113,9 +113,10 @@ static bool decode_failed(struct tc_zstd_decoder *decoder, size_t code, struct t
     case ZSTD_error_memory_allocation:
         return tc_fail_memory(error);
     case ZSTD_error_frameParameter_windowTooLarge:
-        return tc_fail(error, TC_UNSAFE, "zstd-window",
-                       "the compressed data needs a window over the limit of %d MiB",
-                       1 << (MAX_WINDOW_LOG - 20));
+        tc_fail(error, TC_UNSAFE, "zstd-window",
+                "the compressed data needs a window over the limit of %d MiB",
+                1 << (MAX_WINDOW_LOG - 20));
+        return tc_error_hint(error, "this limit is fixed: compress it again without --long");
     default:
         tc_fail(error, TC_INVALID, "zstd", "the compressed data is corrupt (%s)",
                 ZSTD_getErrorName(code));

@@ -174,8 +174,9 @@ static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, con
     return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
 }
 
-static bool shard_metadata(struct tc_plan *plan, size_t index, struct tc_error *error) {
-    struct tc_metadata *metadata = &plan->parts[index].metadata;
+static bool shard_metadata(struct tc_plan *plan, struct tc_part *part, size_t index,
+                           struct tc_error *error) {
+    struct tc_metadata *metadata = &part->metadata;
     return set_number(metadata, &plan->arena, KEY_INDEX, index, error) &&
            set_number(metadata, &plan->arena, KEY_COUNT, plan->part_count, error);
 }
@@ -225,9 +226,16 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
     return ok;
 }
 
+static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
+    (void)error;
+    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    return true;
+}
+
 const struct tc_sharding deathtensors_sharding = {
     .count_digits = 4,
     .index_ending = "",
     .shard_metadata = shard_metadata,
+    .leave_room = leave_room,
     .write_index = write_index,
 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/metadata.h"
 #include "formats/shards.h"
 
 #define INDEX_LIMIT UINT64_C(100000000)
@@ -52,10 +52,10 @@ static bool read_total(struct tc_json *json, struct index_reader *index) {
     return true;
 }
 
-/* What else the index says of the model is kept: strings as they are, other
- * values as JSON text. */
+/* What else the index says of the model is kept as it stands, under one key. */
 static bool read_metadata(struct tc_json *json, struct tc_reader *reader) {
     struct index_reader *index = reader->state;
+    struct tc_metadata pairs = {0};
     struct tc_text key;
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &key)) {
@@ -67,12 +67,12 @@ static bool read_metadata(struct tc_json *json, struct tc_reader *reader) {
                 return false;
             continue;
         }
-        if (!(tc_json_peek(json) == TC_JSON_STRING ? tc_json_string(json, &value)
-                                                   : tc_json_skip(json, &value)) ||
-            !tc_metadata_add(&reader->table.metadata, &reader->arena, key, value, json->error))
+        if (!tc_json_skip(json, &value) ||
+            !tc_metadata_add(&pairs, &reader->arena, key, value, json->error))
             return false;
     }
-    return !json->failed && tc_metadata_sort(&reader->table.metadata, json->error);
+    return !json->failed && tc_metadata_sort(&pairs, json->error) &&
+           tc_index_metadata_set(&reader->table.metadata, &pairs, &reader->arena, json->error);
 }
 
 static bool read_weight_map(struct tc_json *json, struct index_reader *index) {

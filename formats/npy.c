@@ -1,73 +1,125 @@
 /*
- * .npy: one array, a header (npy_header.c) and its elements. Big-endian and
- * Fortran order are put right on reading; what is written is byte for byte
- * what np.save writes.
+ * .npy: an array, a header (npy_header.c) and its elements; where np.save was
+ * called more than once on one file, arrays one behind the other, which are
+ * called 0, 1, … Big-endian and Fortran order are put right on reading; what is
+ * written is byte for byte what np.save writes.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/convert.h"
 #include "formats/npy.h"
 
+#define MAGIC "\x93NUMPY"
+#define MAGIC_BYTES 6u
+
 struct npy_reader {
-    struct npy_header header;
+    struct npy_list list;
     struct npy_stream stream;
 };
 
+/* Where a fetch counts from. */
+struct place {
+    struct tc_reader *reader;
+    uint64_t base;
+};
+
 static int probe(const struct tc_probe *probe) {
-    return probe->length >= 6 && memcmp(probe->head, "\x93NUMPY", 6) == 0 ? 100 : 0;
+    return probe->length >= MAGIC_BYTES && memcmp(probe->head, MAGIC, MAGIC_BYTES) == 0 ? 100 : 0;
 }
 
-static bool fetch_file(void *context, uint64_t offset, void *buffer, size_t length,
-                       struct tc_error *error) {
-    struct tc_reader *reader = context;
-    return tc_input_read(reader->input, offset, buffer, length, error);
+static bool fetch(void *context, uint64_t offset, void *buffer, size_t length,
+                  struct tc_error *error) {
+    const struct place *place = context;
+    return tc_input_read(place->reader->input, place->base + offset, buffer, length, error);
 }
 
-static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t length,
+/* Whether another array follows the one that ends here. Anything else that does
+ * is an error. */
+static bool find_next(struct tc_reader *reader, const struct npy_array *array, uint64_t *end,
+                      bool *more, struct tc_error *error) {
+    const struct npy_header *header = &array->header;
+    unsigned char magic[MAGIC_BYTES];
+    *more = false;
+    if (header->unmeasured)
+        return true;
+    *end = array->base + header->data + header->nbytes;
+    uint64_t left = reader->input->size - *end;
+    if (left >= MAGIC_BYTES) {
+        if (!tc_input_read(reader->input, *end, magic, MAGIC_BYTES, error))
+            return false;
+        *more = memcmp(magic, MAGIC, MAGIC_BYTES) == 0;
+    }
+    if (*more || left == 0)
+        return true;
+    tc_fail(error, TC_INVALID, "trailing-data",
+            "the data is longer than its shape says (got %llu bytes, expected %llu)",
+            (unsigned long long)(header->nbytes + left), (unsigned long long)header->nbytes);
+    return tc_error_at(error, *end);
+}
+
+/* One array has the file's name; several are numbered. */
+static bool name_array(struct tc_reader *reader, bool several, uint64_t index, struct tc_text *name,
                        struct tc_error *error) {
-    struct tc_reader *reader = context;
-    struct npy_reader *npy = reader->state;
-    return tc_input_read(reader->input, npy->header.data + offset, buffer, length, error);
+    char digits[24];
+    *name = reader->stem;
+    if (!several)
+        return true;
+    size_t length = (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)index);
+    *name = (struct tc_text){tc_arena_copy(&reader->arena, digits, length, error), length};
+    return name->bytes != NULL;
 }
 
 static bool open_npy(struct tc_reader *reader, struct tc_error *error) {
     struct npy_reader *npy = reader->state;
-    struct npy_header *header = &npy->header;
-    if (!npy_header_read(reader, fetch_file, reader, reader->input->size, 0, header, error))
-        return false;
-    struct tc_tensor tensor = {.name = reader->stem,
-                               .dtype = header->dtype,
-                               .rank = header->rank,
-                               .shape = header->shape,
-                               .nbytes = header->nbytes,
-                               .offset = header->data,
-                               .sequential = header->fortran};
-    return tc_table_add(&reader->table, &tensor, error);
+    uint64_t base = 0;
+    bool more = true;
+    for (uint64_t index = 0; more; index++) {
+        struct npy_array *array = tc_arena_alloc(&reader->arena, sizeof *array, error);
+        struct place place = {reader, base};
+        struct tc_text name;
+        if (!array)
+            return false;
+        array->base = base;
+        if (!npy_header_read(reader, fetch, &place, reader->input->size - base, base,
+                             &array->header, error) ||
+            !find_next(reader, array, &base, &more, error) ||
+            !name_array(reader, more || index, index, &name, error) ||
+            !npy_list_add(&npy->list, reader, array, name, error))
+            return false;
+    }
+    return npy_list_finish(&npy->list, reader, error);
 }
 
 static bool read_npy(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                      void *buffer, size_t length, struct tc_error *error) {
-    (void)tensor;
     struct npy_reader *npy = reader->state;
-    return npy_stream_read(&npy->stream, &npy->header, fetch_data, reader, offset, buffer, length,
-                           error);
+    const struct npy_tensor *found = &npy->list.tensors[tensor->cookie];
+    struct place place = {reader, found->array->base + found->array->header.data};
+    struct npy_stream none = {0};
+    return npy_stream_read(tensor->sequential ? &npy->stream : &none, found, fetch, &place, offset,
+                           buffer, length, error);
 }
 
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
     const struct npy_reader *npy = reader->state;
-    *extent = (struct tc_extent){.input = reader->input, .offset = tensor->offset};
-    return !npy->header.swap && !npy->header.fortran;
+    const struct npy_tensor *found = &npy->list.tensors[tensor->cookie];
+    *extent = (struct tc_extent){.input = reader->input,
+                                 .offset = found->array->base + found->array->header.data};
+    return npy_is_raw(found);
 }
 
 static void close_npy(struct tc_reader *reader) {
-    npy_stream_release(&((struct npy_reader *)reader->state)->stream);
+    struct npy_reader *npy = reader->state;
+    npy_stream_release(&npy->stream);
+    npy_list_release(&npy->list);
 }
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     const struct tc_item *item = &writer->plan->items[writer->part->first];
     struct tc_buffer text = {0};
-    bool ok = npy_header_write(&text, item->dtype, item->shape, item->rank, error) &&
+    bool ok = npy_header_write(&text, item, error) &&
               tc_outfile_write(writer->out, text.bytes, text.length, error);
     tc_buffer_release(&text);
     return ok;
@@ -94,7 +146,7 @@ const struct tc_backend tc_backend_npy = {
     .summary = "NumPy array",
     .extensions = (const char *const[]){".npy", NULL},
     .mime = "application/x-npy",
-    .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY,
+    .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END,
     .dtypes = NPY_DTYPES,
     .max_rank = NPY_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
@@ -105,6 +157,7 @@ const struct tc_backend tc_backend_npy = {
     .read = read_npy,
     .extent = extent,
     .close = close_npy,
+    .holds_metadata = npy_holds_metadata,
     .begin = begin,
     .put = put,
     .finish = finish,

@@ -1,41 +1,28 @@
 /*
- * .npz: a zip of NAME.npy members, stored or deflated. Stored arrays are read
- * in place; deflated ones stream. Members that are no .npy are left out, and
- * that is said.
+ * .npz: a zip of NAME.npy members, stored or packed. Stored arrays are read
+ * in place; packed ones stream. Members that are no .npy, and arrays that are no
+ * tensors, are left out, and that is said.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/convert.h"
 #include "core/deflate.h"
-#include "core/spool.h"
 #include "formats/npy.h"
 #include "formats/zip_read.h"
 #include "formats/zip_write.h"
 
-#define SPOOL_STEP ((size_t)1 << 18)
-
-struct array {
-    const struct zip_member *member;
-    struct npy_header header;
-};
-
 struct npz_reader {
     struct zip zip;
-    struct array *arrays; /* by tensor's cookie */
-    size_t count;
-    /* The one array that is being inflated or gathered. */
-    const struct array *current;
-    struct zip_stream inflating;
+    struct npy_list list;
+    /* The one array that is being unpacked, gathered or taken apart. */
+    struct zip_stream unpacking;
     struct npy_stream stream;
-    /* An array in Fortran order that is deflated must be there as a whole
-     * before its elements can be put in order. */
-    struct tc_spool spool;
 };
 
 struct fetch {
     struct tc_reader *reader;
-    const struct array *array;
+    const struct npy_array *array;
 };
 
 static const struct tc_text extension = {".npy", 4};
@@ -57,127 +44,83 @@ static int probe(const struct tc_probe *probe) {
     return memcmp(probe->head + 30 + length - 4, ".npy", 4) == 0 ? 90 : 30;
 }
 
-static void forget_current(struct npz_reader *npz) {
-    zip_stream_release(&npz->inflating);
-    npy_stream_release(&npz->stream);
-    tc_spool_release(&npz->spool);
-    npz->current = NULL;
-}
-
 static bool fetch_member(void *context, uint64_t offset, void *buffer, size_t length,
                          struct tc_error *error) {
     const struct fetch *fetch = context;
-    const struct array *array = fetch->array;
     struct npz_reader *npz = fetch->reader->state;
     if (length == 0)
         return true;
-    return zip_stream_read(&npz->inflating, fetch->reader->input, array->member, offset, buffer,
-                           length, error);
-}
-
-/* Writes the array's elements as stored to the spool. */
-static bool fill_spool(struct tc_reader *reader, const struct array *array,
-                       struct tc_error *error) {
-    struct npz_reader *npz = reader->state;
-    uint64_t size = array->header.nbytes;
-    struct fetch fetch = {reader, array};
-    unsigned char *buffer = malloc(SPOOL_STEP);
-    bool ok = buffer ? tc_spool_open(&npz->spool, size, error) : tc_fail_memory(error);
-    for (uint64_t at = 0; at < size && ok;) {
-        size_t step = size - at < SPOOL_STEP ? size - at : SPOOL_STEP;
-        ok = fetch_member(&fetch, array->header.data + at, buffer, step, error) &&
-             tc_spool_add(&npz->spool, buffer, step, error);
-        at += step;
-    }
-    free(buffer);
-    if (!ok)
-        tc_spool_release(&npz->spool);
-    return ok;
+    return zip_stream_read(&npz->unpacking, fetch->reader->input, fetch->array->owner, offset,
+                           buffer, length, error);
 }
 
 /* Elements as stored, from offset 0. */
 static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t length,
                        struct tc_error *error) {
     const struct fetch *fetch = context;
-    const struct array *array = fetch->array;
-    struct npz_reader *npz = fetch->reader->state;
-    if (array->member->method != ZIP_STORED && array->header.fortran) {
-        if (!npz->spool.open && !fill_spool(fetch->reader, array, error))
-            return false;
-        return tc_spool_read(&npz->spool, offset, buffer, length, error);
-    }
-    return fetch_member(context, array->header.data + offset, buffer, length, error);
+    return fetch_member(context, fetch->array->header.data + offset, buffer, length, error);
 }
 
 static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                      void *buffer, size_t length, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
-    const struct array *array = &npz->arrays[tensor->cookie];
-    struct fetch fetch = {reader, array};
-    /* What is neither inflated nor gathered has no state, and any thread may
+    const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
+    struct fetch fetch = {reader, found->array};
+    /* What is neither unpacked nor gathered has no state, and any thread may
      * read it. */
-    if (!tensor->sequential) {
-        struct npy_stream none = {0};
-        return npy_stream_read(&none, &array->header, fetch_data, &fetch, offset, buffer, length,
-                               error);
-    }
-    if (npz->current != array) {
-        forget_current(npz);
-        npz->current = array;
-    }
-    if (npz->stream.gathering)
-        npz->stream.gather.context = &fetch;
-    return npy_stream_read(&npz->stream, &array->header, fetch_data, &fetch, offset, buffer, length,
-                           error);
+    struct npy_stream none = {0};
+    return npy_stream_read(tensor->sequential ? &npz->stream : &none, found, fetch_data, &fetch,
+                           offset, buffer, length, error);
 }
 
-/* A member that holds nothing: no read would ever come to its end. */
-static bool check_empty(struct tc_reader *reader, const struct array *array,
-                        struct tc_error *error) {
-    struct npz_reader *npz = reader->state;
-    unsigned char header[4096];
-    uint64_t at = 0;
-    while (at < array->member->size) {
-        uint64_t left = array->member->size - at;
-        size_t step = left < sizeof header ? left : sizeof header;
-        if (!zip_stream_read(&npz->inflating, reader->input, array->member, at, header, step,
-                             error))
-            return false;
-        at += step;
-    }
-    return true;
+static struct tc_text name_of(const struct zip_member *member) {
+    return (struct tc_text){member->name.bytes, member->name.length - extension.length};
 }
 
-static bool add_array(struct tc_reader *reader, const struct zip_member *member,
-                      struct tc_error *error) {
+/* Reads the header, and the whole of a packed member that holds nothing: no read
+ * would ever come to its end. */
+static bool read_header(struct tc_reader *reader, struct npy_array *array, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
-    struct array *array = &npz->arrays[npz->count];
-    array->member = member;
+    const struct zip_member *member = array->owner;
+    struct npy_header *header = &array->header;
     struct fetch fetch = {reader, array};
-    struct tc_text name = {member->name.bytes, member->name.length - extension.length};
-    if (!npy_header_read(reader, fetch_member, &fetch, member->size, member->data, &array->header,
-                         error))
-        return tc_error_in_tensor(error, name.bytes, name.length);
-    bool deflated = member->method != ZIP_STORED;
-    struct tc_tensor tensor = {.name = name,
-                               .dtype = array->header.dtype,
-                               .rank = array->header.rank,
-                               .shape = array->header.shape,
-                               .nbytes = array->header.nbytes,
-                               .offset = npz->count,
-                               .cookie = (uint32_t)npz->count,
-                               .sequential = deflated || array->header.fortran};
-    reader->compressed |= deflated;
-    npz->count++;
-    return tc_table_add(&reader->table, &tensor, error) &&
-           (!deflated || array->header.nbytes || check_empty(reader, array, error) ||
-            tc_error_in_tensor(error, name.bytes, name.length));
+    if (!zip_member_readable(member, error) ||
+        !npy_header_read(reader, fetch_member, &fetch, member->size, member->data, header, error))
+        return false;
+    uint64_t held = member->size - header->data;
+    if (!header->unmeasured && held != header->nbytes)
+        return tc_fail(error, TC_INVALID, "trailing-data",
+                       "the data is longer than its shape says (got %llu bytes, expected %llu)",
+                       (unsigned long long)held, (unsigned long long)header->nbytes);
+    return !array->packed || held || npz->unpacking.position == member->size ||
+           zip_member_check(reader->input, member, error);
 }
 
-static void skip_member(struct tc_reader *reader, const struct zip_member *member) {
-    if (reader->skipped.length)
-        tc_buffer_add_string(&reader->skipped, ", ");
-    tc_buffer_add_text(&reader->skipped, member->name);
+/* Only what can't be an array any more is passed over where nobody wants it: of
+ * a structured array somebody may want a field. */
+static bool add_array(struct tc_reader *reader, const struct zip_member *member,
+                      struct npy_array *array, struct tc_error *error) {
+    struct npz_reader *npz = reader->state;
+    struct tc_text name = name_of(member);
+    *array = (struct npy_array){
+        .owner = member, .base = member->data, .packed = member->method != ZIP_STORED};
+    if (!read_header(reader, array, error)) {
+        if (error->class == TC_UNSUPPORTED ||
+            (error->class != TC_IO && !tc_reader_wants(reader, name)))
+            return npy_list_refuse(&npz->list, reader, name, error);
+        return tc_error_in_tensor(error, name.bytes, name.length);
+    }
+    reader->compressed |= array->packed;
+    return npy_list_add(&npz->list, reader, array, name, error);
+}
+
+/* Bytes that reading what is wanted of an array would unpack. */
+static bool count_unpacked(struct tc_reader *reader, const struct zip_member *member,
+                           const struct npy_array *array, uint64_t *sum, struct tc_error *error) {
+    if (!array->header.structured && !tc_reader_wants(reader, name_of(member)))
+        return true;
+    return !__builtin_add_overflow(*sum, member->size, sum) ||
+           tc_fail(error, TC_INVALID, "size-overflow", "the members' sizes overflow");
 }
 
 static bool is_array(const struct zip_member *member) {
@@ -192,56 +135,72 @@ static bool refuse_foreign(const struct zip *zip, struct tc_error *error) {
                    tc_text_shown(member->name, 200), member->name.bytes);
 }
 
+/* numpy takes a member of a tensor's bare name for the tensor. */
+static bool check_bare_names(struct tc_reader *reader, struct tc_error *error) {
+    const struct npz_reader *npz = reader->state;
+    for (size_t i = 0; i < npz->zip.count; i++) {
+        const struct zip_member *member = &npz->zip.members[i];
+        const struct tc_tensor *tensor =
+            is_array(member) ? NULL : tc_table_find(&reader->table, member->name);
+        if (tensor && npz->list.tensors[tensor->cookie].field->name.length == 0) {
+            tc_fail(error, TC_INVALID, "duplicate-name",
+                    "two members can be read as this tensor, with and without .npy");
+            return tc_error_in_tensor(error, member->name.bytes, member->name.length);
+        }
+    }
+    return true;
+}
+
 static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
     if (!zip_open(&npz->zip, reader, error))
         return false;
-    npz->arrays = tc_arena_array(&reader->arena, npz->zip.count, sizeof *npz->arrays, error);
-    if (!npz->arrays)
+    struct npy_array *arrays =
+        tc_arena_array(&reader->arena, npz->zip.count, sizeof *arrays, error);
+    if (!arrays)
         return false;
-    uint64_t inflated = 0;
+    uint64_t unpacked = 0;
+    size_t count = 0;
     for (size_t i = 0; i < npz->zip.count; i++) {
         const struct zip_member *member = &npz->zip.members[i];
         if (!is_array(member)) {
-            skip_member(reader, member);
+            if (!tc_reader_skip(reader, member->name, TC_SKIP_VALUE, error, "no .npy member"))
+                return false;
             continue;
         }
-        if (!add_array(reader, member, error))
+        struct npy_array *array = &arrays[count++];
+        if (!add_array(reader, member, array, error) ||
+            !count_unpacked(reader, member, array, &unpacked, error))
             return false;
-        if (__builtin_add_overflow(inflated, member->size, &inflated))
-            return tc_fail(error, TC_INVALID, "size-overflow", "the members' sizes overflow");
     }
-    if (npz->count == 0 && npz->zip.count)
+    if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
-    /* numpy takes a member of a tensor's bare name for the tensor. */
-    for (size_t i = 0; i < npz->zip.count; i++) {
-        struct tc_text name = npz->zip.members[i].name;
-        if (!is_array(&npz->zip.members[i]) && tc_table_find(&reader->table, name)) {
-            tc_fail(error, TC_INVALID, "duplicate-name",
-                    "two members can be read as this tensor, with and without .npy");
-            return tc_error_in_tensor(error, name.bytes, name.length);
-        }
-    }
-    return tc_reader_check_expansion(reader, inflated, error);
+    return check_bare_names(reader, error) && npy_list_finish(&npz->list, reader, error) &&
+           tc_reader_check_expansion(reader, unpacked, error);
 }
 
 static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent) {
     const struct npz_reader *npz = reader->state;
-    const struct array *array = &npz->arrays[tensor->cookie];
+    const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
     *extent = (struct tc_extent){.input = reader->input,
-                                 .offset = array->member->data + array->header.data};
-    return !tensor->sequential && !array->header.swap;
+                                 .offset = found->array->base + found->array->header.data};
+    return npy_is_raw(found);
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+/* Of a structured array each field is a tensor of the one member. */
+static bool verify_tensors(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     const struct npz_reader *npz = reader->state;
+    const struct zip_member *last = NULL;
     for (size_t i = 0; i < reader->table.count; i++) {
         const struct tc_tensor *tensor = &reader->table.tensors[i];
-        const struct zip_member *member = npz->arrays[tensor->cookie].member;
-        if ((wanted && !wanted[i]) || member->method != ZIP_STORED ||
-            zip_verify_stored(reader->input, member, error))
+        const struct zip_member *member = npz->list.tensors[tensor->cookie].array->owner;
+        if ((wanted && !wanted[i]) || member->method != ZIP_STORED || member == last ||
+            zip_verify_stored(reader->input, member, error)) {
+            last = wanted && !wanted[i] ? last : member;
             continue;
+        }
+        last = member;
         tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
         if (!tc_reader_forgive(reader, error))
             return false;
@@ -249,9 +208,42 @@ static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error
     return true;
 }
 
+/* What no tensor is read from has a CRC too. Members that are skipped are few in
+ * honest files; packed ones count as what is read does. */
+static bool verify_others(struct tc_reader *reader, struct tc_error *error) {
+    const struct npz_reader *npz = reader->state;
+    uint64_t unpacked = 0;
+    bool *used = calloc(npz->zip.count + 1, sizeof *used);
+    bool ok = used || tc_fail_memory(error);
+    for (size_t i = 0; i < npz->list.count && ok; i++) {
+        const struct zip_member *member = npz->list.tensors[i].array->owner;
+        used[member - npz->zip.members] = true;
+    }
+    for (size_t i = 0; i < npz->zip.count && ok; i++) {
+        const struct zip_member *member = &npz->zip.members[i];
+        struct tc_error ignored = {0};
+        if (used[i] || !zip_member_readable(member, &ignored))
+            continue;
+        ok = !__builtin_add_overflow(unpacked, member->size, &unpacked) &&
+             tc_reader_check_expansion(reader, unpacked, error);
+        if (ok && !zip_member_check(reader->input, member, error)) {
+            tc_error_in_tensor(error, member->name.bytes, member->name.length);
+            ok = tc_reader_forgive(reader, error);
+        }
+    }
+    free(used);
+    return ok;
+}
+
+static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    return verify_tensors(reader, wanted, error) && (wanted || verify_others(reader, error));
+}
+
 static void close_npz(struct tc_reader *reader) {
     struct npz_reader *npz = reader->state;
-    forget_current(npz);
+    zip_stream_release(&npz->unpacking);
+    npy_stream_release(&npz->stream);
+    npy_list_release(&npz->list);
     zip_release(&npz->zip);
 }
 
@@ -273,7 +265,7 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
             ok = tc_table_add(&names, &entry, error);
         }
         if (ok && tc_table_find(&names, stem))
-            ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+            ok = tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, name, error,
                               "numpy finds another tensor under this name, that without .npy");
     }
     tc_table_release(&names);
@@ -306,7 +298,7 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     memcpy(name + item->name.length, extension.bytes, extension.length);
     struct tc_buffer header = {0};
     bool ok =
-        npy_header_write(&header, item->dtype, item->shape, item->rank, error) &&
+        npy_header_write(&header, item, error) &&
         zip_member_begin(&npz->zip, (struct tc_text){name, item->name.length + extension.length},
                          header.length + item->nbytes, error) &&
         zip_member_write(&npz->zip, header.bytes, header.length, error);
@@ -351,6 +343,7 @@ const struct tc_backend tc_backend_npz = {
     .close = close_npz,
     .writer_size = sizeof(struct npz_writer),
     .check = check,
+    .holds_metadata = npy_holds_metadata,
     .begin = begin,
     .put = put,
     .finish = finish,

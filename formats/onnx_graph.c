@@ -56,6 +56,7 @@ static bool enter(struct walk *walk, const struct wire_field *field, enum level_
     if (walk->depth == MAX_LEVELS) {
         tc_fail(walk->error, TC_UNSAFE, "depth-limit", "graphs are nested more than %u deep",
                 MAX_GRAPHS);
+        tc_error_hint(walk->error, TC_FIXED_LIMIT);
         return tc_error_at(walk->error, field->at);
     }
     walk->levels[walk->depth++] = (struct level){.wire = wire_inside(&outer->wire, field),
@@ -205,11 +206,9 @@ static bool add_constant(struct walk *walk, const struct wire_field *field, bool
     if (!name.bytes || !wire_expect(field, WIRE_BYTES, "a tensor", walk->error))
         return false;
     bool ok = onnx_parse_tensor(walk->onnx, wire_inside(&level->wire, field), &tensor, walk->error);
-    if (ok && tensor.strings) {
-        tc_reader_lose(walk->onnx->reader, "\"%.*s\" is a constant of strings, and left out",
-                       tc_text_shown(name, 200), name.bytes);
-        return true;
-    }
+    if (ok && tensor.strings)
+        return tc_reader_skip(walk->onnx->reader, name, TC_SKIP_VALUE, walk->error,
+                              "a tensor of strings");
     if (ok && name.length == 0)
         name = tensor.name;
     ok = ok && onnx_add_tensor(walk->onnx, name, &tensor, walk->error);
@@ -329,11 +328,11 @@ static bool visit_attribute(struct walk *walk, const struct wire_field *field) {
         return !constant || add_numbers(walk, field);
     case 4:
     case 9:
-        if (constant)
-            tc_reader_lose(walk->onnx->reader, "\"%.*s\" is a constant of text, and left out",
-                           (int)(walk->path.length < 200 ? walk->path.length : 200),
-                           walk->path.length ? walk->path.bytes : "");
-        return true;
+        return !constant ||
+               tc_reader_skip(
+                   walk->onnx->reader,
+                   (struct tc_text){walk->path.length ? walk->path.bytes : "", walk->path.length},
+                   TC_SKIP_VALUE, walk->error, "a constant of text");
     case 5:
         return add_constant(walk, field, false);
     case 6:

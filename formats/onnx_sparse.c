@@ -101,10 +101,12 @@ static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct s
         return false;
     /* They are held in memory, twice while they are put in order. */
     uint64_t limit = onnx->reader->options->limits.memory;
-    if (limit && ordered.nbytes > limit / 2)
-        return tc_fail(error, TC_UNSAFE, "memory-limit",
-                       "indices of %llu bytes need more memory than --max-memory allows",
-                       (unsigned long long)ordered.nbytes);
+    if ((limit && ordered.nbytes > limit / 2) || !tc_memory_fits(ordered.nbytes)) {
+        tc_fail(error, TC_UNSAFE, "memory-limit",
+                "its indices would take %llu bytes of memory, twice",
+                (unsigned long long)ordered.nbytes);
+        return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
+    }
     ordered.place = (struct onnx_place){.kind = ONNX_INDICES,
                                         .stored = stored,
                                         .shape = sparse->dims,

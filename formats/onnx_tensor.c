@@ -33,7 +33,7 @@ void onnx_init(struct onnx *onnx, struct tc_reader *reader) {
     onnx->reader = reader;
     wire_source_init(&onnx->source, reader->input);
     typed_reader_init(&onnx->typed, &onnx->source);
-    tc_table_init(&onnx->locations, &reader->arena, TC_MAX_SHARDS);
+    tc_table_init(&onnx->locations, &reader->arena, reader->options->limits.tensors);
     tc_input_pool_init(&onnx->pool);
     onnx->pooled = true;
 }

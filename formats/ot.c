@@ -87,7 +87,7 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
         if (!memchr(name.bytes, '|', name.length))
             continue;
         any = true;
-        ok = tc_plan_note(plan, TC_LOSS, "name", name, error,
+        ok = tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, name, error,
                           "\"|\" in a name comes back as \".\", as tch reads it");
     }
     for (size_t i = 0; i < plan->count && ok && any; i++) {
@@ -99,6 +99,7 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
             if (copy[at] == '|')
                 copy[at] = '.';
         struct tc_tensor entry = {.name = {copy, name.length}};
+        plan->items[i].written = entry.name;
         if (tc_table_find(&names, entry.name)) {
             ok = tc_fail(error, TC_INVALID, "duplicate-name",
                          "another tensor has this name where \"|\" and \".\" are one");

@@ -181,6 +181,7 @@ static const unsigned char *look(struct pickle *pickle, size_t length) {
         pickle->window_size = 0;
         if (!tc_input_read(pickle->input, pickle->at, pickle->window, size, pickle->error))
             return NULL;
+        tc_memory_earn(size);
         pickle->window_at = pickle->at;
         pickle->window_size = size;
     }

@@ -127,7 +127,9 @@ const struct tc_backend tc_backend_pt = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
             .listed = torch_write_listed,
+            .leave_room = torch_write_leave_room,
             .single = true,
         },
 };

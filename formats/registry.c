@@ -25,6 +25,86 @@ const struct tc_backend *tc_registry_named(const char *name) {
     return NULL;
 }
 
+/* What people call them beside their names and extensions; of one that stands
+ * for several formats the first is the usual one. */
+static const struct format_alias {
+    const char *alias;
+    const struct tc_backend *backend;
+} aliases[] = {
+    {"numpy", &tc_backend_npy},
+    {"numpy", &tc_backend_npz},
+    {"np", &tc_backend_npy},
+    {"np", &tc_backend_npz},
+    {"array", &tc_backend_npy},
+    {"arrays", &tc_backend_npz},
+    {"safetensor", &tc_backend_safetensors},
+    {"safe", &tc_backend_safetensors},
+    {"st", &tc_backend_safetensors},
+    {"sft", &tc_backend_safetensors},
+    {"deathtensor", &tc_backend_deathtensors},
+    {"death", &tc_backend_deathtensors},
+    {"torch", &tc_backend_pt},
+    {"torch", &tc_backend_ot},
+    {"pytorch", &tc_backend_pt},
+    {"pytorch", &tc_backend_ot},
+    {"checkpoint", &tc_backend_pt},
+    {"pickle", &tc_backend_pt},
+    {"tch", &tc_backend_ot},
+    {"libtorch", &tc_backend_ot},
+    {"tch-rs", &tc_backend_ot},
+    {"protobuf", &tc_backend_pb},
+    {"protobuf", &tc_backend_onnx},
+    {"proto", &tc_backend_pb},
+    {"tensorproto", &tc_backend_pb},
+    {"tensorproto", &tc_backend_tf},
+    {"tensorflow", &tc_backend_tf},
+    {"tensorflow", &tc_backend_tfrecord},
+    {"shards", &tc_backend_index},
+};
+#define ALIASES (sizeof aliases / sizeof *aliases)
+
+/* Its name, an extension with or without the dot, or an alias. */
+static bool is_called(const struct tc_backend *backend, struct tc_text name) {
+    if (tc_names_alike(name, tc_text_of(backend->name)))
+        return true;
+    for (const char *const *extension = backend->extensions; *extension; extension++)
+        if (tc_names_alike(name, tc_text_of(*extension)) ||
+            tc_names_alike(name, tc_text_of(*extension + 1)))
+            return true;
+    for (size_t i = 0; i < ALIASES; i++)
+        if (aliases[i].backend == backend && tc_names_alike(name, tc_text_of(aliases[i].alias)))
+            return true;
+    return false;
+}
+
+const struct tc_backend *tc_registry_called(const char *name, const char *path) {
+    struct tc_text wanted = tc_text_of(name);
+    const struct tc_backend *own = tc_registry_named(name);
+    const struct tc_backend *by_path = path ? tc_registry_for_path(path) : NULL;
+    if (own || (by_path && is_called(by_path, wanted)))
+        return own ? own : by_path;
+    for (size_t i = 0; i < ALIASES; i++)
+        if (tc_names_alike(wanted, tc_text_of(aliases[i].alias)))
+            return aliases[i].backend;
+    for (size_t i = 0; tc_registry[i]; i++)
+        if (is_called(tc_registry[i], wanted))
+            return tc_registry[i];
+    return NULL;
+}
+
+bool tc_registry_hint(const char *name, struct tc_error *error, const char *otherwise) {
+    struct tc_near near;
+    tc_near_init(&near, tc_text_of(name));
+    for (size_t i = 0; tc_registry[i]; i++) {
+        tc_near_try(&near, tc_text_of(tc_registry[i]->name));
+        for (const char *const *extension = tc_registry[i]->extensions; *extension; extension++)
+            tc_near_try(&near, tc_text_of(*extension + 1));
+    }
+    for (size_t i = 0; i < ALIASES; i++)
+        tc_near_try(&near, tc_text_of(aliases[i].alias));
+    return tc_near_hint(&near, error, otherwise);
+}
+
 const struct tc_backend *tc_registry_for_path(const char *path) {
     const char *name = tc_path_name(path);
     size_t length = strlen(name);
@@ -166,6 +246,12 @@ struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *ba
     return input ? tc_registry_open_input(input, backend, options, error) : NULL;
 }
 
+/* An empty file is legal; one of which nothing can be read is not read. */
+static bool something_left(const struct tc_reader *reader, struct tc_error *error) {
+    return reader->table.count || !tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED) ||
+           tc_reader_refuse_rest(reader, error);
+}
+
 struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc_backend *backend,
                                          const struct tc_format_options *options,
                                          struct tc_error *error) {
@@ -178,8 +264,8 @@ struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc
     }
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
     bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
-    if (reader &&
-        ((sidecar && !tc_sidecar_restore(reader, error)) || !tc_ties_restore(reader, error))) {
+    if (reader && ((sidecar && !tc_sidecar_restore(reader, error)) ||
+                   !tc_ties_restore(reader, error) || !something_left(reader, error))) {
         tc_reader_close(reader);
         return NULL;
     }

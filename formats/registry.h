@@ -7,8 +7,14 @@
 /* NULL at the end. */
 extern const struct tc_backend *const tc_registry[];
 
-/* By name, or NULL. */
+/* By its own name, or NULL. */
 const struct tc_backend *tc_registry_named(const char *name);
+/* By any usual name of a format or its library ("torch", "numpy", "dt"), in any
+ * case, or NULL. Where a name stands for several formats (numpy: npy and npz),
+ * the path's extension decides, if it is that of one of them. */
+const struct tc_backend *tc_registry_called(const char *name, const char *path);
+/* After an error about a name that is none: the nearest that is one. */
+bool tc_registry_hint(const char *name, struct tc_error *error, const char *otherwise);
 /* By a path's extension, or NULL; compound extensions before simple ones. */
 const struct tc_backend *tc_registry_for_path(const char *path);
 /* By content. Where nothing matches: the extension's format if it has one (its

@@ -248,6 +248,14 @@ static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
     return tc_source_write(source, writer->out, error);
 }
 
+static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
+    const struct safetensors_writer *safetensors = writer->state;
+    (void)error;
+    writer->out->position = safetensors->offsets[item];
+    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    return true;
+}
+
 static bool finish(struct tc_writer *writer, struct tc_error *error) {
     (void)writer;
     (void)error;
@@ -263,8 +271,8 @@ const struct tc_backend tc_backend_safetensors = {
     .summary = "Hugging Face safetensors",
     .extensions = (const char *const[]){".safetensors", NULL},
     .mime = "application/vnd.safetensors",
-    .caps = TC_NAMES_FRAMEWORK | TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME |
-            TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
+    .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
+            TC_CAN_LOAD_LAZILY | TC_WRITES_ANY_ORDER,
     .dtypes = DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
@@ -287,6 +295,8 @@ const struct tc_backend tc_backend_safetensors = {
             .count_digits = 5,
             .index_ending = ".index.json",
             .write_index = shards_write_index,
+            .index_metadata = true,
+            .leave_room = leave_room,
             .single = true,
         },
 };

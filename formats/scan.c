@@ -18,12 +18,13 @@
 
 /* Archives in archives: real ones are three deep. */
 #define MAX_DEPTH 16u
-/* What compressed bytes may become: as much as for reading. */
-#define FREE_BYTES ((uint64_t)256 << 20)
-#define MOST_BYTES ((uint64_t)16 << 30)
 #define INDEX_LIMIT UINT64_C(100000000)
 /* A text of a member of an archive: licences, labels, versions. */
 #define MAX_TEXT ((uint64_t)16 << 20)
+/* Members of a file, and of archives in it that are packed: no honest member is
+ * this short. */
+#define FREE_REGIONS 100000u
+#define BYTES_A_REGION 64u
 /* A probe this sure saw the format's own mark. */
 #define SURE 90
 /* And this one saw more than an accident. */
@@ -98,7 +99,9 @@ void scan_note_limit(struct scan *scan, const char *what, const char *option) {
         return;
     scan_note(scan, "scan-limit", "there are too many %s to prove that all are clean", what);
     if (option)
-        tc_error_hint(scan->broken, "raise the limit with %s", option);
+        tc_error_hint(scan->broken, "raise the limit with %s if you trust this file", option);
+    else
+        tc_error_hint(scan->broken, TC_FIXED_LIMIT);
 }
 
 bool scan_find(const struct scan_view *view, enum scan_level level, const char *code,
@@ -129,9 +132,10 @@ bool scan_name_ends(struct tc_text name, const char *ending) {
 
 static struct scan_region *push(struct scan *scan, struct scan_region region,
                                 struct tc_error *error) {
-    if (++scan->regions > scan->options->limits.tensors) {
+    bool many = scan->regions >= scan->options->limits.tensors;
+    if (many || scan->regions >= scan->most_regions) {
         /* The walk goes on with those that wait. */
-        scan_note_limit(scan, "members", "--max-tensors");
+        scan_note_limit(scan, "members", many ? "--max-tensors" : NULL);
         drop_source(region.source);
         return tc_arena_alloc(&scan->arena, sizeof region, error);
     }
@@ -140,6 +144,7 @@ static struct scan_region *push(struct scan *scan, struct scan_region region,
         drop_source(region.source);
         return NULL;
     }
+    scan->regions++;
     *added = region;
     added->next = scan->pending;
     scan->pending = added;
@@ -214,6 +219,7 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
     }
     if (!input)
         return true;
+    scan->most_regions += 1 + input->size / BYTES_A_REGION;
     struct scan_source *source = new_source(input, false, error);
     struct scan_region region = {.source = source,
                                  .length = source ? source->input->size : 0,
@@ -636,21 +642,14 @@ static bool look_at_region(struct scan *scan, struct scan_region region, struct 
     return ok;
 }
 
-static uint64_t unpacking_limit(const struct tc_limits *limits, uint64_t size) {
-    if (limits->made != TC_LIMITS_DEFAULT.made)
-        return limits->made;
-    uint64_t most = MOST_BYTES;
-    return size > (most - FREE_BYTES) / TC_FREE_EXPANSION ? most
-                                                          : FREE_BYTES + TC_FREE_EXPANSION * size;
-}
-
 bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
     struct tc_input *input = tc_input_open(path, NULL, error);
     struct scan_source *source = new_source(input, false, error);
     if (!source)
         return false;
     bool ok = scan->broken && scan->other ? true : tc_fail_memory(error);
-    scan->most_unpacked = unpacking_limit(&scan->options->limits, source->input->size);
+    scan->most_unpacked = tc_made_limit(scan->options->limits.made, source->input->size);
+    scan->most_regions = FREE_REGIONS + source->input->size / BYTES_A_REGION;
     source->users++; /* ours: it is asked at last whether it changed */
     ok = ok && push(scan,
                     (struct scan_region){

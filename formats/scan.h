@@ -68,6 +68,7 @@ struct scan {
     /* What it may cost, over all of the file's regions. */
     struct pickle_budget budget;
     uint64_t regions;
+    uint64_t most_regions;
     uint64_t unpacked;
     uint64_t most_unpacked;
     /* Where it is now. */

@@ -252,6 +252,12 @@ static bool take_text(struct walk *walk, struct level *level, const struct wire_
            wire_text(&level->wire, field, MAX_TEXT, &walk->view->reader->arena, text, walk->damage);
 }
 
+static bool refuse_depth(struct walk *walk) {
+    tc_fail(walk->damage, TC_UNSAFE, "depth-limit", "graphs lie over %u deep in each other",
+            MAX_DEPTH);
+    return tc_error_hint(walk->damage, TC_FIXED_LIMIT);
+}
+
 /* False where the walk can't go on: damage or error say why. */
 static bool run(struct walk *walk, struct wire_source *source, enum message kind) {
     struct level *levels = calloc(MAX_DEPTH, sizeof *levels);
@@ -272,8 +278,7 @@ static bool run(struct walk *walk, struct wire_source *source, enum message kind
         if (inner == NONE)
             ok = take_text(walk, level, &field);
         else if (depth == MAX_DEPTH)
-            ok = tc_fail(walk->damage, TC_UNSAFE, "depth-limit",
-                         "graphs lie over %u deep in each other", MAX_DEPTH);
+            ok = refuse_depth(walk);
         else
             levels[depth++] = (struct level){
                 .wire = wire_inside(&level->wire, &field), .message = inner, .at = field.at};

@@ -120,6 +120,8 @@ static bool take(struct sink *sink, const void *bytes, size_t length, bool *full
     scan->unpacked += length;
     if (!sink->spilled && sink->size + length > SMALL && !spill(sink, error))
         return false;
+    if (sink->spilled && !tc_tempfile_check(sink->fd, sink->size, length, error))
+        return false;
     sink->size += length;
     sink->crc = tc_crc32(sink->crc, bytes, length);
     return tc_write_all(sink->fd, bytes, length, error);

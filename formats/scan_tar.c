@@ -85,7 +85,7 @@ static const unsigned char *block_at(struct tar *tar, uint64_t at, struct tc_err
 static const char *const torch_members[] = {"sys_info", "storages", "tensors", "pickle"};
 
 static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at, uint64_t size,
-                       struct tc_error *error) {
+                       bool whole, struct tc_error *error) {
     struct scan *scan = tar->view->scan;
     size_t length = strnlen((const char *)header, 100);
     char *name = tc_arena_copy(&scan->arena, header, length, error);
@@ -103,9 +103,11 @@ static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at
     bool data = tar->damaged || tar->view->region->role == SCAN_DATA;
     struct scan_region *region =
         scan_add_region(tar->view, at, size, text, data ? SCAN_DATA : SCAN_MEMBER, error);
-    if (region)
-        region->archived = true;
-    return region != NULL;
+    if (!region)
+        return false;
+    region->archived = true;
+    region->fragment = !whole;
+    return true;
 }
 
 static bool walk(struct tar *tar, struct tc_error *error) {
@@ -128,7 +130,7 @@ static bool walk(struct tar *tar, struct tc_error *error) {
         uint64_t left = end - at;
         bool whole = size <= left;
         tar->damaged |= tar->ended || !whole;
-        if (!add_member(tar, block, at, whole ? size : left, error))
+        if (!add_member(tar, block, at, whole ? size : left, whole, error))
             return false;
         uint64_t padded = whole ? (size + BLOCK - 1) / BLOCK * BLOCK : 0;
         at += padded < left ? padded : left;
@@ -168,7 +170,7 @@ static bool look_as_torch(const struct scan_view *view, bool *opened, struct tc_
 
 bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *error) {
     struct tar tar = {.view = view};
-    if (view->shown < BLOCK)
+    if (view->shown < BLOCK || view->region->fragment)
         return true;
     bool marked = memcmp(view->head + 257, "ustar", 5) == 0 && view->region->role != SCAN_DATA;
     if (!marked && !is_header(view->head))

@@ -53,7 +53,7 @@ struct scan_region {
     bool script;     /* of a TorchScript archive */
     bool package;    /* of a torch.package archive */
     bool keys;       /* of torch's tar: persistent ids are keys */
-    bool fragment;   /* of a zip that is broken: not looked at as a zip again */
+    bool fragment;   /* of an archive that is broken: not looked at as one again */
 };
 
 /* What a region's parts are told. */

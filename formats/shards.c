@@ -26,9 +26,11 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         *position = present->cookie;
         return true;
     }
-    if (shards->files.count >= TC_MAX_SHARDS)
-        return tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
-                       TC_MAX_SHARDS);
+    if (shards->files.count >= TC_MAX_SHARDS) {
+        tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
+                TC_MAX_SHARDS);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
     *position = (uint32_t)shards->files.count;
     struct tc_tensor entry = {.name = file, .cookie = *position, .offset = *position};
     return tc_table_add(&shards->files, &entry, error);
@@ -110,7 +112,7 @@ static bool is_listed(const struct shards *shards, const struct tc_tensor *tenso
 /* A tensor that two shards have is one finding; what comes behind it in the
  * second keeps no ties, whose positions no longer fit. */
 static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint32_t position,
-                          size_t *unlisted, struct tc_error *error) {
+                          struct tc_error *error) {
     struct tc_findings *findings = reader->options->findings;
     struct tc_reader *shard = shards->readers[position];
     size_t before = reader->table.count;
@@ -137,8 +139,9 @@ static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint3
         if (!listed && findings)
             tc_findings_add(findings, "unlisted-tensor", shard->input->path, tensor.name,
                             "the index does not list it in this shard");
-        else if (!listed)
-            ++*unlisted;
+        else if (!listed && !tc_reader_note(reader, TC_WARNING, TC_KIND_INPUT, tensor.name, error,
+                                            "tensors that the index does not list in their shard"))
+            return false;
     }
     return true;
 }
@@ -160,32 +163,37 @@ static void check_size(const struct shards *shards, const struct tc_reader *read
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
-    size_t unlisted = 0;
-    if (!merge_tensors(shards, reader, position, &unlisted, error))
+    if (!merge_tensors(shards, reader, position, error))
         return false;
     check_size(shards, reader, position);
-    if (unlisted)
-        tc_reader_warn(reader, "%s holds %zu tensor%s that the index does not list there",
-                       shards->names[position], unlisted, unlisted == 1 ? "" : "s");
     reader->size += shard->size;
+    if (!tc_reader_charge_made(reader, shard->made, error))
+        return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
-    if (shard->warnings.length)
-        tc_buffer_add(&reader->warnings, shard->warnings.bytes, shard->warnings.length);
-    if (shard->skipped.length)
-        tc_buffer_add(&reader->skipped, shard->skipped.bytes, shard->skipped.length);
-    if (shard->losses.length)
-        tc_buffer_add(&reader->losses, shard->losses.bytes, shard->losses.length);
-    size_t conflicts;
-    if (!tc_metadata_merge(&reader->table.metadata, &shard->table.metadata, &reader->arena,
-                           &conflicts, error))
-        return false;
-    if (conflicts)
-        tc_reader_lose(reader,
-                       "%s disagrees with earlier shards on %zu metadata key%s; the "
-                       "first is kept",
-                       shards->names[position], conflicts, conflicts == 1 ? "" : "s");
-    return true;
+    reader->skipped_pickle |= shard->skipped_pickle;
+    return tc_notes_merge(&reader->notes, &shard->notes, TC_SEVERITIES, error);
+}
+
+/* The shards' metadata, all at once; where they disagree the first one's. */
+static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
+                          struct tc_error *error) {
+    const struct tc_metadata **maps = calloc(shards->count + 1, sizeof *maps);
+    size_t *conflicts = calloc(shards->count + 1, sizeof *conflicts);
+    static const struct tc_metadata none;
+    for (size_t i = 0; maps && i < shards->count; i++)
+        maps[i] = shards->readers[i] ? &shards->readers[i]->table.metadata : &none;
+    bool ok = maps && conflicts ? tc_metadata_join(&reader->table.metadata, maps, shards->count,
+                                                   &reader->arena, conflicts, error)
+                                : tc_fail_memory(error);
+    for (size_t i = 0; ok && i < shards->count; i++)
+        ok = !conflicts[i] ||
+             tc_reader_note(reader, TC_LOSS, TC_KIND_INPUT, tc_text_of(shards->names[i]), error,
+                            "shards disagree with earlier ones on metadata, which is kept as those "
+                            "have it");
+    free(conflicts);
+    free(maps);
+    return ok;
 }
 
 /* A tensor of this name, or the first part of a sparse one. */
@@ -207,20 +215,46 @@ static const struct tc_tensor *find_listed(const struct tc_reader *reader, struc
     return found;
 }
 
+/* Names of what was left out of the shards, as far as they are known. */
+static bool list_skipped(const struct tc_reader *reader, struct tc_table *skipped, bool *all,
+                         struct tc_error *error) {
+    *all = true;
+    for (size_t i = 0; i < reader->notes.count; i++) {
+        const struct tc_note_group *group = &reader->notes.groups[i];
+        if (group->kind != TC_KIND_SKIPPED)
+            continue;
+        *all &= group->name_count == group->count;
+        for (size_t n = 0; n < group->name_count; n++) {
+            struct tc_tensor entry = {.name = group->names[n]};
+            if (tc_utf8_valid(entry.name) && !tc_table_find(skipped, entry.name) &&
+                !tc_table_add(skipped, &entry, error))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* What the index lists must be there, or have been left out for a reason that
+ * was told, or be what the user does not want. */
 static bool check_listed(const struct shards *shards, struct tc_reader *reader,
                          struct tc_error *error) {
-    for (size_t i = 0; i < shards->listed.count; i++) {
+    struct tc_table skipped;
+    bool all;
+    tc_table_init(&skipped, &reader->arena, UINT32_MAX - 2);
+    bool ok = list_skipped(reader, &skipped, &all, error);
+    for (size_t i = 0; i < shards->listed.count && ok; i++) {
         const struct tc_tensor *listed = &shards->listed.tensors[i];
         const struct tc_reader *shard = shards->readers[listed->cookie];
-        if (!shard || find_listed(shard, listed->name))
+        if (!shard || find_listed(shard, listed->name) || !all ||
+            tc_table_find(&skipped, listed->name) || !tc_reader_wants(reader, listed->name))
             continue;
         tc_fail(error, TC_INVALID, "missing-tensor",
                 "the index lists it in %s, which does not hold it", shards->names[listed->cookie]);
         tc_error_in_tensor(error, listed->name.bytes, listed->name.length);
-        if (!tc_reader_forgive(reader, error))
-            return false;
+        ok = tc_reader_forgive(reader, error);
     }
-    return true;
+    tc_table_release(&skipped);
+    return ok;
 }
 
 /* Brings the files into the order of their names, and the listing with them. */
@@ -277,7 +311,7 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
     reader->shards = shards->names;
     reader->shard_inputs = shards->inputs;
     reader->shard_count = count;
-    return check_listed(shards, reader, error);
+    return join_metadata(shards, reader, error) && check_listed(shards, reader, error);
 }
 
 bool shards_incomplete(const struct shards *shards) {
@@ -365,13 +399,34 @@ static int by_name(const void *a, const void *b) {
     return tc_text_compare(((const struct placed *)a)->name, ((const struct placed *)b)->name);
 }
 
+/* The size, in its place among what else the index says of the model. */
+static void print_metadata(struct tc_buffer *text, const struct tc_metadata *metadata,
+                           uint64_t total) {
+    struct tc_text size = TC_TEXT("total_size");
+    bool printed = false;
+    for (size_t i = 0; i <= metadata->count; i++) {
+        const struct tc_pair *pair = i < metadata->count ? &metadata->pairs[i] : NULL;
+        if (!printed && (!pair || tc_text_compare(size, pair->key) < 0)) {
+            tc_buffer_addf(text, "%s    \"total_size\": %llu", i ? ",\n" : "",
+                           (unsigned long long)total);
+            printed = true;
+        }
+        if (!pair)
+            break;
+        tc_buffer_add_string(text, i || printed ? ",\n    " : "    ");
+        tc_buffer_add_json(text, pair->key, TC_ESCAPE_ASCII);
+        tc_buffer_add_string(text, ": ");
+        tc_buffer_add_text(text, pair->value);
+    }
+}
+
 /* As transformers writes it: json.dumps(…, indent=2, sort_keys=True). */
 static void print_index(struct tc_buffer *text, struct placed *placed, size_t count,
-                        uint64_t total) {
+                        const struct tc_plan *plan) {
     qsort(placed, count, sizeof *placed, by_name);
-    tc_buffer_addf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n",
-                   (unsigned long long)total);
-    tc_buffer_add_string(text, "  \"weight_map\": {");
+    tc_buffer_add_string(text, "{\n  \"metadata\": {\n");
+    print_metadata(text, &plan->index_metadata, plan->bytes_out);
+    tc_buffer_add_string(text, "\n  },\n  \"weight_map\": {");
     for (size_t i = 0; i < count; i++) {
         tc_buffer_add_string(text, i ? ",\n    " : "\n    ");
         tc_buffer_add_json(text, placed[i].name, TC_ESCAPE_ASCII);
@@ -410,7 +465,7 @@ bool shards_write_index(const struct tc_plan *plan, struct tc_outfile *out,
     bool ok = placed ? place_names(plan, placed, &count, &arena, error) : tc_fail_memory(error);
     struct tc_buffer text = {0};
     if (ok)
-        print_index(&text, placed, count, plan->bytes_out);
+        print_index(&text, placed, count, plan);
     ok = ok && tc_buffer_ok(&text, error) && tc_outfile_write(out, text.bytes, text.length, error);
     tc_buffer_release(&text);
     tc_arena_release(&arena);

@@ -128,6 +128,7 @@ static bool check_depth(struct wire_source *source, enum message kind, struct tc
         if (depth == MAX_DEPTH) {
             tc_fail(error, TC_UNSAFE, "depth-limit",
                     "a TensorFlow graph whose messages lie over %u deep in each other", MAX_DEPTH);
+            tc_error_hint(error, TC_FIXED_LIMIT);
             return tc_error_at(error, field.at);
         }
         levels[depth++] = (struct level){wire_inside(&level->wire, &field), inner};

@@ -380,8 +380,8 @@ static bool add_values(struct tf_reader *tf, const struct tf_tensor *tensor, uin
 
 static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor,
                        struct tc_error *error) {
-    uint64_t limit = tf->reader->options->limits.made;
-    if (tc_add(tf->made, tensor->missing, &tf->made) && tf->made <= limit)
+    uint64_t limit = tc_reader_made_limit(tf->reader);
+    if (tc_add(tf->reader->made, tensor->missing, &tf->reader->made) && tf->reader->made <= limit)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
             "%llu bytes that only repeat the last value of a list (limit %llu bytes a file)",

@@ -54,7 +54,6 @@ struct tf_reader {
     struct tf_values *values; /* by a tensor's cookie, less 1; with 0 it is raw */
     size_t count;
     size_t capacity;
-    uint64_t made;   /* bytes that no value in the file stands for */
     uint64_t zeroes; /* tensors without any */
     /* The one that is being transposed. */
     const struct tf_values *current;

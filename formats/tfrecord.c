@@ -133,6 +133,7 @@ static bool add_start(struct tfrecord_reader *tfrecord, size_t index, uint64_t a
         size_t capacity = index ? index + index / 2 + 1 : 16;
         if (!tc_arena_charge(arena, (capacity - index) * sizeof *tfrecord->starts, error))
             return false;
+        tc_memory_earn((capacity - index) * (HEAD_BYTES + TAIL_BYTES));
         uint64_t *starts = reallocarray(tfrecord->starts, capacity, sizeof *starts);
         if (!starts)
             return tc_fail_memory(error);

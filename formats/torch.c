@@ -203,6 +203,7 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
     pickle->on_call = torch->watch.on_call;
     pickle->on_misuse = torch->watch.on_misuse;
     pickle->persistent = NULL;
+    pickle->keys = true; /* of a tar, the only kind of file that is watched */
 }
 
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
@@ -431,9 +432,10 @@ static bool tie_views(struct torch *torch, struct tc_error *error) {
 bool torch_finish(struct torch *torch, struct tc_error *error) {
     struct tc_reader *reader = torch->reader;
     uint64_t size = reader->input->size;
-    uint64_t limit = reader->options->limits.made;
+    uint64_t limit = tc_reader_made_limit(reader);
     /* Views may show one storage many times over. */
-    if (torch->total > size && torch->total - size > limit) {
+    reader->made = torch->total > size ? torch->total - size : 0;
+    if (reader->made > limit) {
         tc_fail(error, TC_UNSAFE, "size-limit",
                 "its tensors have %llu bytes in all, the file %llu: views repeat its data "
                 "(limit %llu bytes beyond the file)",

@@ -397,9 +397,11 @@ static bool is_container(const struct pickle_node *node) {
 static bool enter(struct walk *walk, struct pickle_node *node, bool members) {
     if (node->open)
         return bad(walk, "a list or dict holds itself");
-    if (walk->depth == MAX_DEPTH)
-        return tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
-                       "the pickle's values are nested more than %u deep", MAX_DEPTH);
+    if (walk->depth == MAX_DEPTH) {
+        tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
+                "the pickle's values are nested more than %u deep", MAX_DEPTH);
+        return tc_error_hint(walk->error, TC_FIXED_LIMIT);
+    }
     /* Tensors are written in one dict; a module's nest by themselves. */
     if (!walk->torch->script && (walk->depth || node->kind != PICKLE_DICT))
         walk->torch->reader->beyond = "lists or dicts in one another";
@@ -526,10 +528,12 @@ static bool visit_object(struct walk *walk, struct pickle_node *node, bool membe
 
 static bool visit(struct walk *walk, struct pickle_node *node, bool members) {
     uint64_t limit = FREE_VISITS + VISITS_PER_STEP * walk->torch->steps;
-    if (++walk->visits > limit)
-        return tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
-                       "the pickle's values repeat along more than %llu paths",
-                       (unsigned long long)limit);
+    if (++walk->visits > limit) {
+        tc_fail(walk->error, TC_UNSAFE, "pickle-limit",
+                "the pickle's values repeat along more than %llu paths",
+                (unsigned long long)limit);
+        return tc_error_hint(walk->error, TC_FIXED_LIMIT);
+    }
     if (torch_leaf_is_scalar(node))
         return members || add_leaf(walk, node);
     if (is_container(node))

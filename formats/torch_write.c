@@ -492,16 +492,35 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     return ok && add_metadata(writer, torch, error);
 }
 
-bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
-                     struct tc_error *error) {
+/* The member that holds an item's data, where it has one. */
+static bool begin_storage(struct tc_writer *writer, size_t index, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
     const struct torch_slot *slot = &torch->slots[index];
     const struct tc_item *item = &writer->plan->items[writer->part->first + index];
+    if (slot->silent)
+        return true;
     char *name = tc_arena_alloc(&writer->arena, sizeof ROOT + 32, error);
     if (!name)
         return false;
     snprintf(name, sizeof ROOT + 32, ROOT "data/%llu", (unsigned long long)slot->number);
-    bool ok = slot->silent || zip_member_begin(&torch->zip, tc_text_of(name), item->nbytes, error);
+    return zip_member_begin(&torch->zip, tc_text_of(name), item->nbytes, error);
+}
+
+bool torch_write_leave_room(struct tc_writer *writer, size_t index, struct tc_error *error) {
+    struct torch_writer *torch = writer->state;
+    if (!begin_storage(writer, index, error))
+        return false;
+    if (torch->slots[index].silent)
+        return true;
+    zip_member_skip(&torch->zip, writer->plan->items[writer->part->first + index].nbytes);
+    return zip_member_end(&torch->zip, error);
+}
+
+bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
+                     struct tc_error *error) {
+    struct torch_writer *torch = writer->state;
+    const struct torch_slot *slot = &torch->slots[index];
+    bool ok = begin_storage(writer, index, error);
     struct tc_chunk *chunk;
     while (ok && (chunk = tc_source_next(source, error))) {
         ok = slot->silent || zip_member_write(&torch->zip, chunk->bytes, chunk->length, error);

@@ -26,6 +26,7 @@ struct torch_writer {
 bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *error);
 bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
                      struct tc_error *error);
+bool torch_write_leave_room(struct tc_writer *writer, size_t index, struct tc_error *error);
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error);
 void torch_write_abort(struct tc_writer *writer);
 

@@ -198,9 +198,12 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
     pickle.persistent = persistent;
     bool ok = true;
     if (member->method != ZIP_STORED) {
-        ok = member->size <= pickle.limits->pickle ||
-             tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
-                     (unsigned long long)member->size);
+        ok = member->size <= pickle.limits->pickle;
+        if (!ok) {
+            tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
+                    (unsigned long long)member->size);
+            tc_error_hint(error, "raise the limit with --max-pickle if you trust this file");
+        }
         pickle.memory = ok ? (const unsigned char *)zip_load(torch->reader, member, error) : NULL;
         pickle.input = NULL;
         pickle.at = 0;
@@ -331,9 +334,9 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
     const struct zip_member *member = find_member(torch, "tconv.json");
     if (!member)
         return true;
-    if (member->size > MAX_SIDECAR)
-        return tc_fail(error, TC_UNSAFE, "sidecar-limit", "tconv.json is over %llu bytes",
-                       (unsigned long long)MAX_SIDECAR);
+    if (!tc_reader_check_header(torch->reader, "member tconv.json", member->size, MAX_SIDECAR,
+                                error))
+        return false;
     const char *text = zip_load(torch->reader, member, error);
     if (text && tc_sidecar_read(torch->reader, text, member->size, error))
         return true;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/bytes.h"
+#include "core/limits.h"
 
 #define WINDOW_BYTES ((size_t)1 << 16)
 /* Behind a jump over data there is often no more than a header. */
@@ -60,6 +61,7 @@ static const unsigned char *look(struct wire *wire, size_t *length, struct tc_er
     source->window_size = 0;
     if (!tc_input_read(source->input, wire->at, source->window, size, error))
         return NULL;
+    tc_memory_earn(size);
     source->window_at = wire->at;
     source->window_size = size;
     return source->window;
@@ -148,6 +150,7 @@ bool wire_text(const struct wire *wire, const struct wire_field *field, uint64_t
     if (field->length > limit) {
         tc_fail(error, TC_UNSAFE, "name-limit", "a text is too long (%llu bytes, limit %llu)",
                 (unsigned long long)field->length, (unsigned long long)limit);
+        tc_error_hint(error, TC_FIXED_LIMIT);
         return tc_error_at(error, field->at);
     }
     char *copy = tc_arena_alloc(arena, field->length + 1, error);

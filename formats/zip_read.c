@@ -333,10 +333,8 @@ static bool check_end(const struct end *end, const struct tc_reader *reader,
         return bad(error, end->offset, "more members than the directory has room for");
     if (end->count == 0 && (end->size != 0 || end->directory != 0))
         return bad(error, end->offset, "an empty archive that is not empty");
-    if (end->size > DIRECTORY_LIMIT)
-        return tc_fail(error, TC_UNSAFE, "header-limit",
-                       "the zip's directory is too long (%llu bytes, limit %llu)",
-                       (unsigned long long)end->size, (unsigned long long)DIRECTORY_LIMIT);
+    if (!tc_reader_check_header(reader, "zip's directory", end->size, DIRECTORY_LIMIT, error))
+        return false;
     if (end->count > reader->options->limits.tensors) {
         tc_fail(error, TC_UNSAFE, "tensor-limit", "a zip of %llu members (limit %llu)",
                 (unsigned long long)end->count,
@@ -484,6 +482,7 @@ void zip_stream_release(struct zip_stream *stream) {
 
 char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error) {
     struct zip_stream stream = {0};
+    tc_memory_earn(member->stored);
     char *bytes = zip_member_readable(member, error)
                       ? tc_arena_alloc(&reader->arena, member->size + 1, error)
                       : NULL;
@@ -497,6 +496,24 @@ char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct
 }
 
 #define VERIFY_STEP ((size_t)1 << 18)
+
+bool zip_member_check(struct tc_input *input, const struct zip_member *member,
+                      struct tc_error *error) {
+    if (member->method == ZIP_STORED)
+        return zip_verify_stored(input, member, error);
+    struct zip_stream stream = {0};
+    unsigned char *buffer = malloc(VERIFY_STEP);
+    bool ok = buffer || tc_fail_memory(error);
+    for (uint64_t at = 0; ok && (at < member->size || at == 0);) {
+        uint64_t left = member->size - at;
+        size_t step = left < VERIFY_STEP ? left : VERIFY_STEP;
+        ok = zip_stream_read(&stream, input, member, at, buffer, step, error);
+        at += step ? step : 1;
+    }
+    zip_stream_release(&stream);
+    free(buffer);
+    return ok;
+}
 
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error) {

@@ -63,6 +63,9 @@ void zip_stream_release(struct zip_stream *stream);
 /* A small member as a whole, checked, a NUL behind it; the arena's. */
 char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error);
 
+/* Reads a member to its end, and checks its size and CRC. */
+bool zip_member_check(struct tc_input *input, const struct zip_member *member,
+                      struct tc_error *error);
 /* Checks a stored member's CRC. */
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error);

@@ -133,6 +133,13 @@ bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t lengt
                          : sink(writer, bytes, length, error);
 }
 
+void zip_member_skip(struct zip_writer *writer, uint64_t length) {
+    struct zip_written *member = &writer->members[writer->count - 1];
+    member->size += length;
+    member->stored += length;
+    tc_outfile_skip(writer->out, length);
+}
+
 bool zip_member_end(struct zip_writer *writer, struct tc_error *error) {
     if (writer->level && !tc_deflater_finish(&writer->deflater, error))
         return false;

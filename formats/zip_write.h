@@ -37,6 +37,8 @@ bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t s
                       struct tc_error *error);
 bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t length,
                       struct tc_error *error);
+/* Room for stored data, where an archive is only measured. */
+void zip_member_skip(struct zip_writer *writer, uint64_t length);
 bool zip_member_end(struct zip_writer *writer, struct tc_error *error);
 /* The directory and the end records. */
 bool zip_writer_finish(struct zip_writer *writer, struct tc_error *error);

@@ -64,7 +64,17 @@ def objects():
 
 @row("N07", UNSUPPORTED, FILE)
 def structured():
-    yield Input("plain fields", npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(8)))
+    yield Input("only text in it", npy([("a", "<U1"), ("b", "|S2")], (1,), bytes(6)))
+    yield Input("cut short", npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(7)), INVALID)
+    yield Input(
+        "plain fields",
+        npy([("a", "<f4"), ("b", "<i4")], (1,), bytes(4) + b"\1\0\0\0"),
+        OK,
+        tensors={
+            "in.a": Tensor("F32", [1], bytes(4)),
+            "in.b": Tensor("I32", [1], b"\1\0\0\0"),
+        },
+    )
     yield Input("an object field", npy([("a", "<f4"), ("b", "|O")], (1,), bytes(12)), UNSAFE)
 
 

@@ -4,7 +4,18 @@ import functools
 import zlib
 
 from attacks import Input, row
-from files import Member, crc32_zeros, deflate_zeros, f32, npy, npz, zip64_end, zip_end, zip_file
+from files import (
+    Member,
+    crc32_zeros,
+    deflate_zeros,
+    f32,
+    lzma_member,
+    npy,
+    npz,
+    zip64_end,
+    zip_end,
+    zip_file,
+)
 from harness import INVALID, MIB, OK, UNSAFE, UNSUPPORTED
 
 FILE = "in.npz"
@@ -204,24 +215,151 @@ def foreign_members():
 
 @row("Z15", UNSUPPORTED, FILE)
 def methods():
-    for method in (93, 12, 14, 98):
-        yield Input(f"method {method}", zip_file([Member(b"a.npy", ARRAY, method)]))
+    for method in (93, 98, 1, 9):
+        unknown = Member(b"a.npy", ARRAY, method)
+        yield Input(f"method {method}", zip_file([unknown]))
+        yield Input(
+            f"method {method} beside another",
+            zip_file([unknown, Member(b"b.npy", ARRAY)]),
+            OK,
+            tensors={"b": THREE},
+            message="a (zip compression method",
+        )
+        yield Input(
+            f"method {method} --strict",
+            zip_file([unknown, Member(b"b.npy", ARRAY)]),
+            commands=("convert",),
+            options=("--strict",),
+        )
     yield Input("end record of disk 1", zip_file([Member(b"a.npy", ARRAY)], disk=1))
     yield Input("member on disk 1", zip_file([Member(b"a.npy", ARRAY, disk=1)]))
 
 
-@row("Z16", UNSAFE, FILE)
-def object_array():
+@row("Z15b", OK, FILE)
+def bzip2_and_lzma():
+    for method in (12, 14):
+        member = Member(b"a.npy", ARRAY, method)
+        yield Input(f"method {method}", zip_file([member]), tensors={"a": THREE})
+        yield Input(
+            f"method {method}, no elements",
+            zip_file([Member(b"a.npy", npy(shape=(0,), data=b""), method)]),
+            tensors={"a": f32()},
+        )
+        for end in range(0, len(member.packed), 5):
+            cut = Member(b"a.npy", ARRAY, method, packed=member.packed[:end])
+            yield Input(f"method {method} cut at {end}", zip_file([cut]), INVALID)
+        for name, changes in (
+            ("one byte more", {"packed": member.packed + b"\0"}),
+            ("longer than said", {"size": len(ARRAY) - 1}),
+            ("shorter than said", {"size": len(ARRAY) + 1}),
+            ("another CRC", {"crc": 1}),
+            ("no data", {"packed": b""}),
+            ("deflated data", {"packed": Member(b"a.npy", ARRAY, 8).packed}),
+        ):
+            odd = Member(b"a.npy", ARRAY, method, **changes)
+            yield Input(f"method {method}: {name}", zip_file([odd]), INVALID)
+    plain = lzma_member(ARRAY, end_marker=False)
     yield Input(
-        "last of three",
-        zip_file(
-            [
-                Member(b"a.npy", ARRAY),
-                Member(b"b.npy", ARRAY),
-                Member(b"c.npy", npy("|O", (1,), b"cos\nsystem\n")),
-            ]
-        ),
+        "no end marker", zip_file([Member(b"a.npy", ARRAY, 14, packed=plain)]), tensors={"a": THREE}
     )
+    # What a decoder would take for its dictionary is what the data needs at most.
+    large = lzma_member(ARRAY)[:5] + b"\xff\xff\xff\xff" + lzma_member(ARRAY)[9:]
+    yield Input(
+        "a dictionary of 4 GiB",
+        zip_file([Member(b"a.npy", ARRAY, 14, packed=large)]),
+        tensors={"a": THREE},
+        rss=64 * MIB,
+    )
+    claims = Member(b"a.npy", ARRAY, 14, packed=large, size=(1 << 32) - 2)
+    yield Input("and of 4 GiB of data", zip_file([claims]), {UNSUPPORTED, INVALID}, rss=64 * MIB)
+
+
+def zeros(method, size):
+    """A member of zeros with a true header, packed in this way."""
+    data = npy("|u1", (size,), bytes(size))
+    return zip_file([Member(b"a.npy", data, method)])
+
+
+@row("Z15c", UNSAFE, FILE)
+def bombs_of_bzip2_and_lzma():
+    for method in (12, 14):
+        bomb = zeros(method, 64 * MIB)
+        yield Input(f"method {method}, limit 1 MiB", bomb, options=("--max-size", "1M"))
+        yield Input(f"method {method}", bomb, OK, rss=160 * MIB)
+
+
+@row("Z15d", INVALID, FILE)
+def folders_with_data():
+    folders = (
+        ("a slash", {"name": b"a.npy/"}),
+        ("the bit of DOS", {"attributes": 0x10}),
+        ("the mode of Unix", {"attributes": 0o040755 << 16}),
+    )
+    for method in (0, 8, 12, 14):
+        for label, changes in folders:
+            member = Member(**{"name": b"a.npy", "data": ARRAY, "method": method, **changes})
+            both = zip_file([Member(b"b.npy", ARRAY), member])
+            yield Input(f"{label}, method {method}", both, message="folder")
+    for label, changes in folders[:1]:
+        empty = Member(**{"name": b"a/", "data": b"", **changes})
+        yield Input(
+            "an empty folder", zip_file([Member(b"b.npy", ARRAY), empty]), OK, tensors={"b": THREE}
+        )
+
+
+SKIPPED = {  # what numpy saves that is no tensor, and how long an element is
+    "'<U3'": 12,
+    "'>U3'": 12,
+    "'|S5'": 5,
+    "'<M8[ns]'": 8,
+    "'<m8[D]'": 8,
+    "'|V7'": 7,
+    "'<f16'": 16,
+    "'<f12'": 12,
+    "'<c32'": 32,
+    "[('t', '|S2'), ('d', '<M8[s]')]": 10,
+}
+PICKLED = ("'|O'", "'O'", "'|T16'", "[('a', '|O')]", "[('a', '<f4'), ('b', [('c', '|O')], (2,))]")
+
+
+def odd_array(descr, shape=(2,), data=None):
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+    size = SKIPPED.get(descr, 0) * 2 if data is None else 0
+    return npy(header=header, data=bytes(size) if data is None else data)
+
+
+@row("Z16", OK, FILE)
+def odd_arrays():
+    """An array that is no tensor costs its own name, wherever it stands, and nothing else."""
+    kinds = [(descr, None) for descr in SKIPPED] + [(descr, b"cos\nsystem\n") for descr in PICKLED]
+    for descr, data in kinds:
+        array = odd_array(descr, data=data)
+        for place in range(3):
+            members = [Member(b"a.npy", ARRAY), Member(b"b.npy", ARRAY)]
+            members.insert(place, Member(b"odd.npy", array, 8 * (place & 1)))
+            archive = zip_file(members)
+            yield Input(
+                f"{descr}, place {place}",
+                archive,
+                tensors={"a": THREE, "b": THREE},
+                message="odd",
+            )
+        yield Input(
+            f"{descr} --strict",
+            archive,
+            UNSUPPORTED,
+            commands=("convert",),
+            options=("--strict",),
+        )
+        alone = UNSAFE if data else UNSUPPORTED
+        yield Input(f"{descr} alone", zip_file([Member(b"odd.npy", array)]), alone)
+        text = Member(b"t.npy", odd_array("'<U3'"))
+        yield Input(
+            f"{descr} beside text", zip_file([text, Member(b"odd.npy", array)]), alone
+        )
+        if data is None:  # damage is damage, also where nobody would read it
+            short = zip_file([Member(b"a.npy", ARRAY), Member(b"odd.npy", array[:-1])])
+            yield Input(f"{descr} cut short", short, INVALID)
 
 
 @row("Z17", INVALID, FILE)

@@ -247,6 +247,10 @@ def names():
         ("escape", "\\u001b[31m", "\x1b[31m"),
         ("delete", "\\u007f", "\x7f"),
         ("bidirectional", "\u202e", "\u202e"),
+        ("C1 control", "\u009b31m", "\u009b31m"),
+        ("next line", "a\u0085b", "a\u0085b"),
+        ("line separator", "a\u2028b", "a\u2028b"),
+        ("paragraph separator", "a\u2029b", "a\u2029b"),
         ("quote", '\\"\\\\', '"\\'),
     ):
         yield Input(label, header(f'{{"{text}":{ENTRY}}}'), tensors={name: f32(0)})

@@ -5,8 +5,10 @@ overridden to tell a lie.
 """
 
 import ast
+import bz2
 import hashlib
 import json
+import lzma
 import math
 import re
 import struct
@@ -59,9 +61,9 @@ def hash_lines(rows):
 
 
 def quoted(name):
-    """A name as `hash` prints it: JSON, raw UTF-8, but DEL and bidirectional controls escaped."""
+    """A name as `hash` prints it: JSON, raw UTF-8, but control characters, line ends and bidirectional controls escaped."""
     return re.sub(
-        "[\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]",
+        "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]",
         lambda match: f"\\u{ord(match[0]):04x}",
         json.dumps(name, ensure_ascii=False),
     )
@@ -128,10 +130,12 @@ class Member:
     local_name: bytes = None
     disk: int = 0
     zip64: bool = False
+    attributes: int = 0  # external ones
 
     def __post_init__(self):
         if self.packed is None:
-            self.packed = deflate(self.data) if self.method == 8 else self.data
+            packer = {8: deflate, 12: bz2.compress, 14: lzma_member}.get(self.method, bytes)
+            self.packed = packer(self.data)
         self.crc = zlib.crc32(self.data) if self.crc is None else self.crc
         self.size = len(self.data) if self.size is None else self.size
         self.packed_size = len(self.packed) if self.packed_size is None else self.packed_size
@@ -167,10 +171,19 @@ class Member:
             b"PK\x01\x02"
             + struct.pack("<H", 0x031E)
             + fields
-            + struct.pack("<HHHII", 0, self.disk, 0, 0, offset)
+            + struct.pack("<HHHII", 0, self.disk, 0, self.attributes, offset)
             + self.name
             + extra
         )
+
+
+def lzma_member(data, dictionary=1 << 16, end_marker=True):
+    """LZMA as zip has it: a version, the length of the properties, those, the raw stream."""
+    filters = [{"id": lzma.FILTER_LZMA1, "dict_size": dictionary, "lc": 3, "lp": 0, "pb": 2}]
+    head = struct.pack("<BBHBI", 9, 20, 5, (2 * 5 + 0) * 9 + 3, dictionary)
+    if end_marker:
+        return head + lzma.compress(data, lzma.FORMAT_RAW, filters=filters)
+    return head + lzma.compress(data, lzma.FORMAT_ALONE, filters=filters)[13:]
 
 
 def deflate(data):

@@ -208,6 +208,9 @@ def make_onnx(make):
         ),
     )
     make("texts.onnx", protobufs.model(weight + constant("t", "value", block(5, text))))
+    texts = b"".join(constant(f"t{i}", "value", block(5, text)) for i in range(8))
+    make("skips.onnx", protobufs.model(weight + texts))
+    make("only_texts.onnx", protobufs.model(texts))
     make("text.onnx", protobufs.model(weight + block(5, text + block(8, "t"))))
     indices = Tensor("I64", [3, 2], struct.pack("<6q", 0, 2, 1, 0, 1, 1))
     sparse = block(1, protobufs.tensor_proto(f32(1, 2, 3), "s"))

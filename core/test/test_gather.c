@@ -104,6 +104,77 @@ Test(gather, larger_than_the_window) {
           999983);
 }
 
+/* Every view of a few random axes is what its definition says: axes in any
+ * order, repeated, overlapping, of length 1, in pieces that belong together. */
+Test(gather, any_view) {
+    uint64_t random = 88172645463325252u;
+    for (int round = 0; round < 3000; round++) {
+        struct tc_view view = {.element = (unsigned[]){1, 2, 4, 8, 16, 3}[round % 6]};
+        view.rank = (unsigned)(round % 13);
+        uint64_t count = 1, last = 0;
+        for (unsigned i = 0; i < view.rank; i++) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            view.shape[i] = count > 20000 ? 1 : 1 + random % (view.rank > 6 ? 3 : 9);
+            view.stride[i] = random >> 20 & 3 ? (random >> 32) % 40 * view.element
+                             : random >> 22 & 1 ? 0
+                                                : (random >> 32) % 5000;
+            count *= view.shape[i];
+            last += (view.shape[i] - 1) * view.stride[i];
+        }
+        view.start = random % 17;
+        check(view, view.start + last + view.element, 1 + random % 5000);
+    }
+}
+
+/* The axes of a plain array of rank 64 are one axis: it is one run of bytes. */
+Test(gather, a_plain_view_of_any_rank_is_one_run) {
+    struct tc_view view = {.rank = 64, .element = 1};
+    uint64_t stride = 1;
+    for (unsigned i = 64; i > 0; i--) {
+        view.shape[i - 1] = i % 3 == 0 ? 2 : 1;
+        view.stride[i - 1] = stride;
+        stride *= view.shape[i - 1];
+    }
+    cr_assert_leq(check(view, stride, 1 << 20), 6);
+}
+
+/* All axes of length 2, the first the densest: no element may take a call. */
+Test(gather, short_axes_do_not_cost_a_call_an_element) {
+    struct tc_view view = {.rank = 23, .element = 1};
+    for (unsigned i = 0; i < view.rank; i++) {
+        view.shape[i] = 2;
+        view.stride[i] = UINT64_C(1) << i;
+    }
+    cr_assert_leq(check(view, (size_t)1 << 23, 1 << 20), 4096);
+}
+
+static bool fetch_zeros(void *context, uint64_t offset, void *buffer, size_t length,
+                        struct tc_error *error) {
+    (void)context, (void)offset, (void)error;
+    memset(buffer, 0, length);
+    return true;
+}
+
+/* Overlapping axes that lie wide apart: no order reads them forwards. */
+Test(gather, scattered_views_are_refused) {
+    struct tc_view view = {.rank = 30, .element = 1, .storage = UINT64_C(1) << 40};
+    for (unsigned i = 0; i < view.rank; i++) {
+        view.shape[i] = 2;
+        view.stride[i] = (UINT64_C(1) << 20) + i * 77777;
+    }
+    view.storage = UINT64_C(1) << 26;
+    struct tc_gather gather;
+    struct tc_error error = {0};
+    unsigned char *bytes = malloc((size_t)1 << 24);
+    bool ok = tc_gather_init(&gather, &view, fetch_zeros, NULL, &error);
+    for (uint64_t at = 0; ok && at < UINT64_C(1) << 30; at += 1 << 24)
+        ok = tc_gather_read(&gather, at, bytes, 1 << 24, &error);
+    cr_assert_not(ok);
+    cr_assert_str_eq(error.code, "view-limit");
+    tc_gather_release(&gather);
+    free(bytes);
+}
+
 /* Short runs that follow each other in the storage are read ahead: a first
  * axis of three must not mean a call for every three elements. */
 Test(gather, short_runs_do_not_cost_a_call_each) {

@@ -147,6 +147,9 @@ Test(receipt, others_are_refused) {
         {"{\"receipt\":{\"tconv_receipt\":1,\"outputs\":[{\"name\":\"a\",\"size\":1,"
          "\"sha256\":\"00\"}]}}",
          TC_INVALID},
+        {"{\"receipt\":{\"tconv_receipt\":1,\"outputs\":[{\"name\":\"a\",\"size\":1,"
+         "\"sha256\":\"" SUM "\"},{\"name\":\"a\",\"size\":1,\"sha256\":\"" SUM "\"}]}}",
+         TC_INVALID},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tc_receipt receipt;
@@ -162,6 +165,25 @@ Test(receipt, dates) {
     tc_date_print(&text, 1794813000, "+00:00");
     cr_assert_str_eq(text.bytes, "1970-01-01T00:00:00Z 2026-11-16T07:10:00+00:00");
     tc_buffer_release(&text);
+}
+
+Test(receipt, inputs_that_could_be_rules_have_whole_paths) {
+    static const char *const kept[] = {"in.npz",      "a/b.npz", "./in.npz",
+                                       "../x/in.npz", "/clean",  "a/.hidden.npz"};
+    static const char *const whole[] = {"clean", "a.",      ".PHONY", ".c", ".c.o",
+                                        "-lm.a", "./clean", "../all", "-"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        char *path = tc_depfile_path(kept[i]);
+        cr_assert_str_eq(path, kept[i]);
+        free(path);
+    }
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        char *path = tc_depfile_path(whole[i]);
+        cr_assert_eq(path[0], '/', "%s", whole[i]);
+        cr_assert_str_eq(tc_path_name(path), tc_path_name(whole[i]));
+        free(path);
+    }
+    cr_assert_null(tc_depfile_path("no/such/folder/clean"));
 }
 
 /* What GNU make 4.3 was seen to take for the same names. */
@@ -181,7 +203,14 @@ Test(receipt, names_in_a_makefile) {
         {"*?[x]", "\\*\\?\\[x]", "\\*\\?\\[x]"},
         {"~a", "./~a", "./~a"},
         {"a(b", "a(b", "a(b"},
+        {"include", "./include", "./include"},
+        {"a&b", "a&b", "a&b"},
+        {".PHONY", NULL, ".PHONY"},
         {"a(b)", NULL, NULL},
+        {"a\\", NULL, NULL},
+        {"a&", NULL, NULL},
+        {"a\vb", NULL, NULL},
+        {"", NULL, NULL},
         {"a;b", NULL, NULL},
         {"a=b", NULL, NULL},
         {"a|b", NULL, NULL},

@@ -103,6 +103,7 @@ Test(select, the_order_of_renaming) {
     cr_assert_str_eq(apply("model.x"), "p/net.x");
 }
 
+/* Rows of a tensor that has ten, as Python would slice them; first > end: an error. */
 Test(select, rows) {
     static const struct {
         const char *text;
@@ -110,21 +111,50 @@ Test(select, rows) {
         uint64_t first, end;
     } cases[] = {{"2:5", true, 2, 5},
                  {":5", true, 0, 5},
-                 {"2:", true, 2, UINT64_MAX},
+                 {"2:", true, 2, 10},
                  {"7", true, 7, 8},
-                 {":", true, 0, UINT64_MAX},
+                 {":", true, 0, 10},
+                 {"5:99", true, 5, 10},
+                 {"3:3", true, 3, 3},
+                 {"-3:", true, 7, 10},
+                 {":-3", true, 0, 7},
+                 {"-3:-1", true, 7, 9},
+                 {"-1", true, 9, 10},
+                 {"-10", true, 0, 1},
+                 {"-99:", true, 0, 10},
+                 {"8:-1", true, 8, 9},
+                 {"-4:8", true, 6, 8},
+                 {"10", true, 1, 0},
+                 {"11:", true, 1, 0},
+                 {"-11", true, 1, 0},
+                 {"9:-3", true, 1, 0},
+                 {"-1:2", true, 1, 0},
+                 {"-1:-3", false, 0, 0},
+                 {"-0", false, 0, 0},
+                 {"--1:", false, 0, 0},
+                 {"-:", false, 0, 0},
+                 {"+1:", false, 0, 0},
+                 {" 1:", false, 0, 0},
                  {"", false, 0, 0},
                  {"a:b", false, 0, 0},
-                 {"-1:2", false, 0, 0},
                  {"5:2", false, 0, 0},
                  {"1:2:3", false, 0, 0},
                  {"99999999999999999999", false, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t first;
-        uint64_t end;
-        cr_assert_eq(tc_rows_parse(cases[i].text, &first, &end), cases[i].ok, "%s", cases[i].text);
-        if (cases[i].ok)
+        struct tc_rows rows = {0};
+        struct tc_error clipped = {0};
+        uint64_t shape[] = {10, 2};
+        uint64_t first = 1;
+        uint64_t end = 0;
+        cr_assert_eq(tc_rows_parse(cases[i].text, &rows), cases[i].ok, "%s", cases[i].text);
+        if (!cases[i].ok)
+            continue;
+        bool ok = tc_rows_clip(&rows, shape, 2, &first, &end, &clipped);
+        cr_assert_eq(ok, cases[i].first <= cases[i].end, "%s", cases[i].text);
+        if (ok)
             cr_assert(first == cases[i].first && end == cases[i].end, "%s", cases[i].text);
+        else
+            cr_assert_str_eq(clipped.code, "rows");
     }
     cr_assert(tc_select_rows(&chosen, "a=b=1:2", &error), "names may hold an equals sign");
     cr_assert_not_null(tc_select_find_rows(&chosen, TC_TEXT("a=b")));

@@ -30,14 +30,18 @@ Test(text, json_escapes_as_each_writer_does) {
                 "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7F\"");
     expect_json(TC_TEXT("\xC3\xA9\x7F\xE2\x80\xAE"), TC_ESCAPE_DISPLAY,
                 "\"\xC3\xA9\\u007f\\u202e\"");
+    expect_json(TC_TEXT("\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xA7"),
+                TC_ESCAPE_DISPLAY, "\"\\u0080\\u0085\\u009f\xC2\xA0\\u2028\\u2029\xE2\x80\xA7\"");
+    expect_json(TC_TEXT("\xC2\x85\xE2\x80\xA8"), TC_ESCAPE_SERDE, "\"\xC2\x85\xE2\x80\xA8\"");
     expect_json(TC_TEXT("\xC3\xA9\xF0\x9F\x98\x80"), TC_ESCAPE_ASCII, "\"\\u00e9\\ud83d\\ude00\"");
     expect_json(TC_TEXT("a\xFF"), TC_ESCAPE_ASCII, "\"a\\ufffd\"");
 }
 
 Test(text, visible_hides_nothing_and_moves_no_cursor) {
     struct tc_buffer buffer = {0};
-    tc_buffer_add_visible(&buffer, TC_TEXT("a\x1B[31m\r\n\xFF\xE2\x80\xAE\xC2\x9B\xC3\xA9"));
-    cr_assert_str_eq(buffer.bytes, "a\\x1b[31m\\x0d\\x0a\\xff\\u{202e}\\x9b\xC3\xA9");
+    tc_buffer_add_visible(&buffer,
+                          TC_TEXT("a\x1B[31m\r\n\xFF\xE2\x80\xAE\xC2\x9B\xE2\x80\xA8\xC3\xA9"));
+    cr_assert_str_eq(buffer.bytes, "a\\x1b[31m\\x0d\\x0a\\xff\\u{202e}\\x9b\\u{2028}\xC3\xA9");
     tc_buffer_release(&buffer);
 }
 

@@ -136,11 +136,8 @@ static const struct tc_item *item_named(const char *name) {
     return NULL;
 }
 
-static size_t count_entries(enum tc_severity severity, const char *kind) {
-    size_t count = 0;
-    for (size_t i = 0; i < plan.entry_count; i++)
-        count += plan.entries[i].severity == severity && strcmp(plan.entries[i].kind, kind) == 0;
-    return count;
+static size_t count_entries(enum tc_severity severity, enum tc_kind kind) {
+    return tc_notes_count(&plan.notes, severity, kind);
 }
 
 /* Which tensor another shares the data of; "" where none. */
@@ -185,7 +182,7 @@ Test(ties, are_kept_where_the_target_can_share) {
     cr_assert_eq(plan.bytes_out, 2 * TENSOR_BYTES);
     cr_assert_eq(plan.bytes_in, 2 * TENSOR_BYTES);
     cr_assert_eq(plan.parts[0].nbytes, 2 * TENSOR_BYTES);
-    cr_assert_eq(plan.entry_count, 0, "nothing changed");
+    cr_assert_eq(plan.notes.count, 0, "nothing changed");
     convert();
     cr_assert_eq(puts_seen, 2);
     expect_output("out.made", "ac");
@@ -196,12 +193,12 @@ Test(ties, are_copied_when_asked_or_where_the_target_cannot) {
     static const struct tc_plan_options plain = {0};
     cr_assert(make_plan(&copy), "%s", error.message);
     expect_kept("b", "");
-    cr_assert_eq(count_entries(TC_CHANGE, "ties"), 2);
-    cr_assert_eq(plan.detail_count, 1, "one text for all");
+    cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 2);
+    cr_assert_eq(plan.notes.count, 1, "one text for all");
     tc_plan_release(&plan);
     backend.caps &= ~(unsigned)TC_CAN_TIE;
     cr_assert(make_plan(&plain), "%s", error.message);
-    cr_assert_eq(count_entries(TC_CHANGE, "ties"), 2);
+    cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 2);
     cr_assert_eq(plan.bytes_out, 4 * TENSOR_BYTES);
     convert();
     cr_assert_eq(puts_seen, 4);
@@ -230,7 +227,7 @@ Test(ties, what_differs_in_rows_or_dtype_has_its_own_data) {
     cr_assert(make_plan(&options), "%s", error.message);
     expect_kept("b", ""), expect_kept("d", "");
     cr_assert_eq(plan.bytes_out, 2 * TENSOR_BYTES + ROW_BYTES + 2 * TENSOR_BYTES);
-    cr_assert_eq(count_entries(TC_CHANGE, "ties"), 2);
+    cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 2);
     tc_plan_release(&plan);
     tc_select_release(&select);
     tc_select_init(&select);
@@ -250,7 +247,7 @@ Test(ties, are_undone_between_files) {
     cr_assert(make_plan(&options), "%s", error.message);
     cr_assert_eq(plan.part_count, 3, "b adds nothing to a's shard");
     expect_kept("b", "a"), expect_kept("d", "");
-    cr_assert_eq(count_entries(TC_CHANGE, "ties"), 1);
+    cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 1);
     for (size_t i = 0; i < 3; i++)
         cr_assert_eq(plan.parts[i].nbytes, TENSOR_BYTES);
     cr_assert_eq(plan.bytes_out, 3 * TENSOR_BYTES);
@@ -302,8 +299,8 @@ Test(ties, names_go_to_the_metadata) {
         const struct tc_text *kept = tc_metadata_find(&plan.metadata, tc_text_of(*alias));
         cr_assert(kept && tc_text_equal(*kept, TC_TEXT("a")), "%s", *alias);
     }
-    cr_assert_eq(count_entries(TC_CHANGE, "ties"), 2);
-    cr_assert_eq(count_entries(TC_LOSS, "metadata"), 0);
+    cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 2);
+    cr_assert_eq(count_entries(TC_LOSS, TC_KIND_METADATA), 0);
     convert();
     expect_output("out.made", "ac");
 }
@@ -318,7 +315,7 @@ Test(ties, metadata_that_differs_is_a_loss_and_a_name_that_is_a_key_a_copy) {
     reader->table.tensors[1].metadata = &metadata;
     cr_assert(make_plan(&keep), "%s", error.message);
     cr_assert_eq(plan.count, 3);
-    cr_assert_eq(count_entries(TC_LOSS, "metadata"), 1);
+    cr_assert_eq(count_entries(TC_LOSS, TC_KIND_METADATA), 1);
     const struct tc_text *taken = tc_metadata_find(&plan.metadata, TC_TEXT("d"));
     cr_assert(taken && tc_text_equal(*taken, TC_TEXT("taken")));
     cr_assert_not_null(item_named("d"));

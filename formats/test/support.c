@@ -155,11 +155,9 @@ enum tc_class test_convert(const char *from, const char *to, const struct tc_bac
     struct tc_convert_options run = {.publish = {.no_sync = true}};
     if (tc_plan_make(&plan, &reader, 1, target, to, options ? options : &plain, &test_error))
         tc_convert(&plan, to, &run, &test_error);
-    if (promoted) {
-        *promoted = 0;
-        for (size_t i = 0; i < plan.entry_count; i++)
-            *promoted += strcmp(plan.entries[i].kind, "dtype") == 0;
-    }
+    if (promoted)
+        *promoted = tc_notes_count(&plan.notes, TC_CHANGE, TC_KIND_DTYPE) +
+                    tc_notes_count(&plan.notes, TC_LOSS, TC_KIND_DTYPE);
     tc_plan_release(&plan);
     tc_reader_close(reader);
     return test_error.class;

@@ -52,7 +52,7 @@ static bool metadata_equal(const struct tc_metadata *a, const struct tc_metadata
 /* Where the target says whose tensors these are, it may say so in addition. */
 static void drop_framework(struct tc_reader *first, struct tc_reader *second) {
     const struct tc_text *name = tc_metadata_find(&second->table.metadata, TC_TEXT("format"));
-    if (second->backend->caps & TC_NAMES_FRAMEWORK && first->backend->framework && name &&
+    if (!second->backend->framework && first->backend->framework && name &&
         tc_text_equal(*name, tc_text_of(first->backend->framework)) &&
         !tc_metadata_find(&first->table.metadata, TC_TEXT("format")))
         tc_metadata_remove(&second->table.metadata, TC_TEXT("format"));

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from models import Model, Tensor
 
-# What `tconv hash` escapes in a name: quote, backslash, control characters, DEL and bidirectional controls.
-ESCAPED = re.compile('["\\\\\0-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]')
+# What `tconv hash` escapes in a name: quote, backslash, control characters (C1 too), line ends and bidirectional controls.
+ESCAPED = re.compile('["\\\\\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 
 
 class Checks:

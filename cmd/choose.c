@@ -1,0 +1,73 @@
+#include "cmd/choose.h"
+
+#include <stdlib.h>
+
+const char *const choose_sorts[] = {"file", "name", "size", "dtype", NULL};
+
+int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sort) {
+    int order = sort == SORT_NAME    ? tc_text_compare(a->name, b->name)
+                : sort == SORT_SIZE  ? (a->nbytes < b->nbytes) - (a->nbytes > b->nbytes)
+                : sort == SORT_DTYPE ? (a->dtype > b->dtype) - (a->dtype < b->dtype)
+                                     : 0;
+    return order ? order : (a > b) - (a < b); /* else as in the file: they are one list */
+}
+
+static int compare_listed(const void *a, const void *b, void *sort) {
+    return choose_compare(*(const struct tc_tensor *const *)a, *(const struct tc_tensor *const *)b,
+                          *(const int *)sort);
+}
+
+void choose_order(const struct tc_tensor **tensors, size_t count, int sort) {
+    if (sort != SORT_FILE)
+        qsort_r(tensors, count, sizeof *tensors, compare_listed, &sort);
+}
+
+static bool mark_named(const struct tc_reader *reader, const char *const *names, size_t name_count,
+                       bool *wanted, struct tc_error *error) {
+    for (size_t i = 0; i < name_count; i++) {
+        const struct tc_tensor *tensor = common_find(reader, names[i], error);
+        if (!tensor)
+            return false;
+        wanted[tensor - reader->table.tensors] = true;
+    }
+    return true;
+}
+
+bool choose_tensors(const struct choose *choose, const struct tc_reader *reader,
+                    const char *const *names, size_t name_count, struct chosen *chosen,
+                    struct tc_error *error) {
+    const struct tc_table *table = &reader->table;
+    *chosen = (struct chosen){0};
+    chosen->wanted = calloc(table->count + 1, sizeof *chosen->wanted);
+    chosen->tensors = calloc(table->count + 1, sizeof(struct tc_tensor *));
+    if (!chosen->wanted || !chosen->tensors)
+        return tc_fail_memory(error);
+    if (!mark_named(reader, names, name_count, chosen->wanted, error))
+        return false;
+    for (size_t i = 0; i < table->count; i++) {
+        bool taken = false;
+        if (name_count && !chosen->wanted[i])
+            continue;
+        if (!tc_select_takes(&choose->select, table->tensors[i].name, &taken, error))
+            return false;
+        chosen->wanted[i] = taken;
+        if (taken)
+            chosen->tensors[chosen->count++] = &table->tensors[i];
+    }
+    choose_order(chosen->tensors, chosen->count, choose->sort);
+    return true;
+}
+
+void chosen_release(struct chosen *chosen) {
+    free(chosen->tensors);
+    free(chosen->wanted);
+    *chosen = (struct chosen){0};
+}
+
+bool chosen_some(const struct chosen *chosen, const struct tc_reader *reader,
+                 struct tc_error *error) {
+    if (chosen->count || !reader->table.count)
+        return true;
+    tc_fail(error, TC_USAGE, "nothing-selected", "no tensor is left after --include and --exclude");
+    return tc_error_hint(error, "tconv list prints the names");
+}
