@@ -184,14 +184,15 @@ struct row {
 
 /* An extension is a name by its number, in two bytes that any data may have: it
  * is one where the pickle has two more marks of a pickle. */
-static bool is_extended(struct row *row, uint64_t start, bool stopped, struct tc_error *error) {
+static bool is_extended(const struct row *row, uint64_t start, bool stopped) {
     const struct scan *scan = row->view->scan;
     unsigned char first[2] = {0};
+    struct tc_error unread = {0};
     if (!scan->extended)
         return false;
     if (row->pickle.end - start >= sizeof first &&
-        !tc_input_read(row->view->input, start, first, sizeof first, error))
-        return false;
+        !tc_input_read(row->view->input, start, first, sizeof first, &unread))
+        return true;
     bool protocol = first[0] == 0x80 && first[1] <= 5;
     return protocol + scan->extension_called + stopped >= 2;
 }
@@ -230,7 +231,7 @@ static bool run_row(struct row *row, struct tc_error *error) {
         uint64_t start = pickle->at;
         scan->reached = scan->extended = scan->extension_called = false;
         bool stopped = pickle_load(pickle, &node);
-        scan->reached |= is_extended(row, start, stopped, error);
+        scan->reached |= is_extended(row, start, stopped);
         if (!stopped)
             return end_row(row, &before, error);
         row->behind = pickle->at;
