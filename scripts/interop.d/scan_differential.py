@@ -331,7 +331,9 @@ def judge(whats, paths, told, did) -> tuple[list[str], Counter]:
         counts["files that ran the canary"] += ran
         for loader in {event[0] for event in events}:
             counts[f"files that {loader} did something with"] += 1
-        if verdict == "no verdict" or events and verdict in ("clean", "code"):
+        # What is also broken is so under --allow=code too.
+        passes = verdict == "clean" or verdict == "code" and "broken" not in line
+        if verdict == "no verdict" or events and passes:
             failures.append(failure_of(whats[index], path, verdict, events))
         elif ran and verdict != "unsafe":
             counts["files that ran the canary and are not unsafe"] += 1

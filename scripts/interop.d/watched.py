@@ -96,6 +96,8 @@ class Watch:
             return
         if is_script(module) or not is_importable(module):
             raise ModuleNotFoundError(module)
+        if (module, name) == ("tconv_canary", "extension"):
+            return
         self.tell("names", f"{module}.{name}"[:200])
         if str(module) != "tconv_canary":
             raise Stopped(name)
@@ -253,7 +255,7 @@ def warm_up(honest: list[Path]):
         attempt(lambda: getattr(__import__(module, fromlist=["x"]), attribute))
     for encoding in ("latin1", "utf-8", "ascii", "raw-unicode-escape"):
         "".encode(encoding)
-    copyreg.add_extension("tconv_canary", "touch", 1)
+    copyreg.add_extension("tconv_canary", "extension", 1)
     for path in honest:
         for _ in load_file(str(path)):
             pass
