@@ -76,6 +76,8 @@ struct scan {
     const struct scan_region *region;
     struct scan_region *tar; /* the same, while a member of torch's tar is read */
     bool reached;            /* this pickle named something that Python could import */
+    bool extended;           /* this one named an extension */
+    bool extension_called;
 };
 
 void scan_init(struct scan *scan, const struct tc_format_options *options);

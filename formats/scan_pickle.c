@@ -82,11 +82,16 @@ static enum scan_level level_of(const struct pickle_node *global) {
     return named && !pickle_is_dangerous(pickle_text(global)) ? SCAN_UNKNOWN : SCAN_DANGEROUS;
 }
 
+static bool is_extension(const struct pickle_node *global) {
+    return global->kind == PICKLE_GLOBAL &&
+           tc_text_equal(pickle_text(global), TC_TEXT("copyreg.extension"));
+}
+
 bool scan_on_global(void *context, const struct pickle_node *global, struct tc_error *error) {
     struct scan *scan = context;
-    /* An extension's code is none that a file can give a meaning to. */
-    scan->reached |= is_importable(pickle_text(global)) &&
-                     !tc_text_equal(pickle_text(global), TC_TEXT("copyreg.extension"));
+    bool extension = is_extension(global);
+    scan->extended |= extension;
+    scan->reached |= !extension && is_importable(pickle_text(global));
     return scan_add_finding(scan,
                             (struct scan_finding){.kind = SCAN_IMPORT,
                                                   .level = level_of(global),
@@ -115,6 +120,7 @@ bool scan_on_call(void *context, const struct pickle_node *callable,
                   const struct pickle_node *arguments, uint64_t at, struct tc_error *error) {
     struct scan *scan = context;
     bool named = callable->kind == PICKLE_GLOBAL;
+    scan->extension_called |= is_extension(callable);
     struct scan_finding finding = {.kind = SCAN_CALL,
                                    .level = level_of(callable),
                                    .name = named ? pickle_text(callable)
@@ -176,6 +182,21 @@ struct row {
     bool reached; /* one of them named something */
 };
 
+/* An extension is a name by its number, in two bytes that any data may have: it
+ * is one where the pickle has two more marks of a pickle. */
+static bool is_extended(const struct row *row, uint64_t start, bool stopped) {
+    const struct scan *scan = row->view->scan;
+    unsigned char first[2] = {0};
+    struct tc_error unread = {0};
+    if (!scan->extended)
+        return false;
+    if (row->pickle.end - start >= sizeof first &&
+        !tc_input_read(row->view->input, start, first, sizeof first, &unread))
+        return true;
+    bool protocol = first[0] == 0x80 && first[1] <= 5;
+    return protocol + scan->extension_called + stopped >= 2;
+}
+
 /* The last did not reach its STOP: it broke, or it never was a pickle. */
 static bool end_row(struct row *row, const struct before *before, struct tc_error *error) {
     struct scan *scan = row->view->scan;
@@ -207,8 +228,11 @@ static bool run_row(struct row *row, struct tc_error *error) {
     while (pickle->at < pickle->end) {
         struct before before = remember(scan);
         struct pickle_node *node;
-        scan->reached = false;
-        if (!pickle_load(pickle, &node))
+        uint64_t start = pickle->at;
+        scan->reached = scan->extended = scan->extension_called = false;
+        bool stopped = pickle_load(pickle, &node);
+        scan->reached |= is_extended(row, start, stopped);
+        if (!stopped)
             return end_row(row, &before, error);
         row->behind = pickle->at;
         row->reached |= scan->reached;

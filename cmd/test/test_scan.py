@@ -526,6 +526,8 @@ def cases(_suite):
         ("two zips", pt(EVIL) + pt(HONEST)),
     ):
         yield f"never clean: {label}", functools.partial(never_clean, content)
+    for file in sorted((DATA / "bad").glob("scan_*")):  # that were clean once
+        yield f"never clean: {file.name}", functools.partial(never_clean, file.read_bytes())
     yield "error: missing", lambda folder: expect(folder, IO, "scan", "in.pt", mention="in.pt")
     yield "error: no file", lambda folder: expect(folder, USAGE, "scan")
 

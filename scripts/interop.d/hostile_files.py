@@ -1,10 +1,7 @@
-"""Files for scanners of pickles: each name on picklescan's and fickling's lists in each way to name it, the tricks
-that got past those two before they knew them (each had an advisory), and the containers that carry pickles.
-They are only ever read as bytes."""
-import io
+"""Pickles for scanners: each name on their lists in each way to name it, and the tricks that got past one or another
+before it knew them (each had an advisory). They are only ever read as bytes."""
 import struct
-import zipfile
-import zlib
+from pathlib import Path
 
 from pickle_code import call, constant, model, name_of, pickle_of, storage, tensor, text, tuple_of
 
@@ -25,15 +22,21 @@ SAMPLES = {
 }  # fmt: skip
 
 
-def listed_names(picklescan_list: dict, fickling_modules, fickling_functions: dict) -> list[tuple[str, str]]:
-    """(module, name) of all that either knows to be unsafe."""
+def listed_names(lists: list[dict], modules) -> list[tuple[str, str]]:
+    """(module, name) of all that the lists have; of a module of which everything is listed, one name."""
     found = []
-    for module, names in picklescan_list.items():
-        names = [SAMPLES.get(module, "run")] if names == "*" else [names] if isinstance(names, str) else sorted(names)
-        found += [(module, name) for name in names]
-    found += [(module, SAMPLES.get(module, "run")) for module in sorted(fickling_modules)]
-    found += [(module, name) for module, names in fickling_functions.items() for name in sorted(names)]
+    for names_by_module in lists:
+        for module, names in names_by_module.items():
+            names = (
+                [SAMPLES.get(module, "run")] if names == "*" else [names] if isinstance(names, str) else sorted(names)
+            )
+            found += [(module, name) for name in names]
+    found += [(module, SAMPLES.get(module, "run")) for module in sorted(modules)]
+    found += [tuple(line.split(" ")) for line in TESTED.read_text().splitlines() if not line.startswith("#")]
     return list(dict.fromkeys(found))
+
+
+TESTED = Path(__file__).parent / "dangerous_names.txt"
 
 
 def short(value: str) -> bytes:
@@ -112,101 +115,3 @@ def tricks() -> dict[str, bytes]:
         "with a name that is no UTF-8": b"\x80\x02c\xff\xfe\nsystem\n)R0" + SYSTEM + b".",
         "among honest tensors": pickle_of(model(w=GOOD, x=SYSTEM)), "twice": pickle_of(SYSTEM + b"0" + SYSTEM),
     }  # fmt: skip
-
-
-def containers() -> dict[str, tuple[str, bytes]]:
-    """(suffix, file): the same payload in all that a loader might open."""
-    evil, plain = pickle_of(model(w=GOOD, x=SYSTEM)), pickle_of(model(w=GOOD))
-    data = struct.pack("<6f", *range(6))
-    good = [("archive/data.pkl", plain), ("archive/version", b"3\n"), ("archive/data/0", data)]
-    bad = [("archive/data.pkl", evil), *good[1:]]
-    magic = pickle_of(b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19")
-    legacy = [
-        magic,
-        pickle_of(constant(1001)),
-        pickle_of(constant({"little_endian": True})),
-        plain,
-        pickle_of(constant(["0"])),
-    ]
-    raw = struct.pack("<q", 6) + data
-    npy = npy_of(
-        pickle_of(
-            call("numpy._core.multiarray._reconstruct", name_of("numpy.ndarray"), constant((0,)), b"C\x01b")
-            + SYSTEM
-            + b"b",
-            3,
-        )
-    )
-    stored = zipped(bad)
-    at = stored.index(evil) - 30 - len("archive/data.pkl")
-    return {
-        "a plain pickle": (".pkl", evil), "a plain pickle as .pt": (".pt", evil),
-        "a plain pickle as .bin": (".bin", evil), "a plain pickle as .npy": (".npy", evil),
-        "a plain pickle as .safetensors": (".safetensors", evil), "a .pt": (".pt", stored),
-        "a .pt as .zip": (".zip", stored), "a .pt as .npz": (".npz", stored),
-        "a .pt, deflated": (".pt", zipped(bad, zipfile.ZIP_DEFLATED)),
-        "a .pt with a wrong CRC": (".pt", with_field(stored, evil, 14, b"\0\0\0\0")),
-        "a .pt with flag 0x1": (".pt", stored[: at + 6] + b"\x01\0" + stored[at + 8 :]),
-        "a .pt with flag 0x20": (".pt", stored[: at + 6] + b"\x20\0" + stored[at + 8 :]),
-        "a .pt with flag 0x40": (".pt", stored[: at + 6] + b"\x40\0" + stored[at + 8 :]),
-        "a .pt with another name in the directory": (".pt", b"data.txt".join(stored.rsplit(b"data.pkl", 1))),
-        "a .pt whose pickle has no .pkl": (".pt", zipped([*good, ("archive/extra", evil)])),
-        "a .pt with a second pickle": (".pt", zipped([*good, ("archive/extra.pkl", evil)])),
-        "a .pt with a pickle for a storage": (".pt", zipped([*good[:2], ("archive/data/0", evil)])),
-        "a .pt with data.pkl twice": (".pt", zipped([*good, ("archive/data.pkl", evil)])),
-        "a .pt with data.pkl twice, the bad one first": (".pt", zipped([("archive/data.pkl", evil), *good])),
-        "a .pt with DATA.PKL": (".pt", zipped([*good, ("archive/DATA.PKL", evil)])),
-        "a .pt with Data.pkl alone": (".pt", zipped([("archive/Data.pkl", evil), *good[1:]])),  # which torch loads
-        "a .pt with bytes before it": (".pt", b"x" * 100 + stored),
-        "a .pt after another": (".pt", zipped(good) + stored),
-        "a .pt cut short": (".pt", stored[:-40]),
-        "a .pt without a version": (".pt", zipped([("archive/data.pkl", evil)])),
-        "TorchScript's constants": (".pt", zipped([*good, ("archive/constants.pkl", pickle_of(tuple_of(SYSTEM)))])),
-        "TorchScript's data": (".pt", zipped([*bad, ("archive/constants.pkl", pickle_of(b")"))])),
-        **{
-            f"a legacy .pt, pickle {number}": (
-                ".pt", b"".join([*legacy[:number], pickle_of(SYSTEM), *legacy[number + 1 :]]) + raw)
-            for number in range(5)
-        },
-        "a legacy .pt whose magic number is computed": (
-            ".pt", b"".join([pickle_of(call("__builtin__.eval", text("0x1950a86a20f9469cfc6c"))), *legacy[1:]]) + raw),
-        "an array of objects": (".npy", npy),
-        "an array of objects, version 2": (".npy", npy_of(npy[128:], 2)),
-        "an array of objects in a .npz": (".npz", zipped([("a.npy", npy)])),
-        "an array of objects in a deflated .npz": (".npz", zipped([("a.npy", npy)], zipfile.ZIP_DEFLATED)),
-        "a zip of pickles": (".zip", zipped([("readme.txt", b"hello"), ("a/b/model.pkl", evil)])),
-        "a zip in a zip": (".zip", zipped([("model.pt", stored)])),
-    }  # fmt: skip
-
-
-def npy_of(pickle: bytes, version: int = 1) -> bytes:
-    header = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"
-    header += b" " * (128 - (8 + 2 * version) - 1 - len(header)) + b"\n"
-    return b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(2 * version, "little") + header + pickle
-
-
-def zipped(members, method: int = zipfile.ZIP_STORED) -> bytes:
-    """Written by hand: zipfile won't have one name twice without a warning."""
-    body, directory, count = b"", b"", 0
-    for name, content in members:
-        packed = zlib.compress(content, 9)[2:-4] if method else content
-        fields = struct.pack(
-            "<HHHHHIIIHH", 20, 0, method, 0, 33, zlib.crc32(content), len(packed), len(content), len(name), 0
-        )
-        directory += b"PK\x01\x02\x14\0" + fields + struct.pack("<HHHII", 0, 0, 0, 0, len(body)) + name.encode()
-        body += b"PK\x03\x04" + fields + name.encode() + packed
-        count += 1
-    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count, count, len(directory), len(body), 0)
-    data = body + directory + end
-    zipfile.ZipFile(io.BytesIO(data)).close()
-    return data
-
-
-def with_field(archive: bytes, content: bytes, offset: int, value: bytes) -> bytes:
-    """Another value in a member's local header and in the directory, where the field lies two bytes further."""
-    start = archive.index(content)
-    header = archive.rindex(b"PK\x03\x04", 0, start)
-    entry = archive.index(b"PK\x01\x02", start)
-    for at in (header + offset, entry + offset + 2):
-        archive = archive[:at] + value + archive[at + len(value) :]
-    return archive

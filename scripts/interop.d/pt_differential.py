@@ -7,14 +7,16 @@ import zipfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from warnings import catch_warnings, simplefilter
 
 import torch
 
 import torch_sandbox
+from containers import zipped
 from pickle_code import DATA, model, pickle_of, storage, tensor
 from pickle_programs import Program, programs
 from pt_reading import objects
+from safe_names import CONTAINERS, LOADERS, NUMPY, TORCH
+from safe_names import SAFE as NAMES  # what else tconv takes is a mistake
 from torch_peer import saved
 
 CORPUS = [
@@ -23,23 +25,6 @@ CORPUS = [
     "parameters",
 ]  # fmt: skip
 
-# The names that an honest file may have, torch's by the list of its machine. What else tconv takes is a mistake.
-CONTAINERS = {
-    "collections.defaultdict", "builtins.frozenset", "builtins.list", "builtins.dict", "builtins.int",
-    "builtins.bytes",
-}  # fmt: skip
-NUMPY = {
-    "numpy.dtype", "numpy.ndarray",
-    *(f"numpy.{core}.{name}" for core in ("core", "_core")
-      for name in ("multiarray.scalar", "multiarray._reconstruct", "numeric._frombuffer")),
-}  # fmt: skip
-with catch_warnings():
-    simplefilter("ignore")
-    TORCH = set(torch._weights_only_unpickler._get_allowed_globals())
-OLD_TORCH = {f"torch.cuda.{name.removeprefix('torch.')}" for name in TORCH if name.endswith("Storage")}
-NAMES = (
-    CONTAINERS | NUMPY | TORCH | OLD_TORCH | {"torch.nn.parameter.Buffer", "torch._utils._rebuild_sparse_csr_tensor"}
-)
 PYTHON_2 = {"__builtin__": "builtins"}, {"builtins.long": "builtins.int"}
 
 # Opcodes that torch's machine lacks: data, the memo, and names that are looked up as GLOBAL's are.
@@ -241,7 +226,7 @@ def try_both(tconv, program, file) -> Case:
     done = tconv.fails("hash", file)
     case = Case(program, torch_sandbox.load(file), done.returncode, done.stdout, done.stderr)
     if lacks_opcode(case) or case.refused_name in NUMPY | CONTAINERS:
-        case.python = torch_sandbox.load(file, NAMES | {"builtins.long"})
+        case.python = torch_sandbox.load(file, NAMES - LOADERS | {"builtins.long"})
     return case
 
 
@@ -299,15 +284,6 @@ def corpus() -> list[tuple[str, bytes, dict[str, bytes]]]:
 def members_of(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
-
-
-def zipped(members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive, catch_warnings():
-        simplefilter("ignore")  # of members that come twice
-        for name, content in members:
-            archive.writestr(zipfile.ZipInfo(name), content, method)
-    return buffer.getvalue()
 
 
 def members_in(program: Program, root: str = "archive") -> list[tuple[str, bytes]]:
