@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/checked.h"
+#include "core/select.h"
 
 /* Names in a pickle that are told one by one; the others are counted. */
 #define MAX_CLASSES_TOLD 20u
@@ -529,7 +530,10 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
     tell_classes(torch);
-    if (torch->nested &&
+    /* One tensor by its name has no structure that could be lost. */
+    const struct tc_select *select = reader->options->select;
+    bool whole = !select || !select->only.bytes;
+    if (torch->nested && whole &&
         !tc_reader_note(reader, TC_CHANGE, TC_KIND_STRUCTURE, (struct tc_text){NULL, 0}, error,
                         "lists, dicts and objects in one another are written flat, their keys "
                         "joined with dots"))

@@ -63,7 +63,7 @@ Test(schema, what_is_wrong_with_one_is_told) {
         "{\"tensor\":{}}",
         "{\"tensors\":{},\"tensors\":{}}",
         "{\"tensors\":{\"a\":{},\"a\":{}}}",
-        "{\"tensors\":{\"a\":{\"dtype\":\"float32\"}}}",
+        "{\"tensors\":{\"a\":{\"dtype\":\"float33\"}}}",
         "{\"tensors\":{\"a\":{\"dtype\":[]}}}",
         "{\"tensors\":{\"a\":{\"dtype\":1}}}",
         "{\"tensors\":{\"a\":{\"shape\":[-1]}}}",

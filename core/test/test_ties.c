@@ -70,6 +70,12 @@ static bool put_made(struct tc_writer *writer, size_t item, struct tc_source *so
     return tc_source_write(source, writer->out, failure);
 }
 
+static bool leave_room_made(struct tc_writer *writer, size_t item, struct tc_error *failure) {
+    (void)failure;
+    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    return true;
+}
+
 static void abort_made(struct tc_writer *writer) {
     (void)writer;
 }
@@ -96,6 +102,7 @@ static struct tc_backend backend = {
     .abort = abort_made,
     .sharding = &(const struct tc_sharding){.count_digits = 5,
                                             .index_ending = ".index",
+                                            .leave_room = leave_room_made,
                                             .write_index = write_index_made},
 };
 
