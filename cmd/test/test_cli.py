@@ -82,6 +82,8 @@ def make_files():
 
     pair = {"a": f32(1, 2, 3), "b": Tensor("I32", [2, 2], struct.pack("<4i", 1, 2, 3, 4))}
     make("pair.safetensors", files.safetensors(pair, {"format": "pt", "note": "two"}))
+    dash = protobufs.initializer(f32(1, 2, 3), "w", protobufs.external("-", "0", "12"))
+    make("dash.onnx", protobufs.model(dash))
     make("pair.npz", files.npz(pair))
     make(
         "hostile.safetensors",
