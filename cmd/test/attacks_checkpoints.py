@@ -144,6 +144,10 @@ def excluded_tensors_refuse_nothing():
         options=("--exclude", "bad"),
         tensors=ONE,
     )
+    twice = pt(pickled({"w": tensor(), "bad": shown, "worse": shown}))
+    yield Input("too large, one name excluded", twice, UNSAFE, options=("--exclude", "bad"))
+    yield Input("too large, the other excluded", twice, UNSAFE, options=("--exclude", "worse"))
+    yield Input("too large, both excluded", twice, options=("--exclude", "bad|worse"), tensors=ONE)
 
 
 def state_of(class_, state, made=op.EMPTY_TUPLE + op.NEWOBJ):
