@@ -171,15 +171,15 @@ const char *pickle_check_dtype(struct pickle *pickle, struct pickle_node *dtype,
     return ok ? NULL : wrong;
 }
 
-/* The bytes of an array; false where no array has so many. */
+/* An array's elements and bytes; false where no array has so many. */
 static bool measure(const struct pickle_node *dtype, const struct pickle_node *shape,
-                    uint64_t *size) {
-    *size = dtype->count;
+                    uint64_t *elements, uint64_t *size) {
+    *elements = 1;
     for (size_t i = 0; i < shape->count; i++)
         if (shape->items[i]->integer < 0 ||
-            !tc_mul(*size, (uint64_t)shape->items[i]->integer, size))
+            !tc_mul(*elements, (uint64_t)shape->items[i]->integer, elements))
             return false;
-    return true;
+    return tc_mul(*elements, dtype->count, size);
 }
 
 static bool is_bytes(const struct pickle_node *node) {
@@ -194,13 +194,14 @@ const char *pickle_check_array(const struct pickle_node *state) {
     const struct pickle_node *dtype = state->items[2];
     const struct pickle_node *fortran = state->items[3];
     const struct pickle_node *data = state->items[4];
-    uint64_t size;
+    uint64_t elements, size;
     if (!is_integer(state->items[0], 0, 2) || !pickle_is_sizes(shape) || !is_checked(dtype) ||
         (fortran->kind != PICKLE_BOOL && fortran->kind != PICKLE_INT) ||
-        !measure(dtype, shape, &size))
+        !measure(dtype, shape, &elements, &size))
         return wrong;
+    /* numpy takes as many as the shape says, also from behind the list's end. */
     if (dtype->value == 'O')
-        return data->kind == PICKLE_LIST ? NULL : wrong;
+        return data->kind == PICKLE_LIST && data->count == elements ? NULL : wrong;
     return is_bytes(data) && data->length == size ? NULL : wrong;
 }
 
@@ -242,7 +243,8 @@ static bool joblib_size(const struct pickle_node *state, uint64_t *size) {
     if (!pickle_calls(dtype, PICKLE_NUMPY_DTYPE) || !pickle_is_sizes(shape) ||
         !pickle_numpy_descr(&probe, pickle_item(dtype->arguments, 0)) || probe.value == 'O')
         return false;
-    return measure(&probe, shape, size);
+    uint64_t elements;
+    return measure(&probe, shape, &elements, size);
 }
 
 /* Objects are a pickle of their own, for a machine of its own. */
