@@ -17,8 +17,8 @@
 #define STEP ((size_t)1 << 17)
 /* Up to this much is kept in memory. */
 #define SMALL ((uint64_t)4 << 20)
-/* Streams one after the other in one file: each costs a decoder's start. */
-#define MAX_STREAMS 10000u
+/* Streams behind another: empty ones cost time and unpack to nothing. */
+#define MAX_STREAMS UINT64_C(1000000)
 
 /* LZMA's header has no mark: a byte of properties, the dictionary's size, the
  * data's (all ones: unknown), then a stream that starts with a zero. liblzma
@@ -144,18 +144,34 @@ static bool take(struct sink *sink, const void *bytes, size_t length, bool *full
     return tc_write_all(sink->fd, bytes, length, error);
 }
 
-/* One stream of deflate; *at moves behind it. */
+/* Whether one more stream is looked at. */
+static bool may_go_on(struct scan *scan) {
+    if (scan->streams++ < MAX_STREAMS)
+        return true;
+    scan_note_limit(scan, "compressed streams one behind the other", NULL);
+    return false;
+}
+
+/* One stream of deflate, up to its end. */
+static bool inflate_stream(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
+                           bool *full, struct tc_error *damage, struct tc_error *error) {
+    bool ok = true;
+    bool more = true;
+    while (ok && more && !*full) {
+        size_t got = 0;
+        more = tc_inflate_some(inflater, buffer, STEP, &got, damage) && got == STEP;
+        ok = take(sink, buffer, got, full, error);
+    }
+    return ok;
+}
+
+/* Likewise; *at moves behind it. */
 static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uint64_t end,
                     bool *full, struct tc_error *damage, struct tc_error *error) {
     struct tc_inflater inflater = {0};
     unsigned char *buffer = malloc(STEP);
     bool ok = buffer ? tc_inflater_init(&inflater, input, *at, end, error) : tc_fail_memory(error);
-    bool more = ok;
-    while (ok && more && !*full) {
-        size_t got = 0;
-        more = tc_inflate_some(&inflater, buffer, STEP, &got, damage) && got == STEP;
-        ok = take(sink, buffer, got, full, error);
-    }
+    ok = ok && inflate_stream(sink, &inflater, buffer, full, damage, error);
     if (ok && damage->class == TC_OK && !*full)
         *at = tc_inflater_at(&inflater);
     tc_inflater_release(&inflater);
@@ -164,23 +180,40 @@ static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uin
 }
 
 /* gzip's streams may follow each other. */
-static bool unpack_gzip(struct sink *sink, struct tc_input *input, bool *full,
-                        struct tc_error *damage, struct tc_error *error) {
+static bool inflate_gzip(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
+                         bool *full, struct tc_error *damage, struct tc_error *error) {
+    struct tc_input *input = inflater->input;
     uint64_t at = 0;
-    while (at < input->size && damage->class == TC_OK && !*full) {
+    while (at < input->size) {
         if (!skip_gzip_header(input, &at, input->size, damage))
             break;
-        if (!inflate(sink, input, &at, input->size, full, damage, error))
+        tc_inflater_restart(inflater, at);
+        if (!inflate_stream(sink, inflater, buffer, full, damage, error))
             return false;
         if (damage->class != TC_OK || *full)
             break;
+        at = tc_inflater_at(inflater);
         if (input->size - at < 8) {
             tc_fail(damage, TC_INVALID, "truncated", "a gzip stream is cut short");
             break;
         }
         at += 8; /* CRC and size: what they say changes nothing of what is loaded */
+        if (at < input->size && !may_go_on(sink->scan))
+            break;
     }
     return true;
+}
+
+static bool unpack_gzip(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    struct tc_inflater inflater = {0};
+    unsigned char *buffer = malloc(STEP);
+    bool ok =
+        buffer ? tc_inflater_init(&inflater, input, 0, input->size, error) : tc_fail_memory(error);
+    ok = ok && inflate_gzip(sink, &inflater, buffer, full, damage, error);
+    tc_inflater_release(&inflater);
+    free(buffer);
+    return ok;
 }
 
 static bool unpack_zlib(struct sink *sink, struct tc_input *input, bool *full,
@@ -257,7 +290,6 @@ struct streams {
     bool bzip2;
     struct tc_bzip2_decoder as_bzip2;
     struct tc_lzma_decoder as_lzma;
-    size_t count;
 };
 
 static bool streams_init(struct streams *streams, struct tc_input *input, struct tc_error *error) {
@@ -279,13 +311,9 @@ static bool streams_next(struct sink *sink, struct streams *streams, bool *more,
         return true;
     *more =
         streams->bzip2 ? tc_bzip2_follows(&streams->as_bzip2) : tc_lzma_follows(&streams->as_lzma);
+    *more = *more && may_go_on(sink->scan);
     if (!*more)
         return true;
-    if (++streams->count >= MAX_STREAMS) {
-        scan_note_limit(sink->scan, "compressed streams one after the other", NULL);
-        *more = false;
-        return true;
-    }
     return streams->bzip2 ? tc_bzip2_next(&streams->as_bzip2, error)
                           : tc_lzma_next(&streams->as_lzma, error);
 }
