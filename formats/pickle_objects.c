@@ -348,6 +348,10 @@ static bool text_id(struct pickle *pickle) {
         return pickle_push(pickle, pickle_node(pickle, PICKLE_NONE));
     if (pickle->mode != PICKLE_SCAN)
         return pickle_unsafe(pickle, "the pickle has a persistent id of protocol 0");
+    /* A zip's first bytes: Python's machines stop here for want of a function, and
+     * torch's functions take a tuple or a number. */
+    if (tc_text_starts(line, TC_TEXT("K\3\4")))
+        return pickle_bad(pickle, "a persistent id that is the start of a zip");
     return odd_id(pickle);
 }
 

@@ -59,14 +59,20 @@ bool scan_add_finding(struct scan *scan, struct scan_finding finding, struct tc_
  * ends once in some hundred million tries. */
 static bool is_importable(struct tc_text name) {
     size_t length = 0;
+    bool ascii = true;
     while (length < name.length && name.bytes[length] != '.') {
         unsigned char c = (unsigned char)name.bytes[length];
         unsigned char lower = c | 0x20;
         bool digit = c >= '0' && c <= '9';
         if (!(lower >= 'a' && lower <= 'z') && !(digit && length) && c != '_' && c < 0x80)
             return false;
+        ascii = ascii && c < 0x80;
         length++;
     }
+    /* Numbers have bytes of other scripts more often; then all of it is text. */
+    for (size_t i = length; i < name.length && !ascii; i++)
+        if ((unsigned char)name.bytes[i] < ' ')
+            return false;
     return length >= 2;
 }
 
