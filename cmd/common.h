@@ -55,7 +55,7 @@ struct common {
          .type = OPTION_SIZE,                                                                      \
          .value = &(common)->format.limits.made,                                                   \
          .argument = "SIZE",                                                                       \
-         .help = "most bytes made out of nothing (default: 256M and 100 times the file)",                        \
+         .help = "most bytes made out of nothing (default: 256M and 100 times the file)",          \
          .aside = true},                                                                           \
         {.name = "max-pickle",                                                                     \
          .type = OPTION_SIZE,                                                                      \

@@ -161,8 +161,7 @@ static const unsigned char *look(struct tc_gather *gather, uint64_t offset, size
     bool held =
         offset >= gather->ahead_at && offset - gather->ahead_at + length <= gather->ahead_size;
     if (!held && (whole || (follows && length <= SHORT_RUN))) {
-        if (!count_scattered(gather, READS_PER_AHEAD, error) ||
-            !read_ahead(gather, offset, error))
+        if (!count_scattered(gather, READS_PER_AHEAD, error) || !read_ahead(gather, offset, error))
             return NULL;
         held = true;
     }
@@ -184,7 +183,7 @@ static bool copy_run(struct tc_gather *gather, unsigned char *to, uint64_t to_st
     while (count) {
         /* Elements far apart are fetched one by one rather than with what
          * lies between them. */
-        uint64_t fit = from_step == 0      ? count
+        uint64_t fit = from_step == 0     ? count
                        : from_step > 4096 ? 1
                                           : (RUN_BYTES - element) / from_step + 1;
         uint64_t step = count < fit ? count : fit;
@@ -260,8 +259,7 @@ static unsigned plan_loops(const struct tc_gather *gather, uint64_t rows, struct
         if (loop.count == 1)
             continue;
         unsigned place = used++;
-        while (place > 0 &&
-               hop_length(gather, &loops[place - 1]) < hop_length(gather, &loop)) {
+        while (place > 0 && hop_length(gather, &loops[place - 1]) < hop_length(gather, &loop)) {
             loops[place] = loops[place - 1];
             place--;
         }

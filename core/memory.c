@@ -30,9 +30,9 @@ static atomic_bool refused;
 
 void tc_memory_limit(uint64_t bytes) {
     follows = false;
-    limit = bytes == 0                                ? 0
+    limit = bytes == 0                               ? 0
             : bytes > UINT64_MAX - TC_MEMORY_BUFFERS ? UINT64_MAX
-                                                      : bytes + TC_MEMORY_BUFFERS;
+                                                     : bytes + TC_MEMORY_BUFFERS;
 }
 
 /* Without overflow. */

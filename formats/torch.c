@@ -494,10 +494,15 @@ static void tell_classes(struct torch *torch) {
     struct tc_reader *reader = torch->reader;
     for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_TOLD; i++) {
         const struct tc_tensor *class = &torch->classes.tensors[i];
-        tc_reader_lose(reader,
-                       "%.*s is not understood (%u object%s); only tensors that it holds are taken",
-                       tc_text_shown(class->name, 200), class->name.bytes, class->cookie,
-                       class->cookie == 1 ? "" : "s");
+        if (class->cookie == 0)
+            tc_reader_lose(reader, "%.*s is named and not understood; nothing was made of it",
+                           tc_text_shown(class->name, 200), class->name.bytes);
+        else
+            tc_reader_lose(
+                reader,
+                "%.*s is not understood (%u object%s); only tensors that it holds are taken",
+                tc_text_shown(class->name, 200), class->name.bytes, class->cookie,
+                class->cookie == 1 ? "" : "s");
     }
     if (torch->classes.count > MAX_CLASSES_TOLD)
         tc_reader_lose(reader, "%zu more names are not understood",

@@ -28,7 +28,8 @@ static bool fill_spool(struct torch *torch, const struct torch_storage *storage,
     /* Views that go to and fro between packed storages unpack them again and
      * again: all of that counts. */
     uint64_t limit = tc_reader_made_limit(torch->reader);
-    if (!tc_add(torch->unpacked_total, storage->nbytes, &torch->unpacked_total) || torch->unpacked_total > limit) {
+    if (!tc_add(torch->unpacked_total, storage->nbytes, &torch->unpacked_total) ||
+        torch->unpacked_total > limit) {
         tc_fail(error, TC_UNSAFE, "size-limit",
                 "its packed storages would be unpacked to over %llu bytes in all",
                 (unsigned long long)limit);

@@ -115,7 +115,7 @@ Test(gather, any_view) {
         for (unsigned i = 0; i < view.rank; i++) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             view.shape[i] = count > 20000 ? 1 : 1 + random % (view.rank > 6 ? 3 : 9);
-            view.stride[i] = random >> 20 & 3 ? (random >> 32) % 40 * view.element
+            view.stride[i] = random >> 20 & 3   ? (random >> 32) % 40 * view.element
                              : random >> 22 & 1 ? 0
                                                 : (random >> 32) % 5000;
             count *= view.shape[i];

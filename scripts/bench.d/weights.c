@@ -1,6 +1,6 @@
-/* Writes random weights to stdout: for each line `DTYPE COUNT` on stdin, COUNT values of F32 or BF16,
- * normally distributed about 0 with a deviation of 0.02, as trained weights are. What matters to a
- * benchmark is their entropy: all mantissa bits are random, the exponents few. */
+/* Writes random weights to stdout: for each line `DTYPE COUNT` on stdin, COUNT values of F32 or
+ * BF16, normally distributed about 0 with a deviation of 0.02, as trained weights are. What matters
+ * to a benchmark is their entropy: all mantissa bits are random, the exponents few. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
