@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/memory.h"
+
 /* The file a finding is in, where it is another than the one asked about. */
 static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {
     return finding->file && strcmp(finding->file, file->path) != 0 ? finding->file : NULL;
@@ -168,6 +170,7 @@ int findings_each_file(struct findings_run *run, const struct common *common,
     for (run->count = 0; run->count < arguments->count; run->count++) {
         struct looked_at *file = &run->files[run->count];
         file->path = arguments->names[run->count];
+        tc_memory_begin_file();
         worst = highest(worst, look_at(run, common, file, action, context));
     }
     worst = highest(worst, findings_write_reports(run, common));

@@ -69,6 +69,30 @@ bool tc_bzip2_decode(struct tc_bzip2_decoder *decoder, void *buffer, size_t leng
     return true;
 }
 
+bool tc_bzip2_decode_some(struct tc_bzip2_decoder *decoder, void *buffer, size_t length,
+                          size_t *got, struct tc_error *error) {
+    bz_stream *stream = decoder->stream;
+    unsigned step = (unsigned)(length < MOST_STEP ? length : MOST_STEP);
+    stream->next_out = buffer;
+    stream->avail_out = step;
+    bool ok = true;
+    while (ok && stream->avail_out && !decoder->ended)
+        ok = decode_some(decoder, error);
+    *got = step - stream->avail_out;
+    return ok;
+}
+
+bool tc_bzip2_follows(const struct tc_bzip2_decoder *decoder) {
+    return decoder->ended && !tc_feed_is_empty(&decoder->feed);
+}
+
+bool tc_bzip2_next(struct tc_bzip2_decoder *decoder, struct tc_error *error) {
+    BZ2_bzDecompressEnd(decoder->stream);
+    memset(decoder->stream, 0, sizeof(bz_stream));
+    decoder->ended = false;
+    return BZ2_bzDecompressInit(decoder->stream, 0, 0) == BZ_OK || tc_fail_memory(error);
+}
+
 bool tc_bzip2_decoder_end(struct tc_bzip2_decoder *decoder, struct tc_error *error) {
     bz_stream *stream = decoder->stream;
     char extra;

@@ -1,4 +1,4 @@
-/* One bzip2 stream from a range of a file, by libbz2; it takes under 4 MiB. */
+/* bzip2 streams from a range of a file, by libbz2; one takes under 4 MiB. */
 #ifndef TCONV_CORE_BZIP2_H
 #define TCONV_CORE_BZIP2_H
 
@@ -15,6 +15,12 @@ bool tc_bzip2_decoder_init(struct tc_bzip2_decoder *decoder, struct tc_input *in
 /* Exactly `length` bytes; a stream that ends before is TC_INVALID. */
 bool tc_bzip2_decode(struct tc_bzip2_decoder *decoder, void *buffer, size_t length,
                      struct tc_error *error);
+/* As much as there is up to `length`: *got is less only at the stream's end. */
+bool tc_bzip2_decode_some(struct tc_bzip2_decoder *decoder, void *buffer, size_t length,
+                          size_t *got, struct tc_error *error);
+/* Whether bytes of the range follow the stream; then the next one starts there. */
+bool tc_bzip2_follows(const struct tc_bzip2_decoder *decoder);
+bool tc_bzip2_next(struct tc_bzip2_decoder *decoder, struct tc_error *error);
 /* The stream must end here, and the range with it. */
 bool tc_bzip2_decoder_end(struct tc_bzip2_decoder *decoder, struct tc_error *error);
 void tc_bzip2_decoder_release(struct tc_bzip2_decoder *decoder);

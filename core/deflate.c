@@ -173,6 +173,20 @@ uint64_t tc_inflater_at(const struct tc_inflater *inflater) {
     return inflater->at - unused_input(inflater);
 }
 
+void tc_inflater_restart(struct tc_inflater *inflater, uint64_t start) {
+    struct inflate_state *state = inflater->state;
+    size_t filled =
+        state->next_in ? (size_t)(state->next_in - inflater->buffer) + state->avail_in : 0;
+    uint64_t first = inflater->at - filled;
+    isal_inflate_init(state);
+    if (start < first || start >= inflater->at) {
+        inflater->at = start;
+        return;
+    }
+    state->next_in = inflater->buffer + (start - first);
+    state->avail_in = (uint32_t)(inflater->at - start);
+}
+
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error) {
     struct inflate_state *state = inflater->state;
     while (state->block_state != ISAL_BLOCK_FINISH) {

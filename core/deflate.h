@@ -55,6 +55,8 @@ bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, 
                      struct tc_error *error);
 /* Where the stream ended in its file; only at its end. */
 uint64_t tc_inflater_at(const struct tc_inflater *inflater);
+/* Another stream of the same range: what was read already is not read again. */
+void tc_inflater_restart(struct tc_inflater *inflater, uint64_t start);
 /* The stream must end here, and the range with it. */
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error);
 void tc_inflater_release(struct tc_inflater *inflater);

@@ -8,6 +8,17 @@
 
 #define PROPERTIES_BYTES 5u
 #define HEAD_BYTES (4u + PROPERTIES_BYTES)
+/* What a decoder of a file may take: its dictionary and its own tables. */
+#define MOST_MEMORY (TC_LZMA_MOST_DICTIONARY + (UINT64_C(16) << 20))
+
+static lzma_stream *new_stream(struct tc_error *error) {
+    lzma_stream *stream = calloc(1, sizeof *stream);
+    if (stream)
+        *stream = (lzma_stream)LZMA_STREAM_INIT;
+    else
+        tc_fail_memory(error);
+    return stream;
+}
 
 static bool bad(const struct tc_lzma_decoder *decoder, const char *code, const char *what,
                 struct tc_error *error) {
@@ -54,10 +65,9 @@ bool tc_lzma_decoder_init(struct tc_lzma_decoder *decoder, struct tc_input *inpu
     if (!tc_feed_init(&decoder->feed, input, start, end, error) ||
         !read_properties(decoder, size, &options, error))
         return false;
-    lzma_stream *stream = calloc(1, sizeof *stream);
+    lzma_stream *stream = new_stream(error);
     if (!stream)
-        return tc_fail_memory(error);
-    *stream = (lzma_stream)LZMA_STREAM_INIT;
+        return false;
     decoder->stream = stream;
     const lzma_filter filters[] = {{.id = LZMA_FILTER_LZMA1EXT, .options = &options},
                                    {.id = LZMA_VLI_UNKNOWN}};
@@ -66,6 +76,20 @@ bool tc_lzma_decoder_init(struct tc_lzma_decoder *decoder, struct tc_input *inpu
         return true;
     return result == LZMA_MEM_ERROR ? tc_fail_memory(error)
                                     : bad(decoder, "lzma", "has bad properties", error);
+}
+
+bool tc_lzma_next(struct tc_lzma_decoder *decoder, struct tc_error *error) {
+    decoder->ended = false;
+    return lzma_auto_decoder(decoder->stream, MOST_MEMORY, 0) == LZMA_OK || tc_fail_memory(error);
+}
+
+bool tc_lzma_decoder_init_file(struct tc_lzma_decoder *decoder, struct tc_input *input,
+                               uint64_t start, uint64_t end, struct tc_error *error) {
+    *decoder = (struct tc_lzma_decoder){0};
+    if (!tc_feed_init(&decoder->feed, input, start, end, error))
+        return false;
+    decoder->stream = new_stream(error);
+    return decoder->stream && tc_lzma_next(decoder, error);
 }
 
 /* Decodes until the output is full, or the stream or its range ends. */
@@ -83,6 +107,10 @@ static bool decode_some(struct tc_lzma_decoder *decoder, struct tc_error *error)
     decoder->ended = result == LZMA_STREAM_END;
     if (result == LZMA_MEM_ERROR)
         return tc_fail_memory(error);
+    if (result == LZMA_MEMLIMIT_ERROR)
+        return tc_fail(error, TC_UNSUPPORTED, "lzma-dictionary",
+                       "LZMA with a dictionary of over %llu bytes is not supported",
+                       (unsigned long long)TC_LZMA_MOST_DICTIONARY);
     if (result != LZMA_OK && result != LZMA_STREAM_END && result != LZMA_BUF_ERROR)
         return bad(decoder, "lzma", "is corrupt", error);
     bool stuck = taken == 0 && stream->avail_out == room && !decoder->ended;
@@ -102,6 +130,22 @@ bool tc_lzma_decode(struct tc_lzma_decoder *decoder, void *buffer, size_t length
             return false;
     }
     return true;
+}
+
+bool tc_lzma_decode_some(struct tc_lzma_decoder *decoder, void *buffer, size_t length, size_t *got,
+                         struct tc_error *error) {
+    lzma_stream *stream = decoder->stream;
+    stream->next_out = buffer;
+    stream->avail_out = length;
+    bool ok = true;
+    while (ok && stream->avail_out && !decoder->ended)
+        ok = decode_some(decoder, error);
+    *got = length - stream->avail_out;
+    return ok;
+}
+
+bool tc_lzma_follows(const struct tc_lzma_decoder *decoder) {
+    return decoder->ended && !tc_feed_is_empty(&decoder->feed);
 }
 
 bool tc_lzma_decoder_end(struct tc_lzma_decoder *decoder, struct tc_error *error) {

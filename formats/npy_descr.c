@@ -121,6 +121,22 @@ static void keep_text(struct npy_leaf *leaf, struct tc_text descr, uint64_t byte
     leaf->stride[0] = 1;
 }
 
+/* 'M8' or 'm8' and a unit such as [ns] or [25s/4]; what has a comma is a list of
+ * types to numpy. */
+static bool is_date(struct tc_text code) {
+    if (code.length < 2 || (code.bytes[0] != 'M' && code.bytes[0] != 'm') || code.bytes[1] != '8')
+        return false;
+    if (code.length == 2)
+        return true;
+    size_t last = code.length - 1;
+    for (size_t i = 3; i < last; i++) {
+        char lower = code.bytes[i] | 0x20;
+        if (!(lower >= 'a' && lower <= 'z') && !(lower >= '0' && lower <= '9') && lower != '/')
+            return false;
+    }
+    return last > 2 && code.bytes[2] == '[' && code.bytes[last] == ']';
+}
+
 /* Fills a leaf from its type; one whose size is unknown makes the array so. */
 static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_text descr,
                       const struct tc_format_options *options) {
@@ -143,8 +159,7 @@ static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_t
         return;
     }
     tell_skipped(leaf, descr, code);
-    bool dates = (letter == 'M' || letter == 'm') && code.length > 1 && code.bytes[1] == '8';
-    if (dates)
+    if (is_date(code))
         leaf->span = 8;
     else if (!letter || !strchr("SUVfciub", letter) || !read_size(code, &leaf->span))
         into->unmeasured = true;

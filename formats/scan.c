@@ -487,15 +487,15 @@ static bool look_at_packed(const struct scan_view *view, bool accounted, bool *r
         return true;
     if (packing == SCAN_CLOSED) {
         if (accounted)
-            scan_note(view->scan, "packed", "it could be unpacked by bzip2, xz, LZMA or LZ4 too");
+            scan_note(view->scan, "packed", "it could be unpacked by LZ4 too");
         return true;
     }
+    *replaced = !accounted && packing != SCAN_LZMA;
     struct scan_region *region =
         scan_add_region(view, 0, view->input->size, view->region->name,
-                        accounted ? SCAN_DATA : (enum scan_role)view->region->role, error);
+                        *replaced ? (enum scan_role)view->region->role : SCAN_DATA, error);
     if (region)
         region->packing = (uint8_t)packing;
-    *replaced = !accounted;
     return region != NULL;
 }
 

@@ -71,6 +71,7 @@ struct scan {
     uint64_t most_regions;
     uint64_t unpacked;
     uint64_t most_unpacked;
+    uint64_t streams; /* compressed ones, that follow another */
     /* Where it is now. */
     struct scan_region *pending;
     const struct scan_region *region;

@@ -9,12 +9,30 @@
 #include <unistd.h>
 
 #include "core/bytes.h"
+#include "core/bzip2.h"
+#include "core/lzma.h"
 #include "core/zstd.h"
 #include "formats/scan_walk.h"
 
 #define STEP ((size_t)1 << 17)
 /* Up to this much is kept in memory. */
 #define SMALL ((uint64_t)4 << 20)
+/* Streams behind another: empty ones cost time and unpack to nothing. */
+#define MAX_STREAMS UINT64_C(1000000)
+
+/* LZMA's header has no mark: a byte of properties, the dictionary's size, the
+ * data's (all ones: unknown), then a stream that starts with a zero. liblzma
+ * takes a dictionary of 2^n or 2^n + 2^(n-1) bytes, and data below 256 GiB. */
+static bool may_be_lzma(const struct scan_view *view) {
+    const unsigned char *head = view->head;
+    if (view->shown < 18 || head[0] >= 9 * 5 * 5 || head[13])
+        return false;
+    uint64_t dictionary = tc_load(head + 1, 4);
+    uint64_t size = tc_load(head + 5, 8);
+    uint64_t lowest = dictionary & (~dictionary + 1);
+    bool round = dictionary == lowest || dictionary == 3 * lowest || dictionary == UINT32_MAX;
+    return round && (size == UINT64_MAX || size < UINT64_C(1) << 38);
+}
 
 enum scan_packing scan_packing_seen(const struct scan_view *view) {
     const unsigned char *head = view->head;
@@ -24,19 +42,18 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
         return SCAN_GZIP;
     if (memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0)
         return SCAN_ZSTD;
-    /* LZMA has no mark; its stream starts with a zero behind 13 bytes of header. */
-    if (memcmp(head, "BZh", 3) == 0 ||
-        memcmp(head,
-               "\xFD"
-               "7zXZ",
-               6) == 0 ||
-        memcmp(head, "\x04\x22\x4D\x18", 4) == 0 ||
-        (view->shown > 18 && head[0] == 0x5D && head[1] == 0 && head[13] == 0))
+    if (memcmp(head, "BZh", 3) == 0)
+        return SCAN_BZIP2;
+    /* joblib takes the two bytes that most LZMA files start with for a mark. */
+    if (memcmp(head, "\xFD\x37zXZ", 6) == 0 || memcmp(head, "LZIP", 4) == 0 ||
+        (head[0] == 0x5D && head[1] == 0 && may_be_lzma(view)))
+        return SCAN_XZ;
+    if (memcmp(head, "\x04\x22\x4D\x18", 4) == 0)
         return SCAN_CLOSED;
     if ((head[0] & 0x0F) == 8 && head[0] >> 4 <= 7 && (head[0] << 8 | head[1]) % 31 == 0 &&
         !(head[1] & 0x20))
         return SCAN_ZLIB;
-    return SCAN_PLAIN;
+    return may_be_lzma(view) ? SCAN_LZMA : SCAN_PLAIN;
 }
 
 struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
@@ -127,18 +144,34 @@ static bool take(struct sink *sink, const void *bytes, size_t length, bool *full
     return tc_write_all(sink->fd, bytes, length, error);
 }
 
-/* One stream of deflate; *at moves behind it. */
+/* Whether one more stream is looked at. */
+static bool may_go_on(struct scan *scan) {
+    if (scan->streams++ < MAX_STREAMS)
+        return true;
+    scan_note_limit(scan, "compressed streams one behind the other", NULL);
+    return false;
+}
+
+/* One stream of deflate, up to its end. */
+static bool inflate_stream(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
+                           bool *full, struct tc_error *damage, struct tc_error *error) {
+    bool ok = true;
+    bool more = true;
+    while (ok && more && !*full) {
+        size_t got = 0;
+        more = tc_inflate_some(inflater, buffer, STEP, &got, damage) && got == STEP;
+        ok = take(sink, buffer, got, full, error);
+    }
+    return ok;
+}
+
+/* Likewise; *at moves behind it. */
 static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uint64_t end,
                     bool *full, struct tc_error *damage, struct tc_error *error) {
     struct tc_inflater inflater = {0};
     unsigned char *buffer = malloc(STEP);
     bool ok = buffer ? tc_inflater_init(&inflater, input, *at, end, error) : tc_fail_memory(error);
-    bool more = ok;
-    while (ok && more && !*full) {
-        size_t got = 0;
-        more = tc_inflate_some(&inflater, buffer, STEP, &got, damage) && got == STEP;
-        ok = take(sink, buffer, got, full, error);
-    }
+    ok = ok && inflate_stream(sink, &inflater, buffer, full, damage, error);
     if (ok && damage->class == TC_OK && !*full)
         *at = tc_inflater_at(&inflater);
     tc_inflater_release(&inflater);
@@ -147,23 +180,40 @@ static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uin
 }
 
 /* gzip's streams may follow each other. */
-static bool unpack_gzip(struct sink *sink, struct tc_input *input, bool *full,
-                        struct tc_error *damage, struct tc_error *error) {
+static bool inflate_gzip(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
+                         bool *full, struct tc_error *damage, struct tc_error *error) {
+    struct tc_input *input = inflater->input;
     uint64_t at = 0;
-    while (at < input->size && damage->class == TC_OK && !*full) {
+    while (at < input->size) {
         if (!skip_gzip_header(input, &at, input->size, damage))
             break;
-        if (!inflate(sink, input, &at, input->size, full, damage, error))
+        tc_inflater_restart(inflater, at);
+        if (!inflate_stream(sink, inflater, buffer, full, damage, error))
             return false;
         if (damage->class != TC_OK || *full)
             break;
+        at = tc_inflater_at(inflater);
         if (input->size - at < 8) {
             tc_fail(damage, TC_INVALID, "truncated", "a gzip stream is cut short");
             break;
         }
         at += 8; /* CRC and size: what they say changes nothing of what is loaded */
+        if (at < input->size && !may_go_on(sink->scan))
+            break;
     }
     return true;
+}
+
+static bool unpack_gzip(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    struct tc_inflater inflater = {0};
+    unsigned char *buffer = malloc(STEP);
+    bool ok =
+        buffer ? tc_inflater_init(&inflater, input, 0, input->size, error) : tc_fail_memory(error);
+    ok = ok && inflate_gzip(sink, &inflater, buffer, full, damage, error);
+    tc_inflater_release(&inflater);
+    free(buffer);
+    return ok;
 }
 
 static bool unpack_zlib(struct sink *sink, struct tc_input *input, bool *full,
@@ -235,6 +285,58 @@ static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
     return ok;
 }
 
+/* Streams of bzip2, or of those that liblzma tells apart, in one file. */
+struct streams {
+    bool bzip2;
+    struct tc_bzip2_decoder as_bzip2;
+    struct tc_lzma_decoder as_lzma;
+};
+
+static bool streams_init(struct streams *streams, struct tc_input *input, struct tc_error *error) {
+    return streams->bzip2
+               ? tc_bzip2_decoder_init(&streams->as_bzip2, input, 0, input->size, error)
+               : tc_lzma_decoder_init_file(&streams->as_lzma, input, 0, input->size, error);
+}
+
+static bool streams_decode(struct streams *streams, void *buffer, size_t *got,
+                           struct tc_error *damage) {
+    return streams->bzip2 ? tc_bzip2_decode_some(&streams->as_bzip2, buffer, STEP, got, damage)
+                          : tc_lzma_decode_some(&streams->as_lzma, buffer, STEP, got, damage);
+}
+
+/* Goes on to the next stream where one has ended. *more: there was one. */
+static bool streams_next(struct sink *sink, struct streams *streams, bool *more,
+                         struct tc_error *error) {
+    if (!(streams->bzip2 ? streams->as_bzip2.ended : streams->as_lzma.ended))
+        return true;
+    *more =
+        streams->bzip2 ? tc_bzip2_follows(&streams->as_bzip2) : tc_lzma_follows(&streams->as_lzma);
+    *more = *more && may_go_on(sink->scan);
+    if (!*more)
+        return true;
+    return streams->bzip2 ? tc_bzip2_next(&streams->as_bzip2, error)
+                          : tc_lzma_next(&streams->as_lzma, error);
+}
+
+/* What follows the last stream and is none is damage. */
+static bool unpack_streams(struct sink *sink, struct tc_input *input, bool bzip2, bool *full,
+                           struct tc_error *damage, struct tc_error *error) {
+    struct streams streams = {.bzip2 = bzip2};
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer ? streams_init(&streams, input, error) : tc_fail_memory(error);
+    bool more = ok;
+    while (ok && more && !*full) {
+        size_t got = 0;
+        more = streams_decode(&streams, buffer, &got, damage);
+        ok = take(sink, buffer, got, full, error) &&
+             (!more || streams_next(sink, &streams, &more, error));
+    }
+    tc_bzip2_decoder_release(&streams.as_bzip2);
+    tc_lzma_decoder_release(&streams.as_lzma);
+    free(buffer);
+    return ok;
+}
+
 struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region,
                              struct tc_error *damage, struct tc_error *error) {
     const char *path = region->source->input->path;
@@ -256,8 +358,10 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
         ok = unpack_zlib(&sink, input, &full, damage, error);
     else if (ok && region->packing == SCAN_GZIP)
         ok = unpack_gzip(&sink, input, &full, damage, error);
-    else if (ok)
+    else if (ok && region->packing == SCAN_ZSTD)
         ok = unpack_zstd(&sink, input, &full, damage, error);
+    else if (ok)
+        ok = unpack_streams(&sink, input, region->packing == SCAN_BZIP2, &full, damage, error);
     tc_input_close(input);
     if (ok)
         return tc_input_adopt(sink.fd, path, sink.size, error);

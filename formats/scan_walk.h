@@ -24,7 +24,10 @@ enum scan_packing {
     SCAN_ZLIB,
     SCAN_GZIP,
     SCAN_ZSTD,
-    SCAN_CLOSED, /* by a program that is not here: bzip2, xz, LZMA, LZ4 */
+    SCAN_BZIP2,
+    SCAN_XZ,     /* and LZMA and lzip, which start by a mark */
+    SCAN_LZMA,   /* LZMA without one: many files could be, few are */
+    SCAN_CLOSED, /* by a program that is not here: LZ4 */
 };
 
 enum scan_role {

@@ -72,6 +72,12 @@ static bool in_folder(struct tc_text name, const char *folder) {
     return memmem(name.bytes, name.length, folder, strlen(folder)) != NULL;
 }
 
+/* torch 1.0's, in the archive's one folder: torch.export has one below another. */
+static bool is_old_model(struct tc_text name) {
+    return scan_name_ends(name, "/model.json") &&
+           memchr(name.bytes, '/', name.length) == name.bytes + name.length - 11;
+}
+
 static struct traits traits_of(const struct zip *zip) {
     struct traits traits = {0};
     bool old = false;
@@ -79,7 +85,7 @@ static struct traits traits_of(const struct zip *zip) {
     for (size_t i = 0; i < zip->count; i++) {
         struct tc_text name = zip->members[i].name;
         bool pickle = scan_name_ends(name, "/data.pkl");
-        bool model = scan_name_ends(name, "/model.json");
+        bool model = is_old_model(name);
         if (!traits.root.bytes && (pickle || model))
             traits.root = (struct tc_text){name.bytes, name.length - (pickle ? 8u : 10u)};
         old |= model;

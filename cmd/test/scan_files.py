@@ -203,12 +203,40 @@ def tars():
     yield "tar.gz", compressed
 
 
+def lzma_alone(data, **options):
+    filters = [{"id": lzma.FILTER_LZMA1, **options}]
+    return lzma.compress(data, lzma.FORMAT_ALONE, filters=filters)
+
+
+PACKERS = (
+    ("gzip", gzip.compress),
+    ("zlib", zlib.compress),
+    ("zstd", zstd),
+    ("bzip2", bz2.compress),
+    ("xz", lzma.compress),
+    ("LZMA", lzma_alone),
+)
+# Those that take several streams, one after the other, as Python's own files do.
+MANY_STREAMS = [each for each in PACKERS if each[0] not in ("zlib", "zstd")]
+
+
 def packed():
-    for label, pack in (("gzip", gzip.compress), ("zlib", zlib.compress), ("zstd", zstd)):
+    for label, pack in PACKERS:
         yield f"{label}", lambda p, pack=pack: {"in.joblib": pack(p)}
         yield f"{label} twice", lambda p, pack=pack: {"in.joblib": pack(pack(p))}
         yield f"{label} of a zip", lambda p, pack=pack: {"in.pkl": pack(pt(p))}
-    yield "two gzip streams", lambda p: {"in.gz": gzip.compress(p[:9]) + gzip.compress(p[9:])}
+    for label, pack in MANY_STREAMS:
+        yield f"two {label} streams", lambda p, f=pack: {"in.gz": f(p[:9]) + f(p[9:])}
+        yield (
+            f"{label}, an empty stream first",
+            lambda p, f=pack: {"in.gz": f(b"") + f(p)},
+        )
+    yield "xz, then LZMA", lambda p: {"in.xz": lzma.compress(p[:9]) + lzma_alone(p[9:])}
+    for label, options in (
+        ("no mark", {"lc": 0, "lp": 2, "pb": 1}),
+        ("a small dictionary", {"lc": 1, "dict_size": 3 << 12}),
+    ):
+        yield f"LZMA, {label}", lambda p, o=options: {"in.pkl.xz": lzma_alone(p, **o)}
 
 
 # arrays
@@ -233,6 +261,8 @@ ODD_DESCR = (
     "'|' 'O'",
     "'f4,O'",
     "('|O', (1,))",
+    "'M8,O'",
+    "'<M8[s],O,M8[s]'",
     "[('a', '|O')]",
     "[('a', '<f4'), ('b', '|O')]",
     "[('a', [('b', [('c', '|O')])])]",
@@ -320,8 +350,25 @@ def places():
             yield f"{group.__name__}: {label}", place
 
 
+# Files of real programs that hold more than tensors: their own functions, or what
+# only the library that wrote them can build.
+PROGRAMS = {
+    "frozen.pt": "code",
+    "model_1_0.pt": "code",
+    "torchscript.pt": "code",
+    "fx_module.pt": "unsafe",
+    "jax.pkl": "unsafe",
+    "odd_values.pt": "unsafe",
+    "pandas.pkl": "unsafe",
+    "whole_module.pt": "unsafe",
+}
+
+
+def stored(data):
+    """A block of LZ4 that is not compressed."""
+    return (len(data) | 1 << 31).to_bytes(4, "little") + data
+
+
 def closed():
     """Packed by what is not unpacked: never clean, but nothing is named."""
-    yield "bzip2", bz2.compress
-    yield "xz", lzma.compress
-    yield "LZMA", lambda data: lzma.compress(data, lzma.FORMAT_ALONE)
+    yield "LZ4", lambda data: b"\x04\x22\x4d\x18\x60\x40\x82" + stored(data) + bytes(4)
