@@ -14,7 +14,7 @@ import files
 from harness import FAILURE_RSS, OK, SANITIZED, check_equal, expect, text
 
 OLD_TARGET = b"the output of an earlier run\n"
-MEMORY_MULTIPLE = 64  # what each byte of a header or pickle may take beyond FAILURE_RSS
+MEMORY_MULTIPLE = 64  # times a header or pickle of over 4 MiB; below that FAILURE_RSS holds
 ROWS = []  # (id, needs --full, function)
 
 
