@@ -30,16 +30,30 @@ static uint64_t free_expansion(uint64_t size) {
     return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
 }
 
+/* The bytes of all tensors, or only of those that --include and --exclude let
+ * through. What is tied is counted once, under a name that is let through. */
+static uint64_t data_of(const struct tc_reader *reader, bool wanted) {
+    const struct tc_table *table = &reader->table;
+    uint64_t data = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *source = &table->tensors[tc_table_source(table, i)];
+        const struct tc_tensor *tensor = &table->tensors[i];
+        if (tensor != source && (!wanted || tc_reader_wants(reader, source->name)))
+            continue;
+        if (wanted && !tc_reader_wants(reader, tensor->name))
+            continue;
+        if (!tc_add(data, tensor->nbytes, &data))
+            return UINT64_MAX;
+    }
+    return data;
+}
+
 /* Whatever the format, its tensors have no more data than its files account
  * for: many of them may show the same bytes, each of which is read again. */
 static bool check_data(struct tc_reader *reader, struct tc_error *error) {
-    const struct tc_table *table = &reader->table;
-    uint64_t data = 0;
+    uint64_t data = data_of(reader, false);
     uint64_t files = 0;
     struct tc_input *input;
-    for (size_t i = 0; i < table->count; i++)
-        if (tc_table_source(table, i) == i && !tc_add(data, table->tensors[i].nbytes, &data))
-            data = UINT64_MAX;
     for (size_t at = 0; (input = tc_reader_next_file(reader, &at));)
         if (!tc_add(files, input->size, &files))
             files = UINT64_MAX;
@@ -47,7 +61,10 @@ static bool check_data(struct tc_reader *reader, struct tc_error *error) {
     uint64_t made = tc_made_limit(reader->options->limits.made, files);
     if (!tc_add(files, made, &most))
         most = UINT64_MAX;
-    if (data <= most || data <= free_expansion(files))
+    uint64_t free_of_charge = free_expansion(files);
+    uint64_t allowed = most > free_of_charge ? most : free_of_charge;
+    /* Names are matched only where it matters. */
+    if (data <= allowed || (data = data_of(reader, true)) <= allowed)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
             "its tensors have %llu bytes in all, its files %llu (limit %llu beyond that)",

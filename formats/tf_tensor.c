@@ -379,9 +379,12 @@ static bool add_values(struct tf_reader *tf, const struct tf_tensor *tensor, uin
     return true;
 }
 
-static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor,
+/* What is not wanted is never made. */
+static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor, struct tc_text name,
                        struct tc_error *error) {
     uint64_t limit = tc_reader_made_limit(tf->reader);
+    if (tensor->missing == 0 || !tc_reader_wants(tf->reader, name))
+        return true;
     if (tc_add(tf->reader->made, tensor->missing, &tf->reader->made) && tf->reader->made <= limit)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
@@ -415,7 +418,7 @@ bool tf_tensor_add(struct tf_reader *tf, const struct tf_tensor *tensor, struct 
     /* A matrix of one row or column is its own transpose. */
     found.transposed &= found.nbytes && found.shape[0] > 1 && found.shape[1] > 1;
     entry.sequential = !found.raw || found.transposed;
-    if (!count_made(tf, &found, error) ||
+    if (!count_made(tf, &found, name, error) ||
         (entry.sequential && !add_values(tf, &found, &entry.cookie, error)))
         return tc_error_in_tensor(error, name.bytes, name.length);
     tf->zeroes += found.nbytes && found.pieces == 0 && !found.raw;

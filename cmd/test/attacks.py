@@ -11,9 +11,10 @@ Its outcome is an exit code or a set of them; the row's holds where the input ha
 from dataclasses import dataclass, replace
 
 import files
-from harness import OK, SANITIZED, check_equal, expect, text
+from harness import FAILURE_RSS, OK, SANITIZED, check_equal, expect, text
 
 OLD_TARGET = b"the output of an earlier run\n"
+MEMORY_MULTIPLE = 64  # what each byte of a header or pickle may take beyond FAILURE_RSS
 ROWS = []  # (id, needs --full, function)
 
 
@@ -29,8 +30,8 @@ class Input:
     tensors: dict = None  # what an accepted file must hold
     options: tuple = ()
     prefix: object = ()  # a command that runs tconv, or a function that returns one
-    seconds: float = None  # of processor time; bars tighter than the common ones
-    rss: int = None
+    seconds: float = None  # of processor time; a bar tighter than the common one
+    rss: int = None  # a bar in the place of the common one
     timeout: float = None
     message: str = ""  # must occur on stderr, in whatever case
     printed: str = ""  # must occur on stdout
@@ -82,6 +83,9 @@ def run_input(item, folder):
         item.content(folder)
     else:
         (folder / item.file).write_bytes(item.content)
+    if item.rss and item.rss > FAILURE_RSS:
+        size = (folder / item.file).stat().st_size
+        assert item.rss <= MEMORY_MULTIPLE * size, "a bar that the file is too small for"
     (folder / item.target).write_bytes(OLD_TARGET)
     prefix = item.prefix() if callable(item.prefix) else item.prefix
     # In a sanitizer build a conversion does all that is of interest: it opens and reads.
@@ -100,6 +104,7 @@ def run_input(item, folder):
             *item.options,
             prefix=prefix,
             mention=mention,
+            rss=item.rss,
             timeout=item.timeout,
         )
         check_bars(item, result)

@@ -144,6 +144,10 @@ def excluded_tensors_refuse_nothing():
         options=("--exclude", "bad"),
         tensors=ONE,
     )
+    twice = pt(pickled({"w": tensor(), "bad": shown, "worse": shown}))
+    yield Input("too large, one name excluded", twice, UNSAFE, options=("--exclude", "bad"))
+    yield Input("too large, the other excluded", twice, UNSAFE, options=("--exclude", "worse"))
+    yield Input("too large, both excluded", twice, options=("--exclude", "bad|worse"), tensors=ONE)
 
 
 def state_of(class_, state, made=op.EMPTY_TUPLE + op.NEWOBJ):
@@ -294,6 +298,15 @@ def torch_1_0():
     yield Input("1,000 modules in one another", model_json(deep), {INVALID, UNSAFE})
 
 
+def zlib_bomb(content, mark, zeros):
+    """The content packed, with zeros in the place of a mark; never all of them in memory."""
+    before, after = content.split(mark)
+    pack = zlib.compressobj(9)
+    packed = [pack.compress(before)]
+    packed += [pack.compress(bytes(MIB)) for _ in range(zeros // MIB)]
+    return b"".join([*packed, pack.compress(after), pack.flush()])
+
+
 def wrapper(data, shape=(3,), descr="f4", order="C", alignment=None, protocol=2):
     """An array as joblib dumps it, its bytes behind the state."""
     state = {
@@ -343,7 +356,7 @@ def joblib():
     yield Input("zlib, bytes behind it", dump + b"xxxx", INVALID)
     packed = gzip.compress(pickled({"w": wrapper(THREE.data)}), mtime=0)
     yield Input("gzip, a wrong length", packed[:-4] + struct.pack("<I", 1), INVALID)
-    bomb = zlib.compress(pickled({"w": wrapper(bytes(1 << 30), (1 << 28,))}), 9)
+    bomb = zlib_bomb(pickled({"w": wrapper(b"ZEROS", (1 << 28,))}), b"ZEROS", 1 << 30)
     yield Input("zlib, a gibibyte of zeros", bomb, UNSAFE, rss=BUDGET, commands=("hash",))
 
 

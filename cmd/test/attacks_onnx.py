@@ -55,6 +55,10 @@ def with_data(content, *more):
     return write
 
 
+def name_it_dash(folder):
+    (folder / BESIDE).rename(folder / "-")
+
+
 @row("X01", UNSAFE, FILE)
 def locations():
     for location in (
@@ -120,6 +124,9 @@ def special_files():
     )
     yield Input("nothing", with_data(of(external("none"))), IO, mention="none")
     yield Input("itself", with_data(of(external(FILE, "0"))), {OK, INVALID, UNSAFE})
+    # A file's name, never standard input.
+    yield Input("-", with_data(of(external("-")), name_it_dash), OK, tensors=ONE)
+    yield Input("- not there", with_data(of(external("-"))), IO, mention="-")
 
 
 @row("X03", INVALID, FILE)
@@ -153,6 +160,34 @@ def offsets_and_lengths():
         "as long as said, longer than the file", with_data(of(external(BESIDE, "0", "16"), four))
     )
     yield Input("what is right", with_data(of(external(BESIDE, "0", "12"))), OK, tensors=ONE)
+    # What is skipped has bounds too: a loader that knows its type reads there.
+    unread = {
+        "text": (Tensor("F32", [3], b""), number(2, STRING)),
+        "a type of the future": (Tensor("F32", [3], b""), number(2, 99)),
+        "rank 65": (Tensor("F32", [1] * 65, b""), number(2, 1)),
+        "half a byte": (Tensor("U4", [3], b""), number(2, 21)),
+    }
+    for label, (tensor, kind) in unread.items():
+        shape = b"".join(number(1, size) for size in tensor.shape)
+        for what, place, outcome in (
+            ("within", external(BESIDE, "0", "12"), OK),
+            ("past the end", external(BESIDE, "4", "12"), INVALID),
+            ("behind the end", external(BESIDE, "13"), INVALID),
+            ("above the folder", external("../x"), UNSAFE),
+            ("in no file", external("none"), IO),
+        ):
+            odd = block(5, shape + kind + block(8, "odd") + place)
+            both = model(initializer(THREE, "w") + odd)
+            tensors = ONE if outcome == OK else None
+            mention = "none" if outcome == IO else None
+            yield Input(
+                f"{label} {what}", with_data(both), outcome, tensors=tensors, mention=mention
+            )
+            chosen = ("--exclude", "odd")
+            yield Input(
+                f"{label} {what}, excluded", with_data(both), OK, options=chosen, tensors=ONE,
+                commands=("convert",),
+            )
 
 
 @row("X04", INVALID, FILE)

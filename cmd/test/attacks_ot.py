@@ -1,5 +1,6 @@
 """Attacks on .ot: libtorch archives and what else carries that name (O01 to O06)."""
 
+import json
 import pickle as op
 import struct
 
@@ -86,21 +87,32 @@ def constants_and_classes():
                 MODULE + b")\x81" + op.BINPUT + b"\0" + code({"a": op.BINGET + b"\0"}) + op.BUILD
             )
         ),
+        UNSUPPORTED,
     )
 
 
-@row("O03", UNSUPPORTED, FILE)
+@row("O03", OK, FILE)
 def first_torchscript():
+    # torch 1.0 and 1.1 had model.json in the place of data.pkl; K05 has what is wrong with one.
+    place = {"dims": ["3"], "strides": ["1"], "offset": "0", "data": {"key": "tensors/0"}}
+    text = {
+        "protoVersion": "2",
+        "mainModule": {"parameters": [{"name": "w", "tensorId": "0"}], "name": "Old"},
+        "producerName": "pytorch",
+        "tensors": [{**place, "dataType": "FLOAT", "device": "cpu"}],
+    }
     model = {
         b"archive/version": b"1\n",
-        b"archive/model.json": b'{"protoVersion":"2","mainModule":{},"producerName":"pytorch"}',
+        b"archive/model.json": json.dumps(text).encode(),
         b"archive/code/__torch__.py": SOURCE,
         b"archive/tensors/0": THREE.data,
     }
     attributes = {b"archive/attributes.pkl": pickled([1])}
     for file in (FILE, "in.pt"):
-        yield Input(f"1.0 as {file}", zip_of(model), file=file)
-        yield Input(f"1.1 as {file}", zip_of(model | attributes), file=file)
+        yield Input(f"1.0 as {file}", zip_of(model), file=file, tensors=ONE)
+        yield Input(f"1.1 as {file}", zip_of(model | attributes), file=file, tensors=ONE)
+        bare = model | {b"archive/model.json": b'{"protoVersion":"2","mainModule":{}}'}
+        yield Input(f"no tensor as {file}", zip_of(bare), file=file, tensors={})
 
 
 @row("O04", INVALID, FILE)

@@ -74,6 +74,10 @@ def paths():
         yield Input(f"{path!r}", index({"a": path}).encode())
         yield Input(f"{path!r} in deathtensors", deathtensors_index({"a": path}), file=DEATHTENSORS)
     yield Input("a symlink", folder_of(PAIR_INDEX, PAIR, link_shard), OK, tensors=BOTH)
+    # It is a file's name here, never standard input; regressions.case looks at what stdin has left.
+    dash = folder_of(index({"a": "-", "b": TWO}), {"-": {"a": BOTH["a"]}, TWO: PAIR[TWO]})
+    yield Input("-", dash, OK, tensors=BOTH)
+    yield Input("- not there", folder_of(index({"a": "-"}), {}), IO)
 
 
 def link_shard(folder):

@@ -251,3 +251,20 @@ def other_records():
     yield Input("text", record(b"hello"), INVALID)
     splat = record(tensor_proto(1, [1 << 26], field(FLOAT_VAL, ONE)))
     yield Input("a hundred splats", splat * 100, UNSAFE)
+    # What is excluded neither refuses nor counts, wherever it stands.
+    thousand = Tensor("F32", [1000], ONE * 1000)
+    made = record(tensor_proto(1, [1000], field(FLOAT_VAL, ONE)))
+    made_huge = record(tensor_proto(1, [1 << 40], field(FLOAT_VAL, ONE)))
+    limit = ("--max-size", "3996")
+    yield Input("two splats over a limit", made + made, UNSAFE, options=limit)
+    for left in ("0", "1"):
+        for label, other in (("a splat", made), ("a huge one", made_huge)):
+            pair = (made, other) if left == "0" else (other, made)
+            yield Input(
+                f"{left} without {label}",
+                b"".join(pair),
+                OK,
+                options=(*limit, "--include", f"^{left}$"),
+                commands=("convert",),
+                tensors={left: thousand},
+            )

@@ -34,7 +34,7 @@ MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine
 CPU_SECONDS = 10
-FAILURE_RSS = 256 * MIB
+FAILURE_RSS = 256 * MIB  # of a file under 4 MiB
 JOBS = max(2, os.cpu_count() or 1)
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "testdata"
@@ -234,8 +234,11 @@ def health_faults(result):
     return faults
 
 
-def failure_faults(result, quiet=True, mention=None):
-    """The rules for a run that fails: one error line at the end, bounded memory, no output."""
+def failure_faults(result, quiet=True, mention=None, rss=None):
+    """The rules for a run that fails: one error line at the end, bounded memory, no output.
+
+    `rss` is a bar of its own, where the header or pickle is large enough to allow it.
+    """
     faults = []
     lines = result.err.decode("utf-8", "backslashreplace").splitlines()
     if lines and lines[-1].startswith("hint: "):
@@ -247,14 +250,13 @@ def failure_faults(result, quiet=True, mention=None):
         faults.append(f"expected: the error names {mention!r}")
     if quiet and result.out:
         faults.append(f"expected: nothing on stdout, got {text(result.out)[:200]!r}")
-    if not SANITIZED and result.rss > FAILURE_RSS:
-        faults.append(
-            f"expected: at most {FAILURE_RSS // MIB} MiB resident, got {result.rss // MIB}"
-        )
+    bar = rss or FAILURE_RSS
+    if not SANITIZED and result.rss > bar:
+        faults.append(f"expected: at most {bar // MIB} MiB resident, got {result.rss // MIB}")
     return faults
 
 
-def expect(folder, code, *args, quiet=True, mention=None, **how):
+def expect(folder, code, *args, quiet=True, mention=None, rss=None, **how):
     """Run tconv in a folder; check its exit code (one, or a set) and the rules for failures."""
     before = snapshot(folder)
     result = tconv(*args, cwd=folder, **how)
@@ -263,7 +265,7 @@ def expect(folder, code, *args, quiet=True, mention=None, **how):
     if not faults and result.code not in allowed:
         faults.append(f"expected: exit {' or '.join(map(str, sorted(allowed)))}, got {result.code}")
     if result.code > DIFFERENT:
-        faults += failure_faults(result, quiet, mention)
+        faults += failure_faults(result, quiet, mention, rss)
         faults += [
             f"expected: files untouched, but {change}"
             for change in changes(before, snapshot(folder))

@@ -82,6 +82,12 @@ def make_files():
 
     pair = {"a": f32(1, 2, 3), "b": Tensor("I32", [2, 2], struct.pack("<4i", 1, 2, 3, 4))}
     make("pair.safetensors", files.safetensors(pair, {"format": "pt", "note": "two"}))
+    dash = protobufs.initializer(f32(1, 2, 3), "w", protobufs.external("-", "0", "12"))
+    make("dash.onnx", protobufs.model(dash))
+    text = protobufs.number(1, 3) + protobufs.number(2, 8) + protobufs.block(8, "odd")
+    for name, place in (("within", ("0", "12")), ("past", ("4", "12")), ("behind", ("13",))):
+        odd = protobufs.block(5, text + protobufs.external("data", *place))
+        make(f"{name}.onnx", protobufs.model(protobufs.initializer(f32(1, 2, 3), "w") + odd))
     make("pair.npz", files.npz(pair))
     make(
         "hostile.safetensors",
