@@ -4,7 +4,10 @@
 the path of the file. All are valid or nearly so: what makes them hard is number, length, repetition.
 """
 
+import bz2
+import gzip
 import json
+import lzma
 import random
 import struct
 import zlib
@@ -547,3 +550,28 @@ def sidecar(folder):
     }
     (folder / "sidecar.npz.tconv.json").write_bytes(compact(content).encode())
     return folder / "sidecar.npz"
+
+
+# what is packed as a whole
+
+
+def empty_streams(name, pack):
+    """Streams that unpack to nothing, one behind the other."""
+
+    @file(name)
+    def streams(folder):
+        stream = pack(b"")
+        return write(folder, name, stream * (LIMIT // len(stream)))
+
+    return streams
+
+
+for packer, compress in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+    empty_streams(f"streams.pkl.{packer}", compress)
+empty_streams("streams.pkl.lzma", lambda data: lzma.compress(data, lzma.FORMAT_ALONE))
+
+
+@file("bomb.pkl.bz2")
+def bzip2_of_zeros(folder):
+    """Zeros are empty streams of LZMA again."""
+    return write(folder, "bomb.pkl.bz2", bz2.compress(bytes(300 << 20)))

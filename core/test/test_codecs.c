@@ -132,6 +132,35 @@ Test(deflate, round_trip_and_exact_ends) {
     free(back);
 }
 
+Test(deflate, streams_behind_each_other) {
+    unsigned char got[16];
+    struct tc_error error = {0};
+    struct tc_buffer one = deflate_of("first", 5, 6);
+    struct tc_buffer two = deflate_of("second", 6, 6);
+    struct tc_buffer both = {0};
+    tc_buffer_add(&both, one.bytes, one.length);
+    tc_buffer_add(&both, "gap", 3);
+    tc_buffer_add(&both, two.bytes, two.length);
+    struct tc_input *input = input_of(both.bytes, both.length);
+    struct tc_inflater inflater;
+    cr_assert(tc_inflater_init(&inflater, input, 0, both.length, &error));
+    const uint64_t starts[] = {0, one.length + 3, 0, one.length + 3};
+    for (size_t i = 0; i < 4; i++) {
+        size_t length;
+        tc_inflater_restart(&inflater, starts[i]);
+        cr_assert(tc_inflate_some(&inflater, got, sizeof got, &length, &error), "%s",
+                  error.message);
+        cr_assert_eq(length, i % 2 ? 6 : 5);
+        cr_assert_arr_eq(got, i % 2 ? "second" : "first", length);
+        cr_assert_eq(tc_inflater_at(&inflater), i % 2 ? both.length : one.length);
+    }
+    tc_inflater_release(&inflater);
+    tc_input_close(input);
+    tc_buffer_release(&one);
+    tc_buffer_release(&two);
+    tc_buffer_release(&both);
+}
+
 Test(deflate, garbage_is_refused_quickly, .timeout = 20) {
     unsigned char back[1000];
     uint32_t state = 1;
