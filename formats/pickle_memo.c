@@ -170,8 +170,12 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
     struct pickle_node *node = current(pickle->memo, key);
     if (!node && pickle->mode == PICKLE_SCAN) {
         node = earlier(pickle->memo, key);
-        if (node && !pickle_odd(pickle, "a memo entry of an earlier pickle"))
+        /* Python's machines stop where there is none; what comes behind is told
+         * all the same. */
+        if (!pickle_odd(pickle, node ? "a memo entry of an earlier pickle"
+                                     : "a memo entry that is not there"))
             return false;
+        node = node ? node : pickle_node(pickle, PICKLE_NONE);
     }
     return node ? pickle_push(pickle, node) : pickle_bad(pickle, "a memo entry that is not there");
 }

@@ -311,15 +311,34 @@ bool scan_onnx(const struct scan_view *view, bool opened, struct tc_error *error
     return ok;
 }
 
+/* Whether a message has a field of this number that is bytes, and in it one of
+ * the next number, and so on. */
+static bool holds(struct wire wire, const unsigned *path, size_t length) {
+    struct tc_error ignored = {0};
+    struct wire_field field;
+    bool found = false;
+    while (!found && wire_next(&wire, &field, &ignored))
+        found = field.number == path[0] && field.type == WIRE_BYTES &&
+                (length == 1 || holds(wire_inside(&wire, &field), path + 1, length - 1));
+    return found;
+}
+
+/* A saved model need not have all that TensorFlow writes for a graph in it to be
+ * run: a node of a graph of some part of it, with an operator, is enough. */
+static bool is_saved_model(struct wire_source *source, uint64_t size) {
+    static const unsigned operators[] = {2, 2, 1, 2};
+    return holds(wire_open(source, 0, size), operators, sizeof operators / sizeof *operators);
+}
+
 bool scan_tensorflow(const struct scan_view *view, bool *accounted, struct tc_error *error) {
     struct wire_source source;
     struct wire_field field;
     struct tc_error ignored = {0};
     bool ok = true;
     wire_source_init(&source, view->input);
-    if (tf_graph_seen(&source)) {
-        struct wire wire = wire_open(&source, 0, view->input->size);
-        bool saved = wire_next(&wire, &field, &ignored) && field.type == WIRE_VARINT;
+    struct wire wire = wire_open(&source, 0, view->input->size);
+    bool saved = wire_next(&wire, &field, &ignored) && field.type == WIRE_VARINT;
+    if (tf_graph_seen(&source) || (saved && is_saved_model(&source, view->input->size))) {
         *accounted = true;
         ok = scan_find(view, SCAN_PROGRAM, "tensorflow-graph", view->region->name, 0,
                        "a graph of TensorFlow", error) &&

@@ -132,8 +132,12 @@ static bool add_member(const struct scan_view *view, const struct traits *traits
         return false;
     struct tc_text text = {name, member->name.length};
     struct tc_error closed = {0};
-    if (!zip_member_readable(member, &closed))
-        return scan_note_broken(scan, &closed, error);
+    bool readable = zip_member_readable(member, &closed);
+    if (!readable && !scan_note_broken(scan, &closed, error))
+        return false;
+    /* Loaders that pass over the flag of encryption read the bytes as they are. */
+    if (!readable && member->method != ZIP_STORED && member->method != ZIP_DEFLATED)
+        return true;
     bool data = is_storage(traits, text) || view->region->role == SCAN_DATA;
     struct scan_region *region = scan_add_region(view, member->data, member->stored, text,
                                                  data ? SCAN_DATA : SCAN_MEMBER, error);

@@ -73,6 +73,7 @@ def ways_to_name(module: str, name: str) -> dict[str, bytes]:
 
 
 SYSTEM = name_of("posix.system") + tuple_of(text("true")) + b"R"
+INNER = b"\x80\x03" + SYSTEM + b"."
 GOOD = tensor(storage())
 
 
@@ -105,7 +106,7 @@ def tricks() -> dict[str, bytes]:
             call("torch._tensor._rebuild_from_type_v2", name_of("posix.system"), name_of("torch.Tensor"), b")", b"}")
         ),
         "as the default of a dict": pickle_of(call("collections.defaultdict", name_of("posix.system"))),
-        "in a pickle in a pickle": pickle_of(call("torch.storage._load_from_bytes", b"C\x04test"), 3),
+        "in a pickle in a pickle": pickle_of(call("torch.storage._load_from_bytes", b"C" + bytes([len(INNER)]) + INNER), 3),
         "with a wrong frame": b"\x80\x04\x95" + struct.pack("<Q", 5) + SYSTEM + b".",
         "with a frame past the end": b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + SYSTEM + b".",
         "with a protocol that does not exist": b"\x80\x09" + SYSTEM + b".", "without a protocol": SYSTEM + b".",

@@ -4,7 +4,7 @@ from pickle_code import call, constant, integer, model, name_of, storage, tensor
 HOSTILE = [
     "os.system", "posix.system", "nt.system", "subprocess.Popen", "builtins.eval", "__builtin__.eval",
     "builtins.exec", "builtins.getattr", "builtins.__import__", "__builtin__.apply", "sys.exit", "pickle.loads",
-    "_pickle.loads", "torch.load", "torch.serialization.load", "torch.storage._load_from_bytes", "torch.hub.load",
+    "_pickle.loads", "torch.load", "torch.serialization.load", "torch.hub.load",
     "torch.jit.load", "numpy.load", "functools.partial", "operator.attrgetter", "pkgutil.resolve_name", "pip.main",
     "webbrowser.open", "importlib.import_module", "runpy.run_path", "ctypes.CDLL", "shutil.rmtree", "builtins.open",
     "io.open", "collections.namedtuple", "torch._utils._import_dotted_name", "torch.nn.modules.linear.Linear",

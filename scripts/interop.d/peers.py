@@ -154,9 +154,14 @@ def safetensors_by_hand(model: Model, names_in_header) -> bytes:
     return struct.pack("<Q", len(header)) + header + b"".join(tensor.data for tensor in model.tensors.values())
 
 
+HEADER_ROOM = 16 << 20
+
+
 def shard_limit(model: Model, shards: int = 4) -> int:
-    """A size at which the model takes about that many shards, and exactly one if it is one."""
-    return max(1, model.nbytes // shards)
+    """A size at which the model takes about that many shards, and exactly one if it is one.
+
+    tconv counts whole files, the peers only data: for one shard there is room for any header."""
+    return max(1, model.nbytes // shards) if shards > 1 else model.nbytes + HEADER_ROOM
 
 
 class SafetensorsSharded(Safetensors):
