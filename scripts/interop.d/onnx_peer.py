@@ -33,7 +33,7 @@ DTYPES = {
 DATA_TYPES = {canonical: number for number, canonical in DTYPES.items()}
 OTHER_BITS |= {"U4": 4, "I4": 4}  # random_tensor looks there
 BITS = OTHER_BITS
-INVALID, UNSUPPORTED = 3, 4
+INVALID, UNSUPPORTED, UNSAFE = 3, 4, 5
 # onnxruntime must run these; of all others its own words are told.
 RUNS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"}
 
@@ -500,7 +500,7 @@ def check_value(checks, tconv, path: Path, kind: str):
         ):
             check_fails(checks, tconv, path, UNSUPPORTED)
         elif not sequence.tensor_values:  # as a tensor whose data was cut off looks
-            check_fails(checks, tconv, path, INVALID, UNSUPPORTED)
+            check_fails(checks, tconv, path, INVALID, UNSUPPORTED, UNSAFE)
         else:
             numbers = count()
             check_hash(checks, tconv, path, {p.name or str(next(numbers)): of_proto(p) for p in sequence.tensor_values})
@@ -509,9 +509,9 @@ def check_value(checks, tconv, path: Path, kind: str):
         if value.elem_type == onnx.OptionalProto.TENSOR and value.HasField("tensor_value"):
             check_hash(checks, tconv, path, {value.tensor_value.name or "0": of_proto(value.tensor_value)})
         else:
-            check_fails(checks, tconv, path, INVALID, UNSUPPORTED)
+            check_fails(checks, tconv, path, INVALID, UNSUPPORTED, UNSAFE)
     else:
-        check_fails(checks, tconv, path, INVALID, UNSUPPORTED)
+        check_fails(checks, tconv, path, INVALID, UNSUPPORTED, UNSAFE)
 
 
 def read_node_cases(checks, tconv):
