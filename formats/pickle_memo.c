@@ -166,6 +166,16 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
     return ok;
 }
 
+/* What a missing entry might have been: a part of a name, for instance. */
+static struct pickle_node *unknown_text(struct pickle *pickle) {
+    struct pickle_node *node = pickle_node(pickle, PICKLE_TEXT);
+    if (node) {
+        node->text = "?";
+        node->length = 1;
+    }
+    return node;
+}
+
 bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
     struct pickle_node *node = current(pickle->memo, key);
     if (!node && pickle->mode == PICKLE_SCAN) {
@@ -175,7 +185,7 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
         if (!pickle_odd(pickle, node ? "a memo entry of an earlier pickle"
                                      : "a memo entry that is not there"))
             return false;
-        node = node ? node : pickle_node(pickle, PICKLE_NONE);
+        node = node ? node : unknown_text(pickle);
     }
     return node ? pickle_push(pickle, node) : pickle_bad(pickle, "a memo entry that is not there");
 }

@@ -23,6 +23,13 @@ from containers import CONTAINERS, zipped
 from hostile_files import GOOD, SYSTEM, listed_names, tricks, ways_to_name
 from pickle_code import model, pickle_of
 
+# On tconv's own list, though a scanner denies it: the bytes that it is given are run on the machine.
+LISTED = {("torch.storage", "_load_from_bytes")}
+# Honest files that hold programs or classes: never clean, and cmd/test/scan_files.py says what each is.
+PROGRAMS = {
+    "frozen.pt", "fx_module.pt", "jax.pkl", "model_1_0.pt", "odd_values.pt", "pandas.pkl", "torchscript.pt",
+    "whole_module.pt",
+}  # fmt: skip
 TESTDATA = Path(__file__).parents[2] / "testdata"
 NAMING = b"ci\x93o\x82\x83\x84"  # GLOBAL, INST, STACK_GLOBAL, OBJ, EXT
 EXIT = {"clean": 0, "unsafe": 1, "code": 1, "broken": 3, "other": 3}
@@ -59,6 +66,7 @@ def hostile() -> list[tuple[str, str, bytes, str]]:
     found = [
         (f"{module}.{name}, {way}", ".pkl", data, f"{module}.{name}")
         for module, name in names
+        if (module, name) not in LISTED
         for way, data in ways_to_name(module, name).items()
     ]
     found += [(f"posix.system {trick}", ".pkl", data, "") for trick, data in tricks().items()]
@@ -202,5 +210,5 @@ def check_honest(checks, tconv):
         with checks.case(f"testdata: {file.name}"):
             code, told = scan(checks, tconv, file)
             if file.suffix != ".json" and not file.name.startswith("onnx"):
-                checks.equal("exit code", code, 1 if file.name in ("whole_module.pt", "torchscript.pt") else 0)
+                checks.equal("exit code", code, 1 if file.name in PROGRAMS else 0)
     checks.true(len(files) > 20, lambda: f"only {len(files)} files in testdata/pt and testdata/ot")
