@@ -284,6 +284,15 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
         torch_watch_pickle(torch, pickle);
 }
 
+struct pickle_node *torch_find_key(const struct pickle_node *dict, const char *key) {
+    struct pickle_node *found = NULL;
+    for (size_t i = 0; pickle_is(dict, PICKLE_DICT) && i + 1 < dict->count; i += 2)
+        if (dict->items[i]->kind == PICKLE_TEXT &&
+            tc_text_equal(pickle_text(dict->items[i]), tc_text_of(key)))
+            found = dict->items[i + 1];
+    return found;
+}
+
 /* Tensors */
 
 bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank) {

@@ -180,6 +180,10 @@ struct torch_shape {
 bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct torch_shape *shape,
                       struct tc_metadata *metadata, struct tc_error *error);
 
+/* The value of a text key; of several the last, as in Python. NULL where there is
+ * none, or no dict. */
+struct pickle_node *torch_find_key(const struct pickle_node *dict, const char *key);
+
 /* Adds everything that a pickle's result holds. */
 bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *error);
 /* Only the tensors of it, under this name. */

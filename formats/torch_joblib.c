@@ -12,15 +12,6 @@
 #include "core/checked.h"
 #include "formats/torch.h"
 
-static struct pickle_node *find_key(const struct pickle_node *dict, const char *key) {
-    struct pickle_node *found = NULL;
-    for (size_t i = 0; pickle_is(dict, PICKLE_DICT) && i + 1 < dict->count; i += 2)
-        if (dict->items[i]->kind == PICKLE_TEXT &&
-            tc_text_equal(pickle_text(dict->items[i]), tc_text_of(key)))
-            found = dict->items[i + 1];
-    return found;
-}
-
 static bool bad(struct pickle *pickle, const char *what) {
     return pickle_bad(pickle, "joblib's array %s", what);
 }
@@ -104,9 +95,9 @@ bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_er
     struct torch *torch = context;
     struct pickle *pickle = torch->machine;
     struct pickle_node *state = wrapper->state;
-    struct pickle_node *dtype = find_key(state, "dtype");
-    struct pickle_node *shape = find_key(state, "shape");
-    struct pickle_node *order = find_key(state, "order");
+    struct pickle_node *dtype = torch_find_key(state, "dtype");
+    struct pickle_node *shape = torch_find_key(state, "shape");
+    struct pickle_node *order = torch_find_key(state, "order");
     uint64_t sizes[TC_MAX_RANK];
     uint64_t nbytes;
     unsigned rank;
@@ -122,7 +113,7 @@ bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_er
     for (unsigned i = 0; i < rank; i++)
         if (!tc_mul(nbytes, sizes[i], &nbytes))
             return bad(pickle, "has a size that overflows 64 bits");
-    if (!skip_padding(pickle, find_key(state, "numpy_array_alignment_bytes")))
+    if (!skip_padding(pickle, torch_find_key(state, "numpy_array_alignment_bytes")))
         return false;
     struct pickle_node *data = take_data(pickle, nbytes);
     return data && make_array(pickle, wrapper, data, dtype, shape, order);

@@ -214,19 +214,10 @@ static bool visit_container(struct torch_walk *walk, struct pickle_node *node, b
 
 /* Objects */
 
-static struct pickle_node *find_key(const struct pickle_node *dict, const char *key) {
-    struct pickle_node *found = NULL;
-    for (size_t i = 0; pickle_is(dict, PICKLE_DICT) && i + 1 < dict->count; i += 2)
-        if (dict->items[i]->kind == PICKLE_TEXT &&
-            tc_text_equal(pickle_text(dict->items[i]), tc_text_of(key)))
-            found = dict->items[i + 1];
-    return found;
-}
-
 static const char *const module_parts[] = {"_parameters", "_buffers", "_modules"};
 
 static bool is_module(const struct pickle_node *state) {
-    return find_key(state, "_parameters") || find_key(state, "_modules");
+    return torch_find_key(state, "_parameters") || torch_find_key(state, "_modules");
 }
 
 static bool is_module_part(const struct pickle_node *key) {
@@ -338,7 +329,7 @@ static bool object_child(struct torch_walk *walk, struct torch_frame *frame, str
     if (stage == CONTENT)
         child->node = object->content;
     else if (stage < STATE)
-        child->node = module ? find_key(state, module_parts[stage - PART]) : NULL;
+        child->node = module ? torch_find_key(state, module_parts[stage - PART]) : NULL;
     else if (stage == STATE) {
         child->node = state && !torch_leaf_is_scalar(state) ? state : NULL;
         child->attributes = module;
