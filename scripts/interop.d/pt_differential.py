@@ -15,7 +15,7 @@ from containers import zipped
 from pickle_code import DATA, model, pickle_of, storage, tensor
 from pickle_programs import Program, programs
 from pt_reading import objects
-from safe_names import CONTAINERS, LOADERS, NUMPY, TORCH
+from safe_names import CONTAINERS, LOADERS, NUMPY, PLAIN, TORCH
 from safe_names import SAFE as NAMES  # what else tconv takes is a mistake
 from torch_peer import saved
 
@@ -109,14 +109,21 @@ def lacks_opcode(case) -> bool:
     return op is not None and op.name in DATA_OPCODES
 
 
+SKIPPED_KEY = "skipped: .*a dict's key that is no plain value"
+
 # Why tconv may take what torch refuses. The first two are checked against Python's own machine, which knows better.
 TAKEN = {
     "an opcode that torch's machine lacks: tconv knows all protocols": lambda case: lacks_opcode(case)
     and case.python_agrees,
     "numpy: torch wants its names allowed first, to tconv they are data": lambda case: case.refused_name in NUMPY
     and case.python_agrees,
-    "Python's own containers: torch wants them allowed first": lambda case: case.refused_name in CONTAINERS
+    "Python's own containers: torch wants them allowed first": lambda case: case.refused_name in CONTAINERS | PLAIN
     and case.python_agrees,
+    "a container that holds itself, which is skipped by name": lambda case: case.says("skipped: .*holds itself")
+    and case.python is not None
+    and "RecursionError" in case.python.get("odd", ""),
+    "a key that can't be one in Python, which is skipped by name": lambda case: case.says(SKIPPED_KEY)
+    and case.torch_says("unhashable type"),
     "what is for training only, and tconv does not look at": lambda case: case.torch_says(
         r"requires_grad must be a bool|leaf Variable that requires grad|[Oo]nly Tensors of .* require gradients"
         r"|expected dict, got|can't set attribute|has no attribute '_backward_hooks'"
@@ -142,9 +149,9 @@ REFUSED = {
     "values or marks left over at the end": lambda case: case.says("left on the stack at the end|a mark is left"),
     "a value alone that is no tensor": lambda case: case.says("holds a single value that is no tensor")
     and case.torch.get("hash", "") == "",
-    "keys that are neither strings nor integers": lambda case: case.code == 4
-    and case.says("key that is neither a string nor an integer"),
-    "two tensors or leaves of one dotted name": lambda case: case.code == 3 and case.says("occurs twice"),
+    "no tensor in it, and what there is can't be metadata": lambda case: case.code == 4
+    and case.says("no tensor is left")
+    and case.torch.get("hash") == "",
     "strings that are no UTF-8": lambda case: case.says("not valid UTF-8")
     and re.search(rb"\xed[\xa0-\xbf]", case.program.pickle),
     "a NUL in a name": lambda case: case.says("holds a NUL") and b"\0" in case.program.pickle,
@@ -225,7 +232,7 @@ def run(checks, tconv):
 def try_both(tconv, program, file) -> Case:
     done = tconv.fails("hash", file)
     case = Case(program, torch_sandbox.load(file), done.returncode, done.stdout, done.stderr)
-    if lacks_opcode(case) or case.refused_name in NUMPY | CONTAINERS:
+    if lacks_opcode(case) or case.refused_name in NUMPY | CONTAINERS | PLAIN:
         case.python = torch_sandbox.load(file, NAMES - LOADERS | {"builtins.long"})
     return case
 

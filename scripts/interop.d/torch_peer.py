@@ -75,8 +75,18 @@ def flatten(root) -> Model:
     return model
 
 
-def add(model: Model, path: list[str], value):
+def free_name(model: Model, path: list[str]) -> str:
+    """Where two paths have one name, the later tensor is called NAME~1, NAME~2 and so on."""
     name = ".".join(path)
+    taken = model.tensors.keys() | {entry.get("sparse_parent") for entry in model.tensor_metadata.values()}
+    return next(name for name in (name, *(f"{name}~{n}" for n in range(1, len(taken) + 2))) if name not in taken)
+
+
+def add(model: Model, path: list[str], value):
+    if isinstance(value, (torch.Tensor, torch.TypedStorage, torch.UntypedStorage, np.ndarray, np.generic)):
+        name = free_name(model, path)
+    else:
+        name = ".".join(path)
     if isinstance(value, torch.Tensor):
         add_tensor(model, name, value)
     elif isinstance(value, (torch.TypedStorage, torch.UntypedStorage)):
@@ -89,8 +99,9 @@ def add(model: Model, path: list[str], value):
             np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).reshape(array.shape)
         )
     elif isinstance(value, Mapping) and (value or not path):
-        for key, item in value.items():
-            add(model, [*path, str(key)], item)
+        for place, (key, item) in enumerate(value.items()):
+            plain = isinstance(key, (str, int)) and not isinstance(key, bool)
+            add(model, [*path, str(key) if plain else f"?{place}"], item)
     elif isinstance(value, (list, tuple, set, frozenset)):
         items = list(value)
         if all(is_scalar(item) for item in items):
