@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/cast.h"
-#include "core/checked.h"
+#include "core/base/checked.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
 
 #define LINE_WIDTH 75
 #define PLACES 8

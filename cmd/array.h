@@ -7,7 +7,8 @@
 #define TCONV_CMD_ARRAY_H
 
 #include "cmd/number.h"
-#include "core/limits.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
 
 #define ARRAY_EDGE 3         /* elements kept at each end of an axis */
 #define ARRAY_THRESHOLD 1000 /* elements up to which all are kept */

@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 
+#include "cmd/report.h"
+#include "core/base/arena.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+
 const char *const choose_sorts[] = {"file", "name", "size", "dtype", NULL};
 
 int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sort) {

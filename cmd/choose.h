@@ -3,7 +3,11 @@
 #define TCONV_CMD_CHOOSE_H
 
 #include "cmd/common.h"
-#include "core/select.h"
+#include "cmd/options.h"
+#include "core/base/error.h"
+#include "core/format/reader.h"
+#include "core/tensor/select.h"
+#include "core/tensor/table.h"
 
 enum choose_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
 extern const char *const choose_sorts[];

@@ -2,7 +2,16 @@
 #include <string.h>
 
 #include "cmd/common.h"
-#include "cmd/perform.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "cmd/run_conversion.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/plan.h"
+#include "core/tensor/metadata.h"
 
 struct append {
     struct common common;

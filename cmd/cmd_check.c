@@ -1,8 +1,14 @@
 /* tconv check --schema S.json FILE...: whether files are what they must be. */
 #include <stdlib.h>
 
+#include "cmd/common.h"
 #include "cmd/findings.h"
-#include "core/schema.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/schema.h"
 
 struct check {
     struct common common;

@@ -6,7 +6,19 @@
 #include <unistd.h>
 
 #include "cmd/common.h"
-#include "cmd/perform.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "cmd/run_conversion.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/dtype_policy.h"
+#include "core/plan/plan.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/select.h"
+#include "formats/registry.h"
 
 struct convert {
     struct common common;

@@ -5,7 +5,19 @@
 #include <string.h>
 
 #include "cmd/choose.h"
-#include "core/compare.h"
+#include "cmd/common.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/compare.h"
+#include "core/inspect/compare_values.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 struct diff {
     struct common common;

@@ -2,6 +2,13 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/tensor/dtype.h"
+#include "formats/registry.h"
 
 /* The properties people choose a format by. */
 static const struct property {

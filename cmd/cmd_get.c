@@ -3,7 +3,16 @@
 #include <string.h>
 
 #include "cmd/common.h"
-#include "core/convert.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/make_plan.h"
+#include "core/plan/plan.h"
+#include "core/tensor/select.h"
 
 struct get {
     struct common common;

@@ -1,7 +1,19 @@
 #include <stdlib.h>
 
 #include "cmd/choose.h"
-#include "core/digest.h"
+#include "cmd/common.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/digest.h"
+#include "core/io/progress.h"
+#include "core/io/sha256.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 struct hash {
     struct common common;

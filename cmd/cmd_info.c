@@ -4,8 +4,20 @@
 #include <string.h>
 
 #include "cmd/choose.h"
+#include "cmd/common.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
 #include "cmd/table.h"
-#include "core/metadata.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
 
 #define LARGEST_ALIGNMENT 4096u
 

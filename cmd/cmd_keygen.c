@@ -2,7 +2,13 @@
 #include <string.h>
 
 #include "cmd/common.h"
-#include "core/receipt.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/sodium.h"
+#include "core/base/text.h"
+#include "core/convert/receipt.h"
+#include "core/io/publish.h"
 
 /* Writes NAME and an ending, readable as `mode` says. */
 static bool write_key(struct tc_publish *publish, const char *name, const char *kind, mode_t mode,

@@ -1,6 +1,13 @@
 #include <stdlib.h>
 
 #include "cmd/choose.h"
+#include "cmd/common.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/tensor/select.h"
 
 struct list {
     struct common common;

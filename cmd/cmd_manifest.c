@@ -4,8 +4,16 @@
 #include <string.h>
 
 #include "cmd/common.h"
-#include "core/metadata.h"
-#include "core/receipt.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/convert/receipt.h"
+#include "core/format/reader.h"
+#include "core/io/publish.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/table.h"
 
 /* Whose manifests these are as, key by key and byte by byte. */
 #define PACKAGE_VERSION "0.3.0"

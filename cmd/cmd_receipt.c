@@ -4,7 +4,16 @@
 #include <string.h>
 
 #include "cmd/common.h"
-#include "core/receipt.h"
+#include "cmd/report.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/sodium.h"
+#include "core/base/text.h"
+#include "core/convert/receipt.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/io/sha256.h"
+#include "core/tensor/table.h"
 
 /* Of the receipt's own text: hashes of a million files. */
 #define RECEIPT_LIMIT (UINT64_C(256) << 20)

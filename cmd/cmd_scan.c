@@ -8,8 +8,15 @@
 
 #include "cmd/common.h"
 #include "cmd/findings.h"
-#include "core/memory.h"
-#include "formats/scan.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/limits.h"
+#include "core/base/memory.h"
+#include "core/base/text.h"
+#include "formats/scan/scan.h"
 
 /* Folders in folders, and files of one: far beyond any model's. */
 #define MAX_FOLDER_DEPTH 64u

@@ -3,8 +3,21 @@
 
 #include "cmd/array.h"
 #include "cmd/choose.h"
-#include "core/cast.h"
-#include "core/unpack.h"
+#include "cmd/common.h"
+#include "cmd/number.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/memory.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
+#include "core/tensor/unpack.h"
 
 #define BLOCK 4096 /* elements at a time */
 

@@ -3,10 +3,23 @@
 #include <string.h>
 
 #include "cmd/choose.h"
+#include "cmd/common.h"
 #include "cmd/number.h"
+#include "cmd/options.h"
 #include "cmd/plot.h"
+#include "cmd/report.h"
 #include "cmd/stats_html.h"
 #include "cmd/table.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/histogram.h"
+#include "core/inspect/moments.h"
+#include "core/inspect/stats.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 struct stats {
     struct common common;

@@ -2,8 +2,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/common.h"
 #include "cmd/findings.h"
-#include "core/audit.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/inspect/verify_file.h"
+#include "formats/registry.h"
 
 struct verify {
     struct common common;
@@ -27,10 +35,10 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     options.findings = &file->findings;
     struct report_progress progress;
     report_progress_start(&progress, NULL, verify->common.quiet);
-    const struct tc_audit_options audit = {
+    const struct tc_verify_file_options audit = {
         .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
     struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
-    bool ok = reader && tc_audit(reader, &audit, error);
+    bool ok = reader && tc_verify_file(reader, &audit, error);
     if (reader)
         report_skipped(&file->skipped, reader, NULL);
     /* Else the findings have it. */

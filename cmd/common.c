@@ -5,7 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/select.h"
+#include "cmd/report.h"
+#include "core/base/memory.h"
+#include "core/base/text.h"
+#include "core/io/publish.h"
+#include "core/tensor/select.h"
+#include "formats/registry.h"
 
 const struct tc_backend *common_backend(const char *name, const char *path,
                                         struct tc_error *error) {

@@ -3,8 +3,12 @@
 #define TCONV_CMD_COMMON_H
 
 #include "cmd/options.h"
-#include "cmd/report.h"
-#include "formats/registry.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/table.h"
 
 struct common {
     int help; /* enum help_form */

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/memory.h"
+#include "cmd/report.h"
+#include "core/base/memory.h"
+#include "core/io/publish.h"
 
 /* The file a finding is in, where it is another than the one asked about. */
 static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {

@@ -6,7 +6,10 @@
 #define TCONV_CMD_FINDINGS_H
 
 #include "cmd/common.h"
-#include "core/findings.h"
+#include "cmd/options.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/text.h"
 
 struct looked_at {
     const char *path;

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "cmd/findings.h"
-#include "core/version.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
 
 /* XML 1.0 has no place for control characters, nor for U+FFFE and U+FFFF,
  * however they are written: what a terminal would not show is shown escaped. */

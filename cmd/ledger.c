@@ -4,8 +4,14 @@
 #include <string.h>
 
 #include "cmd/report.h"
-#include "core/receipt.h"
-#include "core/ties.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/densify.h"
+#include "core/plan/ties.h"
+#include "core/tensor/cast_report.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 /* What converting takes beside the tables: chunks on their way, a write buffer. */
 #define STREAM_MEMORY (UINT64_C(20) << 20)
@@ -28,7 +34,8 @@ static size_t count_files(const struct tc_plan *plan) {
 static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
                           const struct tc_item *item, bool done) {
     const struct tc_item *kept = tc_ties_kept(plan, item);
-    uint64_t read = item->densify ? item->densify->nbytes : item->taken;
+    const struct tc_densify *densify = item->densify;
+    uint64_t read = densify ? densify->nbytes : item->taken;
     tc_buffer_add_string(out, "{\"name\":");
     tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
     if (!tc_text_equal(item->name, item->tensor->name)) {

@@ -6,8 +6,15 @@
 
 #include "cmd/common.h"
 #include "cmd/manual.h"
-#include "core/cast.h"
-#include "core/version.h"
+#include "cmd/options.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/memory.h"
+#include "core/base/near.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
+#include "core/io/publish.h"
+#include "core/tensor/cast.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);

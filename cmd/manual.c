@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/version.h"
+#include "core/base/version.h"
+#include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
 /* Text for troff: no control line, no escape of its own, real hyphens. */

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cast.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
 
 /* Digits that always suffice; digits of which every text has a normal value of
  * its own, so that a value's text of so many is its shortest one but for zeros

@@ -5,8 +5,8 @@
 #ifndef TCONV_CMD_NUMBER_H
 #define TCONV_CMD_NUMBER_H
 
-#include "core/moments.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/inspect/moments.h"
 
 /* The precision a value has: how near other values of its dtype lie. */
 enum number_kind { NUMBER_F16, NUMBER_F32, NUMBER_F64 };

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "cmd/manual.h"
-#include "core/plan.h"
+#include "core/base/near.h"
+#include "core/format/backend.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
 
 /* The highest level that any format has: zstd's. */
 #define MOST_LEVEL 22

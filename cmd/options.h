@@ -4,8 +4,9 @@
 #ifndef TCONV_CMD_OPTIONS_H
 #define TCONV_CMD_OPTIONS_H
 
-#include "core/error.h"
-#include "core/table.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 
 enum option_type {
     OPTION_FLAG,    /* bool *: set true */

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "cmd/number.h"
-#include "cmd/table.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
 
 #define HEIGHT 8
 #define MOST_WIDE 3 /* characters a bin */

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/io/input.h"
 
 const char *const report_progress_modes[] = {"auto", "bar", "json", "none", NULL};
 

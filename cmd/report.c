@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/tensor/cast_report.h"
+
 static void emit(struct tc_buffer *buffer, FILE *stream) {
     if (buffer->bytes)
         fwrite(buffer->bytes, 1, buffer->length, stream);

@@ -8,7 +8,11 @@
 
 #include <time.h>
 
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/plan/plan.h"
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 
 #include "cmd/number.h"
+#include "core/format/backend.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 /* Text that is safe to look at, as JSON. */
 static void add_text(struct tc_buffer *out, struct tc_text text) {

@@ -5,8 +5,12 @@
 #ifndef TCONV_CMD_STATS_HTML_H
 #define TCONV_CMD_STATS_HTML_H
 
-#include "core/format.h"
-#include "core/histogram.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/histogram.h"
+#include "core/inspect/moments.h"
+#include "core/io/publish.h"
 
 /* Of stats_page.html, compiled in: what comes before and behind the data. */
 extern const struct tc_text stats_page_before, stats_page_behind;

@@ -2,7 +2,7 @@
 #ifndef TCONV_CMD_TABLE_H
 #define TCONV_CMD_TABLE_H
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 struct table_column {
     const char *title;

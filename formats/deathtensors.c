@@ -8,14 +8,25 @@
  * several files has an index: a file of this format without tensors whose
  * metadata lists the shards.
  */
+
+#include "formats/deathtensors.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bytes.h"
-#include "core/checked.h"
-#include "core/metadata.h"
-#include "core/spool.h"
-#include "formats/deathtensors.h"
+#include "core/base/checked.h"
+#include "core/base/json.h"
+#include "core/base/limits.h"
+#include "core/base/little_endian.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/io/sha256.h"
+#include "core/io/spool.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/table.h"
 #include "formats/shards.h"
 #include "formats/tensor_entry.h"
 

@@ -2,8 +2,12 @@
 #ifndef TCONV_FORMATS_DEATHTENSORS_H
 #define TCONV_FORMATS_DEATHTENSORS_H
 
-#include "core/format.h"
-#include "core/zstd.h"
+#include "core/base/error.h"
+#include "core/format/backend.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/zstd.h"
+#include "core/plan/plan.h"
 
 #define PREFIX_BYTES 24u
 #define HEADER_LIMIT (UINT64_C(256) << 20)
@@ -20,7 +24,7 @@
 #define KEY_INDEX "deathtensors.shard.index"
 
 struct deathtensors_writer {
-    struct tc_observer observer; /* makes the checksum */
+    struct tc_hash_thread observer; /* makes the checksum */
     bool observing;
     struct tc_zstd_encoder encoder;
     bool encoding;

@@ -1,8 +1,20 @@
 /* Writing deathtensors; the layout is in deathtensors.c. */
-#include "core/bytes.h"
-#include "core/convert.h"
-#include "core/metadata.h"
-#include "core/version.h"
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/little_endian.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
+#include "core/format/backend.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/publish.h"
+#include "core/io/sha256.h"
+#include "core/io/zstd.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
 #include "formats/deathtensors.h"
 
 #define METADATA_LIMIT (UINT64_C(1) << 20)
@@ -90,13 +102,13 @@ static bool emit_compressed(void *context, const void *bytes, size_t length,
     struct tc_writer *writer = context;
     struct deathtensors_writer *file = writer->state;
     if (file->observing)
-        tc_observer_bytes(&file->observer, bytes, length);
+        tc_hash_thread_bytes(&file->observer, bytes, length);
     return tc_outfile_write(writer->out, bytes, length, error);
 }
 
 bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
     struct deathtensors_writer *file = writer->state;
-    const struct tc_part *part = writer->part;
+    const struct tc_output_file *part = writer->part;
     const struct tc_write_options *options = &writer->plan->options->write;
     const struct tc_item *items = writer->plan->items + part->first;
     struct tc_buffer text = {0};
@@ -105,9 +117,9 @@ bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
         writer->out, &text,
         (options->compress ? FLAG_ZSTD : 0) | (options->checksum ? FLAG_CHECKSUM : 0), error);
     if (ok && options->checksum) {
-        ok = file->observing = tc_observer_start(&file->observer, error);
+        ok = file->observing = tc_hash_thread_start(&file->observer, error);
         if (ok)
-            tc_observer_bytes(&file->observer, text.bytes, text.length);
+            tc_hash_thread_bytes(&file->observer, text.bytes, text.length);
     }
     tc_buffer_release(&text);
     if (ok && options->compress) {
@@ -132,7 +144,7 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
         if (file->encoding)
             ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
         else
-            ok = tc_observer_chunk(&file->observer, chunk, error) &&
+            ok = tc_hash_thread_chunk(&file->observer, chunk, error) &&
                  tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
@@ -141,7 +153,7 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
 
 static void release(struct deathtensors_writer *file) {
     if (file->observing)
-        tc_observer_abort(&file->observer);
+        tc_hash_thread_abort(&file->observer);
     if (file->encoding)
         tc_zstd_encoder_release(&file->encoder);
     file->observing = file->encoding = false;
@@ -152,7 +164,7 @@ bool deathtensors_finish(struct tc_writer *writer, struct tc_error *error) {
     bool ok = !file->encoding || tc_zstd_encoder_finish(&file->encoder, error);
     if (ok && file->observing) {
         unsigned char digest[TC_SHA256_BYTES];
-        tc_observer_finish(&file->observer, digest);
+        tc_hash_thread_finish(&file->observer, digest);
         file->observing = false;
         ok = tc_outfile_write(writer->out, digest, sizeof digest, error);
     }
@@ -174,7 +186,7 @@ static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, con
     return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
 }
 
-static bool shard_metadata(struct tc_plan *plan, struct tc_part *part, size_t index,
+static bool shard_metadata(struct tc_plan *plan, struct tc_output_file *part, size_t index,
                            struct tc_error *error) {
     struct tc_metadata *metadata = &part->metadata;
     return set_number(metadata, &plan->arena, KEY_INDEX, index, error) &&
@@ -185,7 +197,7 @@ static bool shard_metadata(struct tc_plan *plan, struct tc_part *part, size_t in
 static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
     tc_buffer_add_string(text, "[");
     for (size_t p = 0; p < plan->part_count; p++) {
-        const struct tc_part *part = &plan->parts[p];
+        const struct tc_output_file *part = &plan->parts[p];
         tc_buffer_add_string(text, p ? ", {\"path\": " : "{\"path\": ");
         tc_buffer_add_json(text, tc_text_of(part->name), TC_ESCAPE_ASCII);
         tc_buffer_add_string(text, ", \"tensors\": [");

@@ -2,9 +2,12 @@
  * What a file is that no format here knows. Most files called .bin are none of
  * ours, and people are helped most by hearing what they have.
  */
+
 #include "formats/foreign.h"
 
 #include <string.h>
+
+#include "core/base/text.h"
 
 static const struct foreign {
     const char *magic;

@@ -2,7 +2,8 @@
 #ifndef TCONV_FORMATS_FOREIGN_H
 #define TCONV_FORMATS_FOREIGN_H
 
-#include "core/format.h"
+#include "core/base/error.h"
+#include "core/format/backend.h"
 
 /* Whether it is plainly something else: another format, nothing, or text. */
 bool foreign_recognised(const struct tc_probe *probe);

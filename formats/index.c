@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/metadata.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/table.h"
 #include "formats/shards.h"
 
 #define INDEX_LIMIT UINT64_C(100000000)

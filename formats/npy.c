@@ -7,8 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/convert.h"
-#include "formats/npy.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+#include "core/tensor/table.h"
+#include "formats/numpy/npy.h"
+#include "formats/torch/torch.h"
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_BYTES 6u

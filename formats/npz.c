@@ -6,11 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/convert.h"
-#include "core/deflate.h"
-#include "formats/npy.h"
-#include "formats/zip_read.h"
-#include "formats/zip_write.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/deflate.h"
+#include "core/plan/plan.h"
+#include "core/tensor/table.h"
+#include "formats/numpy/npy.h"
+#include "formats/refused.h"
+#include "formats/torch/torch.h"
+#include "formats/zip/read.h"
+#include "formats/zip/write.h"
 
 struct npz_reader {
     struct zip zip;

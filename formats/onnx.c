@@ -2,9 +2,13 @@
  * .onnx: a ModelProto. Read are the tensors it holds, wherever (onnx_graph.c);
  * written is a model that holds nothing else (onnx_write.c).
  */
-#include "formats/onnx.h"
 
-#include "formats/onnx_write.h"
+#include "formats/onnx/onnx.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "formats/onnx/write.h"
 
 static bool open_onnx(struct tc_reader *reader, struct tc_error *error) {
     onnx_init(reader->state, reader);

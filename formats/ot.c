@@ -7,9 +7,20 @@
  */
 #include <string.h>
 
-#include "formats/onnx.h"
-#include "formats/torch.h"
-#include "formats/torch_write.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/table.h"
+#include "formats/onnx/onnx.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/write.h"
 
 struct ot_reader {
     bool is_onnx;

@@ -4,8 +4,18 @@
  */
 #include <string.h>
 
-#include "formats/onnx.h"
-#include "formats/onnx_write.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/input.h"
+#include "formats/onnx/onnx.h"
+#include "formats/onnx/write.h"
+#include "formats/protobuf/wire.h"
+#include "formats/refused.h"
 
 /* A sequence has its tensors where a tensor has its segment, and no data. */
 static bool is_sequence(struct wire message, struct tc_error *error) {

@@ -7,9 +7,16 @@
  */
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/table.h"
 #include "formats/shards.h"
-#include "formats/torch.h"
-#include "formats/torch_write.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/write.h"
 
 static bool is_tar(const struct tc_probe *probe) {
     return probe->length >= 262 && memcmp(probe->head + 257, "ustar", 5) == 0;

@@ -5,7 +5,9 @@
 #ifndef TCONV_FORMATS_REFUSED_H
 #define TCONV_FORMATS_REFUSED_H
 
-#include "core/format.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
 
 struct refused {
     struct tc_error *first; /* NULL: none so far */

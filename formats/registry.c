@@ -4,8 +4,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/metadata.h"
-#include "core/ties.h"
+#include "core/base/near.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/aliases.h"
+#include "core/format/restore_metadata.h"
+#include "core/io/publish.h"
 #include "formats/foreign.h"
 
 #define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
@@ -185,7 +189,7 @@ struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
     bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
     if (reader && ((sidecar && !tc_sidecar_restore(reader, error)) ||
-                   !tc_ties_restore(reader, error) || !something_left(reader, error))) {
+                   !tc_aliases_restore(reader, error) || !something_left(reader, error))) {
         tc_reader_close(reader);
         return NULL;
     }

@@ -2,7 +2,10 @@
 #ifndef TCONV_FORMATS_REGISTRY_H
 #define TCONV_FORMATS_REGISTRY_H
 
-#include "core/format.h"
+#include "core/base/error.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
 
 /* NULL at the end. */
 extern const struct tc_backend *const tc_registry[];

@@ -9,10 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bytes.h"
-#include "core/checked.h"
-#include "core/convert.h"
-#include "core/metadata.h"
+#include "core/base/arena.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/limits.h"
+#include "core/base/little_endian.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/restore_metadata.h"
+#include "core/format/source.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 #include "formats/shards.h"
 #include "formats/tensor_entry.h"
 
@@ -180,7 +195,7 @@ struct safetensors_writer {
 };
 
 static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
-                       const struct tc_part *part) {
+                       const struct tc_output_file *part) {
     const char *comma = "";
     tc_buffer_add(text, "{", 1);
     if (part->metadata.count) {
@@ -211,7 +226,7 @@ static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     struct safetensors_writer *safetensors = writer->state;
-    const struct tc_part *part = writer->part;
+    const struct tc_output_file *part = writer->part;
     struct tc_buffer text = {0};
     add_header(&text, writer->plan, part);
     bool ok = tc_buffer_ok(&text, error);

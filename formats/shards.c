@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/arena.h"
+#include "core/base/findings.h"
+#include "core/base/limits.h"
+#include "core/base/notes.h"
+#include "core/tensor/metadata.h"
 #include "formats/registry.h"
 
 void shards_init(struct shards *shards, struct tc_reader *reader) {
@@ -442,7 +447,7 @@ static void print_index(struct tc_buffer *text, struct placed *placed, size_t co
 static bool place_names(const struct tc_plan *plan, struct placed *placed, size_t *count,
                         struct tc_arena *arena, struct tc_error *error) {
     for (size_t p = 0; p < plan->part_count; p++) {
-        const struct tc_part *part = &plan->parts[p];
+        const struct tc_output_file *part = &plan->parts[p];
         struct tc_text *names = tc_arena_array(arena, part->count, sizeof *names, error);
         if (!names)
             return false;

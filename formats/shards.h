@@ -5,7 +5,14 @@
 #ifndef TCONV_FORMATS_SHARDS_H
 #define TCONV_FORMATS_SHARDS_H
 
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+#include "core/tensor/table.h"
 
 struct shards {
     struct tc_input_pool pool;

@@ -2,7 +2,13 @@
 
 #include <string.h>
 
-#include "core/metadata.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 
 enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, METADATA = 8, REQUIRED = 7 };
 

@@ -5,8 +5,10 @@
 #ifndef TCONV_FORMATS_TENSOR_ENTRY_H
 #define TCONV_FORMATS_TENSOR_ENTRY_H
 
-#include "core/format.h"
-#include "core/json.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/tensor/dtype.h"
 
 /* Reads one entry and adds it to the table: offset is its start in the data,
  * nbytes what shape and dtype make, which the offsets must agree with. */

@@ -6,8 +6,22 @@
  *     DT_STRING [n, 3]   serialize_many_sparse: likewise, named NAME.0, NAME.1, …
  *     DT_STRING [n]      any other tensors, named 0, 1, …
  */
-#include "core/convert.h"
-#include "formats/tf_tensor.h"
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/publish.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
+#include "formats/protobuf/wire.h"
+#include "formats/refused.h"
+#include "formats/tf/tensor.h"
 
 static int probe(const struct tc_probe *probe) {
     struct wire_source source;

@@ -7,11 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bytes.h"
-#include "core/checked.h"
-#include "core/convert.h"
-#include "core/deflate.h"
-#include "formats/tf_tensor.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/little_endian.h"
+#include "core/base/memory.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/deflate.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/table.h"
+#include "formats/protobuf/wire.h"
+#include "formats/refused.h"
+#include "formats/tf/tensor.h"
 
 #define HEAD_BYTES 12u
 #define TAIL_BYTES 4u

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cmd/array.h"
+#include "cmd/number.h"
+#include "core/base/text.h"
 
 static char printed[4096];
 

@@ -18,7 +18,7 @@ MEMORY = 256 * MIB
 # does not give back.
 BESIDE = 64 * MIB
 TIGHT = 16 * MIB
-BUFFERS = 48 * MIB  # core/memory.h: what streams may take beside a limit
+BUFFERS = 48 * MIB  # core/base/memory.h: what streams may take beside a limit
 
 READING = (
     ("hash", "--json"),

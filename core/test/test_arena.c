@@ -1,8 +1,9 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "core/arena.h"
-#include "core/checked.h"
+#include "core/base/arena.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
 
 Test(arena, pieces_are_zeroed_aligned_and_apart) {
     struct tc_arena arena;

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cast.h"
-#include "core/cast_fast.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/cast_report.h"
+#include "core/tensor/dtype.h"
 
 static unsigned size_of(enum tc_dtype dtype) {
     return tc_dtype_bits(dtype) / 8;

@@ -4,9 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/deflate.h"
-#include "core/text.h"
-#include "core/zstd.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/io/deflate.h"
+#include "core/io/input.h"
+#include "core/io/zstd.h"
 
 static bool collect(void *context, const void *bytes, size_t length, struct tc_error *error) {
     (void)error;

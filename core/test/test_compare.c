@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/compare_values.h"
+#include "core/inspect/compare_values.h"
+#include "core/tensor/dtype.h"
 
 static const struct tc_tolerance by_bits;
 static const struct tc_tolerance exact = {.numeric = true};

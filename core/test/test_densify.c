@@ -4,7 +4,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/densify.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/densify.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
 
 #define PARTS 4
 

@@ -1,7 +1,14 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "core/format.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/input.h"
 
 static struct tc_findings findings;
 

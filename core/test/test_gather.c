@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/gather.h"
+#include "core/base/error.h"
+#include "core/tensor/strided_view.h"
 
 struct storage {
     unsigned char *bytes;
@@ -51,20 +52,20 @@ static size_t check(struct tc_view view, size_t size, size_t step) {
     unsigned char *expected = expected_stream(&view, &storage);
     uint64_t total = count_of(&view) * view.element;
     unsigned char *got = malloc(total);
-    struct tc_gather gather;
+    struct tc_view_reader gather;
     struct tc_error error = {0};
-    cr_assert(tc_gather_init(&gather, &view, fetch, &storage, &error));
+    cr_assert(tc_view_reader_init(&gather, &view, fetch, &storage, &error));
     for (uint64_t at = 0; at < total; at += step) {
         size_t length = total - at < step ? total - at : step;
-        cr_assert(tc_gather_read(&gather, at, got + at, length, &error));
+        cr_assert(tc_view_reader_read(&gather, at, got + at, length, &error));
     }
     cr_assert_arr_eq(got, expected, total);
     /* And again from the middle, backwards. */
-    cr_assert(tc_gather_read(&gather, total / 2, got, total - total / 2, &error));
+    cr_assert(tc_view_reader_read(&gather, total / 2, got, total - total / 2, &error));
     cr_assert_arr_eq(got, expected + total / 2, total - total / 2);
-    cr_assert(tc_gather_read(&gather, 0, got, 1, &error));
+    cr_assert(tc_view_reader_read(&gather, 0, got, 1, &error));
     cr_assert_eq(got[0], expected[0]);
-    tc_gather_release(&gather);
+    tc_view_reader_release(&gather);
     free(storage.bytes);
     free(expected);
     free(got);
@@ -163,15 +164,15 @@ Test(gather, scattered_views_are_refused) {
         view.stride[i] = (UINT64_C(1) << 20) + i * 77777;
     }
     view.storage = UINT64_C(1) << 26;
-    struct tc_gather gather;
+    struct tc_view_reader gather;
     struct tc_error error = {0};
     unsigned char *bytes = malloc((size_t)1 << 24);
-    bool ok = tc_gather_init(&gather, &view, fetch_zeros, NULL, &error);
+    bool ok = tc_view_reader_init(&gather, &view, fetch_zeros, NULL, &error);
     for (uint64_t at = 0; ok && at < UINT64_C(1) << 30; at += 1 << 24)
-        ok = tc_gather_read(&gather, at, bytes, 1 << 24, &error);
+        ok = tc_view_reader_read(&gather, at, bytes, 1 << 24, &error);
     cr_assert_not(ok);
     cr_assert_str_eq(error.code, "view-limit");
-    tc_gather_release(&gather);
+    tc_view_reader_release(&gather);
     free(bytes);
 }
 

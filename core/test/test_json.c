@@ -1,7 +1,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
 
 static struct tc_arena arena;
 static struct tc_error error;

@@ -1,10 +1,11 @@
 /* The command's budget: what counts, what is refused, what the message says. */
-#include "core/memory.h"
 
 #include <criterion/criterion.h>
 
-#include "core/arena.h"
-#include "core/text.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/memory.h"
+#include "core/base/text.h"
 
 #define MIB (UINT64_C(1) << 20)
 

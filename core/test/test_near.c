@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/dtype.h"
+#include "core/base/near.h"
+#include "core/base/text.h"
+#include "core/tensor/dtype.h"
 
 static struct tc_text nearest(const char *wanted, const char *const *names, size_t count) {
     struct tc_near near;

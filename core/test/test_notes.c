@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/notes.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
 
 static struct tc_arena arena;
 static struct tc_notes notes;

@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/outfile.h"
+#include "core/base/error.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
 
 static char folder[64];
 static char path[96];

@@ -5,8 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/depfile.h"
-#include "core/receipt.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/sodium.h"
+#include "core/base/text.h"
+#include "core/convert/depfile.h"
+#include "core/convert/receipt.h"
+#include "core/io/publish.h"
+#include "core/io/sha256.h"
 
 static struct tc_arena arena;
 static struct tc_error error;

@@ -4,7 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/schema.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/schema.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/table.h"
 
 static char path[64];
 static struct tc_schema schema;

@@ -4,7 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/select.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/tensor/select.h"
 
 static struct tc_select chosen;
 static struct tc_arena arena;

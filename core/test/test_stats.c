@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cast.h"
-#include "core/moments.h"
-#include "core/stats_fast.h"
-#include "core/unpack.h"
+#include "core/inspect/exact.h"
+#include "core/inspect/moments.h"
+#include "core/inspect/stats_fast.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/unpack.h"
 
 static struct tc_stats stats_of(enum tc_dtype dtype, const void *bytes, size_t length) {
     static struct tc_moments moments;

@@ -2,7 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/table.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
 
 static struct tc_arena arena;
 static struct tc_table table;

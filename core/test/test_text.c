@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 static void expect_json(struct tc_text text, enum tc_escape how, const char *expected) {
     struct tc_buffer buffer = {0};

@@ -4,8 +4,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/convert.h"
-#include "core/ties.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/format/aliases.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/input.h"
+#include "core/io/publish.h"
+#include "core/plan/dtype_policy.h"
+#include "core/plan/make_plan.h"
+#include "core/plan/plan.h"
+#include "core/plan/ties.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/select.h"
+#include "core/tensor/table.h"
 
 #define ROW_BYTES 8u
 #define TENSOR_BYTES 16u
@@ -340,7 +357,7 @@ Test(ties, restored_from_metadata_by_what_it_says) {
     add_pair("deathtensors.x", "c"), add_pair("format", "c"), add_pair("note", "c");
     add_pair("an.other", "b"), add_pair("tconv.x", "c"), add_pair("", "c");
     cr_assert(tc_metadata_sort(&reader->table.metadata, &error));
-    cr_assert(tc_ties_restore(reader, &error), "%s", error.message);
+    cr_assert(tc_aliases_restore(reader, &error), "%s", error.message);
     cr_assert_eq(reader->table.count, 6);
     const struct tc_tensor *alias = tc_table_find(&reader->table, TC_TEXT("an.alias"));
     const struct tc_tensor *other = tc_table_find(&reader->table, TC_TEXT("an.other"));
@@ -356,11 +373,11 @@ Test(ties, restored_from_metadata_by_what_it_says) {
 
 Test(ties, restoring_leaves_formats_that_share_alone_and_keeps_to_the_limit) {
     add_pair("an.alias", "c");
-    cr_assert(tc_ties_restore(reader, &error));
+    cr_assert(tc_aliases_restore(reader, &error));
     cr_assert_eq(reader->table.count, 4);
     cr_assert_eq(reader->table.metadata.count, 1);
     backend.caps &= ~(unsigned)TC_CAN_TIE;
     reader->table.max_tensors = 4;
-    cr_assert_not(tc_ties_restore(reader, &error));
+    cr_assert_not(tc_aliases_restore(reader, &error));
     cr_assert_str_eq(error.code, "tensor-limit");
 }

@@ -3,8 +3,15 @@
  * it. FORMAT is the backend's variable, given by the build. Whatever the
  * bytes, the outcome is an error or values, within the limits.
  */
+
 #include "formats/test/fuzz.h"
-#include "core/digest.h"
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/inspect/digest.h"
+#include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
 extern const struct tc_backend FORMAT;

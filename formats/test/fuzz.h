@@ -7,8 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/limits.h"
-
 /* Small: what they bound is tested elsewhere, and costs time here. */
 #define FUZZ_LIMITS                                                                                \
     { .tensors = 10000, .memory = 64 << 20, .made = 16 << 20, .pickle = 1 << 20 }

@@ -1,5 +1,9 @@
 /* The fuzz target of tconv scan: whatever the bytes, it comes to a verdict. */
-#include "formats/scan.h"
+
+#include "core/base/error.h"
+#include "core/format/backend.h"
+#include "core/tensor/dtype.h"
+#include "formats/scan/scan.h"
 #include "formats/test/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length) {

@@ -8,9 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/bytes.h"
-#include "core/deflate.h"
-#include "core/digest.h"
+#include "core/base/limits.h"
+#include "core/base/little_endian.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/inspect/digest.h"
+#include "core/io/deflate.h"
+#include "core/io/input.h"
+#include "core/plan/make_plan.h"
+#include "core/tensor/shape.h"
+#include "formats/registry.h"
 
 struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
 struct tc_error test_error;

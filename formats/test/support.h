@@ -3,8 +3,13 @@
 #ifndef TCONV_FORMATS_TEST_SUPPORT_H
 #define TCONV_FORMATS_TEST_SUPPORT_H
 
-#include "core/convert.h"
-#include "formats/registry.h"
+#include "core/base/error.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/table.h"
 
 /* A test may change them: each runs in a process of its own. */
 extern struct tc_format_options test_options;

@@ -2,6 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/format/reader.h"
+#include "core/plan/plan.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(deathtensors, .init = test_folder_make, .fini = test_folder_remove);

@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/metadata.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/metadata_json.h"
 #include "formats/test/support.h"
 
 static void setup(void) {

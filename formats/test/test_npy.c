@@ -3,6 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(npy, .init = test_folder_make, .fini = test_folder_remove);

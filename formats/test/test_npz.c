@@ -2,6 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/plan.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(npz, .init = test_folder_make, .fini = test_folder_remove);

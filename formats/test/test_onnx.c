@@ -4,10 +4,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/metadata.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
+#include "formats/protobuf/wire.h"
+#include "formats/registry.h"
 #include "formats/test/messages.h"
 #include "formats/test/support.h"
-#include "formats/wire.h"
 
 TestSuite(onnx, .init = test_folder_make, .fini = test_folder_remove, .timeout = 60);
 

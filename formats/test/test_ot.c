@@ -2,6 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/plan/make_plan.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(ot, .init = test_folder_make, .fini = test_folder_remove);

@@ -2,6 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/error.h"
+#include "core/format/reader.h"
+#include "core/tensor/dtype.h"
+#include "formats/registry.h"
 #include "formats/test/messages.h"
 #include "formats/test/support.h"
 

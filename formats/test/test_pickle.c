@@ -10,7 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pickle.h"
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/io/input.h"
+#include "core/tensor/dtype.h"
+#include "formats/pickle/pickle.h"
 #include "formats/test/support.h"
 
 TestSuite(pickle, .init = test_folder_make, .fini = test_folder_remove);

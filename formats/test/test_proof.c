@@ -7,6 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/convert/read_back.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/inspect/digest.h"
+#include "core/io/publish.h"
+#include "core/io/sha256.h"
+#include "core/plan/make_plan.h"
+#include "core/plan/plan.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(proof, .init = test_folder_make, .fini = test_folder_remove);
@@ -47,7 +59,7 @@ static enum tc_class convert(const char *from, const char *to, const struct tc_b
     if (tc_conversion_write(&conversion, &plan, to, &run, &test_error)) {
         char digest[2 * TC_SHA256_BYTES + 1];
         char total[2 * TC_SHA256_BYTES + 1];
-        cr_assert(tc_proof_digest(&conversion.proof, digest, &test_error));
+        cr_assert(tc_read_back_digest(&conversion.proof, digest, &test_error));
         cr_assert(tc_conversion_commit(&conversion, &test_error));
         if (!plan.index_name) {
             char *lines = test_digest(to);

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/plan/dtype_policy.h"
+#include "core/plan/plan.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/table.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(roundtrip, .init = test_folder_make, .fini = test_folder_remove, .timeout = 300);

@@ -3,7 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/metadata.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/format/restore_metadata.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(safetensors, .init = test_folder_make, .fini = test_folder_remove);

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bytes.h"
-#include "formats/scan.h"
+#include "core/base/error.h"
+#include "core/base/little_endian.h"
+#include "core/base/text.h"
+#include "formats/scan/scan.h"
 #include "formats/test/support.h"
 
 TestSuite(scan, .init = test_folder_make, .fini = test_folder_remove);

@@ -2,7 +2,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/deflate.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/deflate.h"
+#include "core/plan/make_plan.h"
+#include "core/plan/plan.h"
+#include "core/tensor/table.h"
+#include "formats/registry.h"
 #include "formats/test/support.h"
 
 TestSuite(tfrecord, .init = test_folder_make, .fini = test_folder_remove);

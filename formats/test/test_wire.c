@@ -1,5 +1,4 @@
 /* The scanner of protobuf's wire format, and the numbers in repeated fields. */
-#include "formats/wire.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -7,8 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/io/input.h"
+#include "core/tensor/dtype.h"
+#include "formats/protobuf/typed.h"
+#include "formats/protobuf/wire.h"
 #include "formats/test/support.h"
-#include "formats/typed.h"
 
 static struct tc_input *input;
 static struct wire_source source;

@@ -1,0 +1,147 @@
+#include "cmd/run_conversion.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/ledger.h"
+#include "core/base/notes.h"
+#include "core/io/publish.h"
+#include "core/plan/make_plan.h"
+#include "formats/registry.h"
+
+static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group, int strict,
+                        struct tc_error *error) {
+    bool usage = group->severity == TC_WARNING;
+    tc_fail(error, usage ? TC_USAGE : TC_UNSUPPORTED, usage ? "no-match" : "strict",
+            "--strict%s: %s: %s", strict > 1 ? "=all" : "", tc_kind_name(group->kind),
+            group->detail);
+    if (group->name_count)
+        tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
+    return tc_error_in_file(error, plan->readers[0]->input->path);
+}
+
+/* A loss, and with =all a change; and a choice of tensors that chose none, which
+ * is the user's own mistake and comes first. */
+static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
+    for (size_t i = 0; i < plan->notes.count && strict; i++)
+        if (plan->notes.groups[i].kind == TC_KIND_SELECTION)
+            return fail_strict(plan, &plan->notes.groups[i], strict, error);
+    for (size_t i = 0; i < plan->notes.count && strict; i++) {
+        const struct tc_note_group *group = &plan->notes.groups[i];
+        if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict < 2))
+            continue;
+        return fail_strict(plan, group, strict, error);
+    }
+    return true;
+}
+
+#ifdef TCONV_TEST_HOOKS
+/* TCONV_TEST_FLIP=N: flips a bit of byte N of the first file, or, where it is
+ * negative, counted from its end. Not in what is installed. */
+static void flip(const struct tc_publish *publish) {
+    const char *text = getenv("TCONV_TEST_FLIP");
+    const struct tc_outfile *out = publish->files;
+    if (!text || !out || !out->temp)
+        return;
+    long long offset = strtoll(text, NULL, 10);
+    int fd = openat(publish->folder_fd, out->temp, O_RDWR | O_CLOEXEC);
+    off_t at = lseek(fd, (off_t)offset, offset < 0 ? SEEK_END : SEEK_SET);
+    unsigned char byte;
+    if (pread(fd, &byte, 1, at) == 1) {
+        byte ^= 1;
+        if (pwrite(fd, &byte, 1, at) != 1)
+            abort();
+    }
+    close(fd);
+}
+#define DISTURB flip
+#else
+#define DISTURB NULL
+#endif
+
+bool perform_note_options(struct perform *perform, const struct option *options,
+                          const struct arguments *arguments, struct tc_error *error) {
+    options_print_given(&perform->given, options, arguments);
+    perform->beside.options = (struct tc_text){perform->given.bytes, perform->given.length};
+    return tc_buffer_ok(&perform->given, error);
+}
+
+void perform_release(struct perform *perform) {
+    tc_buffer_release(&perform->given);
+}
+
+static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_error *error) {
+    struct report_progress progress;
+    struct tc_conversion conversion;
+    perform->run.open = tc_registry_open_input;
+    perform->run.disturb = DISTURB;
+    perform->run.progress = report_progress_step;
+    perform->run.context = &progress;
+    /* A receipt says what the output gave when it was read. */
+    perform->run.keep = perform->beside.receipt != NULL;
+    perform->run.verify |= perform->run.keep;
+    bool ok = beside_begin(&perform->beside, plan, perform->run.publish, error);
+    if (ok) {
+        report_progress_start(&progress, &perform->progress, perform->common->quiet);
+        ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
+             beside_write(&perform->beside, &conversion, perform->output, error) &&
+             tc_conversion_commit(&conversion, error) && beside_commit(&perform->beside, error);
+        tc_conversion_end(&conversion);
+        report_progress_end(&progress, ok);
+    }
+    beside_end(&perform->beside);
+    return ok;
+}
+
+/* What was done, in a line: on a terminal, or where the user wants to hear more. */
+static void report_done(const struct perform *perform, const struct tc_plan *plan, double seconds) {
+    struct tc_buffer line = {0};
+    const struct common *common = perform->common;
+    if (common->quiet || !(common->verbose || isatty(STDERR_FILENO)))
+        return;
+    tc_buffer_add_string(&line, "tconv: wrote ");
+    tc_buffer_add_visible(&line, tc_text_of(perform->output));
+    tc_buffer_addf(&line, ": %zu tensor%s, ", plan->count, plan->count == 1 ? "" : "s");
+    report_size(&line, plan->bytes_out);
+    if (plan->part_count > 1)
+        tc_buffer_addf(&line, " in %zu files", plan->part_count);
+    tc_buffer_addf(&line, ", %.*f s", seconds < 10 ? 2 : 0, seconds);
+    if (seconds >= 1 && plan->bytes_out) {
+        tc_buffer_add_string(&line, " (");
+        report_size(&line, (uint64_t)((double)plan->bytes_out / seconds));
+        tc_buffer_add_string(&line, "/s)");
+    }
+    tc_buffer_add_string(&line, "\n");
+    report_show(&line);
+}
+
+bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
+             const struct tc_backend *target, const struct tc_plan_options *options,
+             struct tc_error *error) {
+    const struct common *common = perform->common;
+    struct tc_plan plan;
+    struct timespec started;
+    clock_gettime(CLOCK_MONOTONIC, &started);
+    if (!report_progress_check(&perform->progress, error))
+        return false;
+    bool ok = tc_plan_make(&plan, readers, count, target, perform->output, options, error);
+    if (!ok)
+        report_problems(&plan);
+    if (!ok && error->class != TC_USAGE)
+        tc_error_in_file(error, readers[0]->input->path);
+    ok = ok && check_strict(&plan, perform->strict, error);
+    if (ok && perform->dry_run)
+        ok = ledger_print(&plan, perform->output, common->json, false, error);
+    else if (ok)
+        ok = carry_out(perform, &plan, error);
+    if (ok && common->json && !perform->dry_run && strcmp(perform->output, "-") != 0)
+        ok = ledger_print(&plan, perform->output, true, true, error);
+    if (ok && !common->quiet)
+        report_ledger(&plan, common->verbose);
+    if (ok && !perform->dry_run)
+        report_done(perform, &plan, report_seconds_since(&started));
+    tc_plan_release(&plan);
+    return ok;
+}

@@ -1,0 +1,37 @@
+/* What is published together with an output: a receipt, a rule for make. */
+#ifndef TCONV_CMD_SIDE_OUTPUTS_H
+#define TCONV_CMD_SIDE_OUTPUTS_H
+
+#include "core/base/error.h"
+#include "core/base/sodium.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+
+struct beside {
+    const char *receipt; /* paths; NULL: not wanted */
+    const char *key;     /* to sign the receipt with */
+    const char *depfile;
+    bool tensors; /* the receipt lists them */
+    struct tc_text options;
+    const char *const *also; /* files that had a say beside the inputs */
+    size_t also_count;
+    /* Under way. */
+    struct tc_publish publishes[2];
+    unsigned char secret[TC_KEY_BYTES];
+    bool dated;
+    int64_t date;
+};
+
+/* Finds what is wrong with the paths before anything is done. */
+bool beside_begin(struct beside *beside, const struct tc_plan *plan,
+                  struct tc_publish_options options, struct tc_error *error);
+/* Once the output is written; none has its name yet. */
+bool beside_write(struct beside *beside, const struct tc_conversion *conversion, const char *output,
+                  struct tc_error *error);
+bool beside_commit(struct beside *beside, struct tc_error *error);
+/* Always, after begin. */
+void beside_end(struct beside *beside);
+
+#endif

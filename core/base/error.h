@@ -1,0 +1,58 @@
+/*
+ * Errors. The caller owns one struct tc_error, zeroed, and hands it down; a
+ * function that fails fills it and returns false. The first failure wins: a
+ * later one, met while cleaning up, does not overwrite it. Outer layers add
+ * what they know (file, tensor, hint) with the tc_error_* functions, which
+ * never overwrite what an inner layer said.
+ *
+ * Nothing in core or formats prints or exits; cmd/report.c shows errors.
+ */
+#ifndef TCONV_CORE_BASE_ERROR_H
+#define TCONV_CORE_BASE_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The values are the command's exit codes. */
+enum tc_class {
+    TC_OK = 0,
+    TC_DIFFERENT = 1, /* a check or comparison failed; never set by core */
+    TC_USAGE = 2,
+    TC_INVALID = 3,     /* malformed, corrupt, truncated, inconsistent */
+    TC_UNSUPPORTED = 4, /* well-formed, but nothing we handle */
+    TC_UNSAFE = 5,      /* code, a path that escapes, a limit exceeded */
+    TC_IO = 6,          /* the system said no, or there is no memory */
+    TC_INTERNAL = 70,
+};
+
+struct tc_error {
+    enum tc_class class;
+    int errnum;       /* errno of the system call that failed, or 0 */
+    const char *code; /* a stable slug, a string literal */
+    bool has_offset;
+    uint64_t offset;   /* absolute in its file */
+    char file[2048];   /* as the user or an index wrote it, cut to fit */
+    char tensor[4352]; /* unescaped, cut to fit; valid when has_tensor */
+    bool has_tensor;
+    char message[768];
+    char hint[384];
+};
+
+/* Each of these returns false, so that `return tc_fail(…)` reads well. */
+bool tc_fail(struct tc_error *error, enum tc_class class, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Adds ": strerror(errnum)"; the class is TC_IO. */
+bool tc_fail_errno(struct tc_error *error, int errnum, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+bool tc_fail_memory(struct tc_error *error);
+
+bool tc_error_at(struct tc_error *error, uint64_t offset);
+bool tc_error_in_file(struct tc_error *error, const char *path);
+bool tc_error_in_tensor(struct tc_error *error, const char *name, size_t length);
+bool tc_error_hint(struct tc_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+const char *tc_class_name(enum tc_class class);
+
+#endif

@@ -1,0 +1,26 @@
+/* What we take from libsodium. */
+#ifndef TCONV_CORE_BASE_SODIUM_H
+#define TCONV_CORE_BASE_SODIUM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* SipHash-2-4: a keyed hash for tables of untrusted names. */
+uint64_t tc_shorthash(const uint8_t key[16], const void *bytes, size_t length);
+
+/* Ed25519 (RFC 8032). The secret is the seed that the standard calls private key. */
+#define TC_KEY_BYTES 32
+#define TC_SIGNATURE_BYTES 64
+
+/* False where the system gives no random bytes. */
+bool tc_key_make(unsigned char secret[TC_KEY_BYTES], unsigned char public[TC_KEY_BYTES]);
+/* Gives the public key along. */
+bool tc_sign(const unsigned char secret[TC_KEY_BYTES], const void *bytes, size_t length,
+             unsigned char signature[TC_SIGNATURE_BYTES], unsigned char public[TC_KEY_BYTES]);
+bool tc_signature_valid(const unsigned char public[TC_KEY_BYTES], const void *bytes, size_t length,
+                        const unsigned char signature[TC_SIGNATURE_BYTES]);
+/* Overwrites a secret, which a compiler might leave out of a plain memset. */
+void tc_forget(void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,460 @@
+#include "core/convert/convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/densify.h"
+#include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
+#include "core/io/sha256.h"
+#include "core/plan/dtype_policy.h"
+#include "core/plan/kept_metadata.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
+
+#define SCRATCH_BYTES (16 * TC_CHUNK_BYTES)
+/* Copies from file to file go in steps, so that progress shows. */
+#define COPY_STEP (UINT64_C(64) << 20)
+
+/* One part on its way. */
+struct job {
+    struct tc_plan *plan;
+    const struct tc_convert_options *options;
+    const struct tc_output_file *part;
+    size_t *visits; /* plan positions of the part's items with data, in the order they go */
+    size_t visit_count;
+    bool *direct; /* by visit: copied from file to file */
+    struct tc_pipe flow;
+    bool flowing;
+    uint64_t done;
+    struct tc_read_back *proof; /* NULL: nobody wants the sums */
+};
+
+struct item_source {
+    struct tc_source base; /* first: it is what writers get */
+    struct job *job;
+    const struct tc_item *item;
+    size_t visit;
+    uint64_t left; /* bytes of the target's stream */
+    struct tc_extent extent;
+};
+
+static void advance(void *context, uint64_t bytes) {
+    struct job *job = context;
+    job->done += bytes;
+    /* What is verified is gone through twice. */
+    uint64_t total = job->plan->bytes_out * (job->proof ? 2 : 1);
+    if (job->options->progress)
+        job->options->progress(job->options->context, job->done < total ? job->done : total, total);
+}
+
+static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
+                      struct tc_error *error) {
+    return item->densify
+               ? tc_densify_read(item->densify, offset, buffer, length, error)
+               : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
+}
+
+/* Reads `count` bytes of an item's target stream from `at` on, casting. */
+static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
+                      struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
+    size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
+    size_t to = tc_dtype_bits(item->dtype) / 8;
+    size_t count = chunk->length / to;
+    if (!read_item(item, item->skip + at / to * from, scratch, count * from, error))
+        return false;
+    tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
+    return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
+}
+
+/* Rows of a compressed tensor: its CRC is known only at its end. */
+static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct tc_error *error) {
+    uint64_t at = item->skip + item->taken;
+    while (item->tensor->sequential && at < item->tensor->nbytes) {
+        uint64_t left = item->tensor->nbytes - at;
+        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        if (!tc_reader_read(item->reader, item->tensor, at, scratch, step, error))
+            return false;
+        at += step;
+    }
+    return true;
+}
+
+/* `hash` sees what is sent; NULL: it is not wanted. */
+static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
+                         struct tc_sha256 *hash, struct tc_error *error) {
+    const struct tc_item *item = &job->plan->items[job->visits[visit]];
+    for (uint64_t at = 0; at < item->nbytes;) {
+        struct tc_chunk *chunk = tc_pipe_take(&job->flow, error);
+        if (!chunk)
+            return error->class == TC_OK;
+        uint64_t left = item->nbytes - at;
+        /* TC_CHUNK_BYTES is a multiple of every element's size. */
+        chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        chunk->item = visit;
+        bool ok = item->dtype == item->tensor->dtype
+                      ? read_item(item, item->skip + at, chunk->bytes, chunk->length, error)
+                      : read_cast(job->plan, item, at, chunk, scratch, error);
+        if (!ok) {
+            tc_chunk_release(chunk);
+            return false;
+        }
+        at += chunk->length;
+        if (hash)
+            tc_sha256_update(hash, chunk->bytes, chunk->length);
+        tc_pipe_send(&job->flow, chunk);
+    }
+    return read_rest(item, scratch, error);
+}
+
+/* What is copied from file to file goes through nobody's hands: it is read
+ * once more, beside the copy. */
+static bool hash_direct(const struct tc_item *item, unsigned char *scratch, struct tc_sha256 *hash,
+                        struct tc_error *error) {
+    for (uint64_t at = 0; at < item->nbytes;) {
+        uint64_t left = item->nbytes - at;
+        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
+        if (!read_item(item, item->skip + at, scratch, step, error))
+            return false;
+        tc_sha256_update(hash, scratch, step);
+        at += step;
+    }
+    return true;
+}
+
+static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
+                          struct tc_error *error) {
+    const struct tc_item *item = &job->plan->items[job->visits[visit]];
+    struct tc_sha256 hash;
+    if (!job->proof)
+        return job->direct[visit] || produce_item(job, visit, scratch, NULL, error);
+    if (!tc_sha256_init(&hash, error))
+        return false;
+    bool ok = job->direct[visit] ? hash_direct(item, scratch, &hash, error)
+                                 : produce_item(job, visit, scratch, &hash, error);
+    tc_sha256_finish(&hash, job->proof->sums[job->visits[visit]]);
+    return ok;
+}
+
+static bool produce(struct tc_pipe *flow, void *context, struct tc_error *error) {
+    (void)flow;
+    struct job *job = context;
+    /* A narrowing cast reads more than it sends: up to 16 bytes for one. */
+    unsigned char *scratch = malloc(SCRATCH_BYTES);
+    if (!scratch)
+        return tc_fail_memory(error);
+    bool ok = true;
+    for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
+        struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
+        ok = produce_visit(job, visit, scratch, error);
+        if (densify)
+            tc_densify_unload(densify);
+    }
+    free(scratch);
+    return ok;
+}
+
+static struct tc_chunk *next_chunk(struct tc_source *base, struct tc_error *error) {
+    struct item_source *source = (struct item_source *)base;
+    if (source->left == 0)
+        return NULL;
+    struct tc_chunk *chunk = tc_pipe_next(&source->job->flow, error);
+    if (!chunk) {
+        if (error->class == TC_OK)
+            tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
+        return NULL;
+    }
+    if (chunk->item != source->visit || chunk->length > source->left) {
+        tc_chunk_release(chunk);
+        tc_fail(error, TC_INTERNAL, "flow", "the stream of data is out of step");
+        return NULL;
+    }
+    source->left -= chunk->length;
+    advance(source->job, chunk->length);
+    return chunk;
+}
+
+static bool copy_direct(struct item_source *source, struct tc_outfile *out,
+                        struct tc_error *error) {
+    uint64_t offset = source->extent.offset + source->item->skip;
+    while (source->left) {
+        uint64_t step = source->left < COPY_STEP ? source->left : COPY_STEP;
+        if (!tc_outfile_copy(out, source->extent.input, offset, step, error))
+            return false;
+        offset += step;
+        source->left -= step;
+        advance(source->job, step);
+    }
+    return true;
+}
+
+static bool write_chunks(struct tc_source *base, struct tc_outfile *out, struct tc_error *error) {
+    struct item_source *source = (struct item_source *)base;
+    if (source->job->direct[source->visit])
+        return copy_direct(source, out, error);
+    struct tc_chunk *chunk;
+    while ((chunk = next_chunk(base, error))) {
+        bool ok = tc_outfile_write(out, chunk->bytes, chunk->length, error);
+        tc_chunk_release(chunk);
+        if (!ok)
+            return false;
+    }
+    return source->left == 0;
+}
+
+static int by_place(const void *a, const void *b, void *items) {
+    const struct tc_item *list = items;
+    size_t x = list[*(const size_t *)a].place;
+    size_t y = list[*(const size_t *)b].place;
+    return (x > y) - (x < y);
+}
+
+/* Items in the order they go: the source's where the writer doesn't mind, so
+ * that files are read forwards and compressed ones once. */
+static bool order_visits(struct job *job, const struct tc_writer *writer, struct tc_error *error) {
+    size_t count = job->part->count;
+    job->visits = malloc((count ? count : 1) * sizeof *job->visits);
+    job->direct = calloc(count ? count : 1, sizeof *job->direct);
+    if (!job->visits || !job->direct)
+        return tc_fail_memory(error);
+    job->visit_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!job->plan->items[job->part->first + i].tied)
+            job->visits[job->visit_count++] = job->part->first + i;
+    if (writer->backend->caps & TC_WRITES_ANY_ORDER && tc_outfile_seekable(writer->out))
+        qsort_r(job->visits, job->visit_count, sizeof *job->visits, by_place, job->plan->items);
+    return true;
+}
+
+static bool needs_flow(struct job *job, const struct tc_writer *writer) {
+    bool flow = false;
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
+        struct tc_extent extent;
+        job->direct[visit] = !writer->sees_bytes && !item->densify &&
+                             item->dtype == item->tensor->dtype &&
+                             tc_reader_extent(item->reader, item->tensor, &extent);
+        flow |= job->proof || (!job->direct[visit] && item->nbytes);
+    }
+    return flow;
+}
+
+/* The producer may still find damage behind the last byte that was wanted. */
+static bool end_flow(struct job *job, struct tc_error *error) {
+    struct tc_chunk *chunk = tc_pipe_next(&job->flow, error);
+    if (!chunk)
+        return error->class == TC_OK;
+    tc_chunk_release(chunk);
+    return tc_fail(error, TC_INTERNAL, "flow", "more data than the plan has");
+}
+
+static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
+    if (needs_flow(job, writer)) {
+        if (!tc_pipe_start(&job->flow, produce, job, error))
+            return false;
+        job->flowing = true;
+    }
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
+        size_t position = job->visits[visit];
+        const struct tc_item *item = &job->plan->items[position];
+        struct item_source source = {.base = {write_chunks, next_chunk},
+                                     .job = job,
+                                     .item = item,
+                                     .visit = visit,
+                                     .left = item->nbytes};
+        if (job->direct[visit])
+            tc_reader_extent(item->reader, item->tensor, &source.extent);
+        if (!writer->backend->put(writer, position - job->part->first, &source.base, error))
+            return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+        if (source.left)
+            return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
+                           writer->backend->name);
+    }
+    return !job->flowing || end_flow(job, error);
+}
+
+static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfile *companion,
+                       struct tc_error *error) {
+    const struct tc_backend *target = job->plan->target;
+    struct tc_writer writer = {.backend = target,
+                               .plan = job->plan,
+                               .part = job->part,
+                               .out = out,
+                               .companion = companion};
+    tc_arena_init(&writer.arena, 0);
+    writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
+    bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
+    ok = ok && order_visits(job, &writer, error) && put_all(job, &writer, error);
+    /* The producer must not outlive what the writer still holds of it, and
+     * an observer holds chunks: finish or abort comes first. */
+    if (ok)
+        ok = target->finish(&writer, error);
+    else if (writer.state)
+        target->abort(&writer);
+    if (job->flowing)
+        tc_pipe_end(&job->flow);
+    job->flowing = false;
+    free(job->visits);
+    free(job->direct);
+    job->visits = NULL;
+    job->direct = NULL;
+    free(writer.state);
+    tc_arena_release(&writer.arena);
+    return ok;
+}
+
+static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
+    struct tc_plan *plan = job->plan;
+    for (size_t p = 0; p < plan->part_count; p++) {
+        job->part = &plan->parts[p];
+        struct tc_outfile *out = tc_outfile_open(publish, job->part->name, error);
+        struct tc_outfile *companion = out && job->part->companion
+                                           ? tc_outfile_open(publish, job->part->companion, error)
+                                           : NULL;
+        if (!out || (job->part->companion && !companion))
+            return false;
+        /* A compressed output may need less than its tensors' bytes. */
+        if (p == 0 && !plan->options->write.compress &&
+            !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
+            return false;
+        if (!write_part(job, out, companion, error) ||
+            (companion && !tc_outfile_seal(companion, error)) || !tc_outfile_seal(out, error))
+            return false;
+    }
+    if (plan->index_name) {
+        struct tc_outfile *out = tc_outfile_open(publish, plan->index_name, error);
+        if (!out || !plan->target->sharding->write_index(plan, out, error) ||
+            !tc_outfile_seal(out, error))
+            return false;
+    }
+    if (plan->sidecar_name) {
+        struct tc_buffer text = {0};
+        bool ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, plan->sidecar_names,
+                                    &text, error) &&
+                  tc_publish_text(publish, plan->sidecar_name, &text, error);
+        tc_buffer_release(&text);
+        return ok;
+    }
+    return true;
+}
+
+/* All of the readers' files. */
+static bool list_inputs(struct tc_conversion *conversion, struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
+    size_t capacity = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        capacity += 2 + plan->readers[r]->shard_count + plan->readers[r]->companion_count;
+    struct tc_input **inputs = calloc(capacity, sizeof(struct tc_input *));
+    if (!inputs)
+        return tc_fail_memory(error);
+    size_t count = 0;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        struct tc_input *input;
+        for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at));)
+            tc_publish_limit(&conversion->publish, inputs[count++] = input);
+        if (r == 0)
+            conversion->own_count = count;
+    }
+    conversion->inputs = inputs;
+    conversion->input_count = count;
+    return true;
+}
+
+static bool check_name(struct tc_conversion *conversion, const char *name, struct tc_error *error) {
+    size_t own = conversion->options->in_place ? conversion->own_count : 0;
+    return !name || tc_publish_check(&conversion->publish, name, conversion->inputs + own,
+                                     conversion->input_count - own, error);
+}
+
+/* Whether a pipe or device is asked for more than it can do. */
+static bool check_stream(struct tc_conversion *conversion, const char *name,
+                         struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
+    bool needs_seek = plan->target->caps & TC_NEEDS_SEEK;
+    bool several =
+        plan->part_count > 1 || plan->index_name || plan->sidecar_name || plan->parts[0].companion;
+    bool verify = conversion->options->verify;
+    bool stream = tc_publish_is_stream(&conversion->publish, name);
+    /* Standard output is one file, and is not opened for reading. */
+    bool whole = !stream && !conversion->publish.standard_output;
+    if (whole || (!several && !verify && !(needs_seek && stream)))
+        return true;
+    tc_fail(error, TC_USAGE, "seek",
+            several                ? "%s in several files cannot be written to %s"
+            : needs_seek && stream ? "%s cannot be written to %s"
+                                   : "%s that went into %s cannot be verified",
+            plan->target->name, stream ? "a pipe" : "standard output");
+    tc_error_hint(error, stream && !several && !verify
+                             ? "name a file, or redirect standard output to one with >, not >>"
+                             : "name a file");
+    return tc_error_in_file(error, conversion->publish.path);
+}
+
+static bool check_targets(struct tc_conversion *conversion, struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!check_name(conversion, plan->parts[p].name, error) ||
+            !check_name(conversion, plan->parts[p].companion, error) ||
+            !check_stream(conversion, plan->parts[p].name, error))
+            return false;
+    return check_name(conversion, plan->index_name, error) &&
+           check_name(conversion, plan->sidecar_name, error);
+}
+
+/* Reads the sealed files again and compares. */
+static bool prove(struct tc_conversion *conversion, struct job *job, struct tc_error *error) {
+    const struct tc_convert_options *options = conversion->options;
+    struct tc_watch watch = {.step = advance, .context = job};
+    if (!options->verify)
+        return true;
+    if (options->disturb)
+        options->disturb(&conversion->publish);
+    return tc_read_back_check(&conversion->proof, conversion->plan, &conversion->publish,
+                              options->open, &watch, error);
+}
+
+bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
+                         const struct tc_convert_options *options, struct tc_error *error) {
+    *conversion = (struct tc_conversion){.plan = plan, .options = options};
+    struct job job = {
+        .plan = plan, .options = options, .proof = options->verify ? &conversion->proof : NULL};
+    struct tc_verify *verify = NULL;
+    bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
+                               options->publish, error) &&
+              list_inputs(conversion, error) && check_targets(conversion, error) &&
+              (!job.proof || tc_read_back_init(&conversion->proof, plan, options->keep, error));
+    if (ok)
+        verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
+    ok = ok && verify && write_files(&job, &conversion->publish, error);
+    ok = tc_verify_join(verify, error) && ok;
+    for (size_t i = 0; i < conversion->input_count && ok; i++)
+        ok = tc_input_unchanged(conversion->inputs[i], error);
+    return ok && prove(conversion, &job, error);
+}
+
+bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error) {
+    if (!tc_publish_commit(&conversion->publish, error))
+        return false;
+    if (conversion->plan->stale_name)
+        tc_publish_remove(&conversion->publish, conversion->plan->stale_name);
+    return true;
+}
+
+void tc_conversion_end(struct tc_conversion *conversion) {
+    tc_publish_end(&conversion->publish);
+    tc_read_back_release(&conversion->proof);
+    free(conversion->inputs);
+}
+
+bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_convert_options *options,
+                struct tc_error *error) {
+    struct tc_conversion conversion;
+    bool ok = tc_conversion_write(&conversion, plan, output, options, error) &&
+              tc_conversion_commit(&conversion, error);
+    tc_conversion_end(&conversion);
+    return ok;
+}

@@ -1,0 +1,137 @@
+#include "core/convert/depfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/publish.h"
+
+/* Words that, first on a line, GNU make takes for a directive. */
+static bool is_directive(const char *name) {
+    static const char *const words[] = {"define",   "undefine", "endef",  "include",  "-include",
+                                        "sinclude", "override", "export", "unexport", "private",
+                                        "vpath",    "load",     "-load",  "ifdef",    "ifndef",
+                                        "ifeq",     "ifneq",    "else",   "endif"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* ".PHONY" and its like: a dot and capitals. */
+static bool is_special(const char *name) {
+    return name[0] == '.' && name[1] &&
+           name[1 + strspn(name + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_")] == '\0';
+}
+
+/* What has no escape: with it a rule means something else. */
+static bool cannot_be_held(const char *name, bool is_target) {
+    size_t length = strlen(name);
+    char last = length ? name[length - 1] : '\0';
+    bool member = strchr(name, '(') && last == ')';
+    return length == 0 || strpbrk(name, "\n\r\t\v\f;=|") || member || last == '\\' || last == '&' ||
+           (is_target && is_special(name));
+}
+
+/*
+ * What GNU make 4.3 takes: a dollar is doubled; before what ends a word, a
+ * comment or a target, and before what a shell would expand, stands a
+ * backslash, and backslashes right before such a character are doubled; '%'
+ * has one in targets alone.
+ */
+bool tc_depfile_add_name(struct tc_buffer *text, const char *name, bool is_target,
+                         struct tc_error *error) {
+    const char *special = is_target ? " #:*?[%" : " #:*?[";
+    if (cannot_be_held(name, is_target)) {
+        tc_fail(error, TC_UNSUPPORTED, "depfile", "a makefile cannot hold this file's name");
+        tc_error_hint(error,
+                      "without ; = | tabs, line breaks, and (…), \\ or & at its end it could");
+        return tc_error_in_file(error, name);
+    }
+    size_t backslashes = 0;
+    if (name[0] == '~' || is_directive(name))
+        tc_buffer_add_string(text, "./");
+    for (const char *at = name; *at; at++) {
+        if (*at == '$')
+            tc_buffer_add_string(text, "$");
+        for (size_t i = 0; strchr(special, *at) && i <= backslashes; i++)
+            tc_buffer_add_string(text, "\\");
+        tc_buffer_add(text, at, 1);
+        backslashes = *at == '\\' ? backslashes + 1 : 0;
+    }
+    return true;
+}
+
+/*
+ * Make knows a file by its path as it is written, and takes "./clean" for
+ * "clean". A file that a stranger's index calls so would make it run that
+ * rule. What might be the name of a rule, for want of an extension, or means
+ * something to make (.PHONY, -lm), is therefore given from the root on. The
+ * result is from malloc.
+ */
+char *tc_depfile_path(const char *path) {
+    const char *name = tc_path_name(path);
+    const char *dot = strrchr(name, '.');
+    bool has_extension = dot && dot != name && dot[1];
+    bool odd = path[0] == '-' ||
+               (path[0] == '.' && strncmp(path, "./", 2) != 0 && strncmp(path, "../", 3) != 0);
+    if (path[0] == '/' || (has_extension && !odd))
+        return strdup(path);
+    size_t before = (size_t)(name - path);
+    char *folder = before ? strndup(path, before) : strdup(".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    char *whole = NULL;
+    if (real && asprintf(&whole, "%s/%s", strcmp(real, "/") == 0 ? "" : real, name) < 0)
+        whole = NULL;
+    free(folder);
+    free(real);
+    return whole;
+}
+
+/* As a prerequisite, or as a target of its own, so that a file that is gone
+ * does not stop make but makes it build anew. */
+static bool add_input(struct tc_buffer *text, const char *name, bool alone,
+                      struct tc_error *error) {
+    char *path = tc_depfile_path(name);
+    if (!path)
+        return tc_fail_errno(error, errno, "depfile", "cannot find the file's path");
+    tc_buffer_add_string(text, alone ? "\n" : " \\\n ");
+    bool ok = tc_depfile_add_name(text, path, alone, error);
+    tc_buffer_add_string(text, alone ? ":\n" : "");
+    free(path);
+    return ok;
+}
+
+static bool add_inputs(struct tc_buffer *text, const struct tc_conversion *conversion,
+                       const char *const *also, size_t also_count, bool alone,
+                       struct tc_error *error) {
+    /* What is changed in place depends on itself no more than on its past. */
+    for (size_t i = conversion->options->in_place ? conversion->own_count : 0;
+         i < conversion->input_count; i++)
+        if (strcmp(conversion->inputs[i]->path, "-") != 0 &&
+            !add_input(text, conversion->inputs[i]->path, alone, error))
+            return false;
+    for (size_t i = 0; i < also_count; i++)
+        if (!add_input(text, also[i], alone, error))
+            return false;
+    return true;
+}
+
+bool tc_depfile_print(struct tc_buffer *text, const struct tc_conversion *conversion,
+                      const char *const *also, size_t also_count, struct tc_error *error) {
+    const struct tc_publish *publish = &conversion->publish;
+    for (const struct tc_outfile *out = publish->files; out; out = out->next) {
+        char *path = tc_publish_path(publish, out->name);
+        tc_buffer_add_string(text, out == publish->files ? "" : " \\\n ");
+        bool ok = path ? tc_depfile_add_name(text, path, true, error) : tc_fail_memory(error);
+        free(path);
+        if (!ok)
+            return false;
+    }
+    tc_buffer_add_string(text, ":");
+    if (!add_inputs(text, conversion, also, also_count, false, error))
+        return false;
+    tc_buffer_add_string(text, "\n");
+    return add_inputs(text, conversion, also, also_count, true, error) && tc_buffer_ok(text, error);
+}

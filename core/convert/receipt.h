@@ -1,0 +1,77 @@
+/*
+ * A receipt: what went in, what came out, and how, as JSON.
+ *
+ *     {"receipt":{"tconv_receipt":1,"tconv":VERSION,"date"?,"inputs":[{"path","size","sha256"}],
+ *      "output","format","outputs":[{"name","size","sha256"}],"digest","options":[…],
+ *      "changes":[…],"losses":[…],"tensors"?:[{"name","dtype","shape","sha256"}]},
+ *      "signature"?:{"algorithm":"ed25519","public_key","value"}}
+ *
+ * It is one line, compact, its keys in this order, and the same for the same
+ * files and options. The signature is over the bytes of the value of
+ * "receipt" as they stand, from its brace to its brace.
+ *
+ * Keys are files of one line: "tconv-secret-ed25519 HEX" or
+ * "tconv-public-ed25519 HEX", 64 hexadecimal digits.
+ */
+#ifndef TCONV_CORE_CONVERT_RECEIPT_H
+#define TCONV_CORE_CONVERT_RECEIPT_H
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/sodium.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "core/io/input.h"
+#include "core/io/sha256.h"
+
+#define TC_KEY_SECRET "tconv-secret-ed25519"
+#define TC_KEY_PUBLIC "tconv-public-ed25519"
+
+void tc_key_print(struct tc_buffer *text, const char *kind, const unsigned char key[TC_KEY_BYTES]);
+bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BYTES],
+                 struct tc_error *error);
+
+/* The SHA-256 of a whole file. */
+bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
+                  struct tc_error *error);
+
+struct tc_receipt_facts {
+    const struct tc_conversion *conversion; /* written and verified, with what it kept */
+    const char *output;                     /* as the user gave it */
+    struct tc_text options;                 /* a JSON array */
+    const char *const *also;                /* other files that had a say */
+    size_t also_count;
+    bool tensors; /* with the hash of each */
+    bool dated;
+    int64_t date; /* seconds since 1970 */
+};
+
+/* The value of "receipt". */
+bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *facts,
+                     struct tc_error *error);
+/* The file's text around it; `secret` NULL: not signed. */
+bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
+                     const unsigned char *secret, struct tc_error *error);
+
+struct tc_receipt_output {
+    struct tc_text name; /* a plain name */
+    uint64_t size;
+    char sum[2 * TC_SHA256_BYTES + 1];
+};
+
+/* A receipt that was read; slices are of the text given. */
+struct tc_receipt {
+    struct tc_text text; /* what was signed */
+    struct tc_receipt_output *outputs;
+    size_t count;
+    bool is_signed;
+    unsigned char public[TC_KEY_BYTES];
+    unsigned char signature[TC_SIGNATURE_BYTES];
+};
+bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
+                     struct tc_arena *arena, struct tc_error *error);
+
+/* "2026-11-16T07:30:00" and the zone, which is UTC's however it is written. */
+void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * The backend contract: what a file format is to the rest of the program.
+ *
+ * A backend is one `const struct tc_backend` with designated initialisers,
+ * last in its file, and one line in formats/registry.def. The core allocates
+ * its zeroed state (reader_size, writer_size).
+ *
+ * Reading: probe → open → read/extent/verify … → close. open parses headers
+ * and fills reader->table; it reads no tensor data. close runs once state
+ * exists, also after a failed open.
+ *
+ * Writing: check → begin → put for each item that has data of its own →
+ * finish, or abort. The whole part is known at begin, so headers go first.
+ * Exactly one of finish and abort runs. Only with TC_CAN_TIE are there items
+ * that share another's data (tc_item.tied, core/plan/ties.h).
+ */
+#ifndef TCONV_CORE_FORMAT_BACKEND_H
+#define TCONV_CORE_FORMAT_BACKEND_H
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/limits.h"
+#include "core/base/text.h"
+#include "core/io/input.h"
+#include "core/tensor/dtype.h"
+
+struct tc_backend;
+struct tc_item;
+struct tc_outfile;
+struct tc_output_file;
+struct tc_plan;
+struct tc_publish;
+struct tc_reader;
+struct tc_select;
+struct tc_source;
+struct tc_tensor;
+
+enum tc_caps {
+    TC_CAN_WRITE = 1 << 0,
+    TC_CAN_HOLD_MANY = 1 << 1, /* more than one tensor */
+    TC_CAN_NAME = 1 << 2, /* tensors have names; else the file's stem, or, of many, 0, 1, … */
+    TC_CAN_FILE_METADATA = 1 << 3,
+    TC_CAN_TENSOR_METADATA = 1 << 4,
+    TC_CAN_COMPRESS = 1 << 5,
+    TC_CAN_CHECKSUM = 1 << 6,
+    TC_CAN_LOAD_LAZILY = 1 << 7,  /* one tensor without reading the others */
+    TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
+    TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
+    TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
+    TC_HAS_NO_END = 1 << 11,      /* cut at some places a file is a whole one of less */
+};
+
+/* Everything a user may say about a format; each backend takes what it knows. */
+struct tc_format_options {
+    struct tc_limits limits;
+    enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
+    /* Where damage is noted and passed over, so that all of it is found; NULL: it
+     * is an error. */
+    struct tc_findings *findings;
+    int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
+    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
+    const struct tc_select *select; /* which tensors the user wants; NULL: all */
+    /* What is read is this output, which has its names not yet; NULL: files. */
+    const struct tc_publish *unpublished;
+};
+
+/* Where a tensor's C-order little-endian bytes lie as they are. */
+struct tc_extent {
+    struct tc_input *input;
+    uint64_t offset;
+};
+
+/* What a probe sees: the first bytes and the file itself for a few more. */
+struct tc_probe {
+    struct tc_input *input;
+    unsigned char head[512];
+    size_t length;
+};
+
+struct tc_write_options {
+    int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
+    bool checksum;
+    bool onnx_external; /* ONNX: data beside the model, whatever its size */
+};
+#define TC_COMPRESS_DEFAULT (-1)
+
+struct tc_writer {
+    const struct tc_backend *backend;
+    const struct tc_plan *plan;
+    const struct tc_output_file *part;
+    struct tc_outfile *out;
+    struct tc_outfile *companion; /* where the part has one */
+    struct tc_arena arena;
+    void *state;
+    /* Set by begin: the writer must see every byte (to hash or compress it),
+     * so that the core may not copy from file to file. */
+    bool sees_bytes;
+};
+
+/* Conventions of a format for models in several files. */
+struct tc_sharding {
+    /* Shards are STEM-00001-of-COUNT and the extension the user gave, their
+     * index is STEM, that extension and this ending. */
+    int count_digits;
+    const char *index_ending;
+    /* Adds what a shard's own metadata says of it; may be NULL. */
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_output_file *part, size_t index,
+                           struct tc_error *error);
+    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
+    bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
+    /* Under which name the index lists each item of a part; one without bytes
+     * is not listed. NULL: each under its own. */
+    bool (*listed)(const struct tc_plan *plan, const struct tc_output_file *part,
+                   struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
+    /* The index has a place for plan->index_metadata. */
+    bool index_metadata;
+    /* A model that fits one shard is written without an index, unless the
+     * user named the index. */
+    bool single;
+};
+
+struct tc_backend {
+    const char *name;
+    const char *summary;
+    const char *const *extensions; /* with their dot, NULL at the end; the first is canonical */
+    const char *mime;
+    const char *framework; /* whose tensors these are, as Hugging Face names it; NULL: anybody's */
+    unsigned caps;
+    tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
+    unsigned max_rank;
+    size_t max_name;          /* bytes */
+    bool empty_name;          /* "" is a name */
+    int max_level;            /* of compression; levels start at 1 */
+    uint64_t compress_memory; /* what that takes beside the stream; 0: next to nothing */
+
+    /* 0 to 100, from content alone. */
+    int (*probe)(const struct tc_probe *probe);
+
+    size_t reader_size;
+    bool (*open)(struct tc_reader *reader, struct tc_error *error);
+    /* Bytes [offset, offset + length) of the tensor's C-order little-endian
+     * stream. Safe from several threads, but for a tensor that is sequential:
+     * that one from one thread at a time, and best with ascending offsets. */
+    bool (*read)(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                 void *buffer, size_t length, struct tc_error *error);
+    /* False where the bytes do not lie raw in a file. May be NULL. */
+    bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent);
+    /* Checks the checksums that cover the wanted tensors (by table position;
+     * NULL: all) and are not checked by reading them; a failure that
+     * tc_reader_forgive takes does not end it. Runs beside read, in another
+     * thread. May be NULL. */
+    bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
+    void (*close)(struct tc_reader *reader);
+
+    size_t writer_size;
+    /* The order in which items are written, unless the user names one; NULL:
+     * as they come. */
+    int (*compare)(const struct tc_item *a, const struct tc_item *b);
+    /* What this target can't hold beyond what the fields above say; may add
+     * to the ledger and say under which name an item comes back
+     * (tc_item.written), and touches nothing else. May be NULL. */
+    bool (*check)(struct tc_plan *plan, struct tc_error *error);
+    /* Whether the format says by itself what an item's metadata says, so that
+     * none is lost though it holds none. May be NULL: never. */
+    bool (*holds_metadata)(const struct tc_item *item);
+    /* Whether a part needs a second file for its data, its name with ".data"
+     * behind. May be NULL: never. */
+    bool (*companion)(const struct tc_plan *plan, const struct tc_output_file *part);
+    bool (*begin)(struct tc_writer *writer, struct tc_error *error);
+    bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
+                struct tc_error *error);
+    bool (*finish)(struct tc_writer *writer, struct tc_error *error);
+    void (*abort)(struct tc_writer *writer);
+    const struct tc_sharding *sharding; /* NULL: none */
+};
+
+/* Whether its tensors are called 0, 1, … for want of names. */
+static inline bool tc_backend_numbers(const struct tc_backend *backend) {
+    return backend->caps & TC_CAN_HOLD_MANY && !(backend->caps & TC_CAN_NAME);
+}
+
+#endif

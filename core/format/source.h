@@ -1,0 +1,30 @@
+/*
+ * A tensor's bytes as they are to be written: the writer's side of a conversion. A backend's put
+ * either calls tc_source_write, which moves them to the output's current position the fastest
+ * way, or takes chunk after chunk with tc_source_next and gives each back with tc_chunk_release.
+ */
+#ifndef TCONV_CORE_FORMAT_SOURCE_H
+#define TCONV_CORE_FORMAT_SOURCE_H
+
+#include "core/base/error.h"
+
+struct tc_chunk;
+struct tc_outfile;
+
+/* What a converter gives a writer; the functions below call its own. */
+struct tc_source {
+    bool (*write)(struct tc_source *source, struct tc_outfile *out, struct tc_error *error);
+    struct tc_chunk *(*next)(struct tc_source *source, struct tc_error *error);
+};
+
+static inline bool tc_source_write(struct tc_source *source, struct tc_outfile *out,
+                                   struct tc_error *error) {
+    return source->write(source, out, error);
+}
+
+/* NULL at the tensor's end, or with the error filled. */
+static inline struct tc_chunk *tc_source_next(struct tc_source *source, struct tc_error *error) {
+    return source->next(source, error);
+}
+
+#endif

@@ -1,0 +1,321 @@
+#include "core/inspect/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/chunk_pipe.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/shape.h"
+
+static bool is_taken(const struct tc_compare *compare, struct tc_text name, bool *taken,
+                     struct tc_error *error) {
+    const struct tc_select *select = compare->options->select;
+    *taken = true;
+    return !select || tc_select_takes(select, name, taken, error);
+}
+
+static bool add_metadata(struct tc_compare *compare, const struct tc_metadata_diff *diff,
+                         struct tc_error *error) {
+    if (compare->metadata_count == compare->metadata_capacity) {
+        size_t capacity = compare->metadata_capacity ? 2 * compare->metadata_capacity : 16;
+        struct tc_metadata_diff *grown =
+            reallocarray(compare->metadata, capacity, sizeof *compare->metadata);
+        if (!grown)
+            return tc_fail_memory(error);
+        compare->metadata = grown;
+        compare->metadata_capacity = capacity;
+    }
+    compare->metadata[compare->metadata_count++] = *diff;
+    return true;
+}
+
+/* Both are sorted, or NULL. */
+static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
+                             const struct tc_metadata *a, const struct tc_metadata *b,
+                             struct tc_error *error) {
+    size_t i = 0;
+    size_t j = 0;
+    size_t a_count = a ? a->count : 0;
+    size_t b_count = b ? b->count : 0;
+    while (i < a_count || j < b_count) {
+        int order = i == a_count   ? 1
+                    : j == b_count ? -1
+                                   : tc_text_compare(a->pairs[i].key, b->pairs[j].key);
+        const struct tc_pair *in_a = order <= 0 ? &a->pairs[i++] : NULL;
+        const struct tc_pair *in_b = order >= 0 ? &b->pairs[j++] : NULL;
+        if (in_a && in_b && tc_text_equal(in_a->value, in_b->value))
+            continue;
+        /* It tells of a dtype, which among numbers does not count. */
+        if (compare->options->tolerance.numeric &&
+            tc_text_equal((in_a ? in_a : in_b)->key, TC_TEXT(TC_SOURCE_DTYPE_KEY)))
+            continue;
+        struct tc_metadata_diff diff = {.tensor = tensor,
+                                        .key = in_a ? in_a->key : in_b->key,
+                                        .a = in_a ? &in_a->value : NULL,
+                                        .b = in_b ? &in_b->value : NULL};
+        if (!add_metadata(compare, &diff, error))
+            return false;
+    }
+    return true;
+}
+
+/* Where both tensors share the data of others that are a pair, that pair's
+ * result is theirs. `pair_of` has 1 + the pair, by position in the first table. */
+static uint32_t find_like(const struct tc_compare *compare, const struct tc_compared *pair,
+                          const uint32_t *pair_of) {
+    const struct tc_table *a = &compare->readers[0]->table;
+    const struct tc_table *b = &compare->readers[1]->table;
+    if (!pair->a->tie || !pair->b->tie)
+        return 0;
+    uint32_t like = pair_of[pair->a->tie - 1];
+    if (!like || pair->a == &a->tensors[pair->a->tie - 1])
+        return 0;
+    return compare->pairs[like - 1].b == &b->tensors[pair->b->tie - 1] ? like : 0;
+}
+
+static bool add_pair(struct tc_compare *compare, const struct tc_tensor *a,
+                     const struct tc_tensor *b, uint32_t *pair_of, struct tc_error *error) {
+    struct tc_compared *pair = &compare->pairs[compare->pair_count];
+    *pair = (struct tc_compared){.a = a,
+                                 .b = b,
+                                 .shape = !tc_shape_equal(a->shape, a->rank, b->shape, b->rank),
+                                 .dtype = a->dtype != b->dtype};
+    pair->comparable = !pair->shape && tc_values_comparable(a->dtype, b->dtype,
+                                                            compare->options->tolerance.numeric);
+    pair->like = pair->comparable ? find_like(compare, pair, pair_of) : 0;
+    compare->pair_count++;
+    pair_of[a - compare->readers[0]->table.tensors] = (uint32_t)compare->pair_count;
+    if (pair->comparable && !pair->like)
+        compare->bytes += a->nbytes;
+    return compare->options->ignore_metadata ||
+           compare_metadata(compare, a->name, a->metadata, b->metadata, error);
+}
+
+/* Sorts the tensors of one file into pairs and those that it alone has. */
+static bool walk_table(struct tc_compare *compare, int side, bool pairs, uint32_t *pair_of,
+                       struct tc_error *error) {
+    const struct tc_table *table = &compare->readers[side]->table;
+    const struct tc_table *other = &compare->readers[!side]->table;
+    const struct tc_tensor **alone = side ? compare->added : compare->removed;
+    size_t *count = side ? &compare->added_count : &compare->removed_count;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        const struct tc_tensor *match = tc_table_find(other, tensor->name);
+        bool taken;
+        if (match && !pairs)
+            continue;
+        if (!is_taken(compare, tensor->name, &taken, error))
+            return false;
+        if (!taken)
+            continue;
+        if (!match)
+            alone[(*count)++] = tensor;
+        else if (!add_pair(compare, side ? match : tensor, side ? tensor : match, pair_of, error))
+            return false;
+    }
+    return true;
+}
+
+static bool compare_tables(struct tc_compare *compare, struct tc_error *error) {
+    const struct tc_table *a = &compare->readers[0]->table;
+    const struct tc_table *b = &compare->readers[1]->table;
+    compare->removed = tc_arena_array(&compare->arena, a->count, sizeof(void *), error);
+    compare->added = tc_arena_array(&compare->arena, b->count, sizeof(void *), error);
+    compare->pairs = tc_arena_array(&compare->arena, a->count, sizeof *compare->pairs, error);
+    uint32_t *pair_of = calloc(a->count ? a->count : 1, sizeof *pair_of);
+    if (!compare->removed || !compare->added || !compare->pairs || !pair_of) {
+        free(pair_of);
+        return tc_fail_memory(error);
+    }
+    /* The order of reading is that of a file which can't be entered anywhere. */
+    int lead = !tc_table_is_sequential(a) && tc_table_is_sequential(b);
+    bool ok = (compare->options->ignore_metadata ||
+               compare_metadata(compare, (struct tc_text){0}, &a->metadata, &b->metadata, error)) &&
+              walk_table(compare, lead, true, pair_of, error) &&
+              walk_table(compare, !lead, false, pair_of, error);
+    free(pair_of);
+    return ok;
+}
+
+static bool is_read(const struct tc_compared *pair) {
+    return pair->comparable && !pair->like && pair->a->nbytes;
+}
+
+static uint64_t count_elements(const struct tc_tensor *tensor) {
+    unsigned bits = tc_dtype_bits(tensor->dtype);
+    /* Divided first: a tensor may have more bits than a number holds. */
+    return tensor->nbytes / bits * 8 + tensor->nbytes % bits * 8 / bits;
+}
+
+/* Elements a chunk, the same on both sides; packed ones fill whole bytes. */
+static uint64_t chunk_elements(const struct tc_compared *pair) {
+    unsigned a = tc_dtype_bits(pair->a->dtype);
+    unsigned b = tc_dtype_bits(pair->b->dtype);
+    return TC_CHUNK_BYTES * 8 / (a > b ? a : b) / 8 * 8;
+}
+
+struct side {
+    const struct tc_compare *compare;
+    int number;
+    struct tc_pipe flow;
+};
+
+static bool send_tensor(struct side *side, const struct tc_compared *pair, struct tc_error *error) {
+    const struct tc_tensor *tensor = side->number ? pair->b : pair->a;
+    size_t most = chunk_elements(pair) * tc_dtype_bits(tensor->dtype) / 8;
+    for (uint64_t at = 0; at < tensor->nbytes;) {
+        uint64_t left = tensor->nbytes - at;
+        struct tc_chunk *chunk = tc_pipe_take(&side->flow, error);
+        if (!chunk)
+            return false;
+        chunk->length = left < most ? left : most;
+        if (!tc_reader_read(side->compare->readers[side->number], tensor, at, chunk->bytes,
+                            chunk->length, error)) {
+            tc_chunk_release(chunk);
+            return false;
+        }
+        at += chunk->length;
+        tc_pipe_send(&side->flow, chunk);
+    }
+    return true;
+}
+
+static bool send_tensors(struct tc_pipe *flow, void *context, struct tc_error *error) {
+    (void)flow;
+    struct side *side = context;
+    const struct tc_compare *compare = side->compare;
+    for (size_t i = 0; i < compare->pair_count; i++)
+        if (is_read(&compare->pairs[i]) && !send_tensor(side, &compare->pairs[i], error))
+            return false;
+    return true;
+}
+
+static bool compare_pair(struct tc_compare *compare, struct tc_compared *pair, struct side *sides,
+                         struct tc_error *error) {
+    struct tc_value_diff diff = {0};
+    uint64_t count = count_elements(pair->a);
+    uint64_t most = chunk_elements(pair);
+    for (uint64_t at = 0; at < count;) {
+        size_t step = count - at < most ? count - at : most;
+        struct tc_chunk *a = tc_pipe_next(&sides[0].flow, error);
+        struct tc_chunk *b = a ? tc_pipe_next(&sides[1].flow, error) : NULL;
+        if (b)
+            tc_values_compare(&compare->options->tolerance, pair->a->dtype, pair->b->dtype,
+                              a->bytes, b->bytes, step, at, &diff);
+        compare->done += a ? a->length : 0;
+        if (a)
+            tc_chunk_release(a);
+        if (!b)
+            return tc_fail(error, TC_INTERNAL, "compare", "a tensor's data ended early");
+        tc_chunk_release(b);
+        at += step;
+        if (compare->options->progress)
+            compare->options->progress(compare->options->context, compare->done, compare->bytes);
+    }
+    if (diff.differing) {
+        pair->values = tc_arena_alloc(&compare->arena, sizeof diff, error);
+        if (!pair->values)
+            return false;
+        *pair->values = diff;
+    }
+    return true;
+}
+
+static bool compare_pairs(struct tc_compare *compare, struct side *sides, struct tc_error *error) {
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        struct tc_compared *pair = &compare->pairs[i];
+        if (pair->like)
+            pair->values = compare->pairs[pair->like - 1].values;
+        if (!is_read(pair))
+            continue;
+        if (!compare_pair(compare, pair, sides, error))
+            return false;
+    }
+    return true;
+}
+
+static bool compare_data(struct tc_compare *compare, struct tc_error *error) {
+    struct side sides[2] = {{.compare = compare, .number = 0}, {.compare = compare, .number = 1}};
+    bool ok = tc_pipe_start(&sides[0].flow, send_tensors, &sides[0], error) &&
+              tc_pipe_start(&sides[1].flow, send_tensors, &sides[1], error) &&
+              compare_pairs(compare, sides, error);
+    tc_pipe_end(&sides[0].flow);
+    tc_pipe_end(&sides[1].flow);
+    return ok;
+}
+
+/* Which tensors are read, so that the checksums that cover them count. */
+static bool *wanted_of(const struct tc_compare *compare, int side, struct tc_error *error) {
+    const struct tc_table *table = &compare->readers[side]->table;
+    bool *wanted = calloc(table->count ? table->count : 1, sizeof *wanted);
+    if (!wanted) {
+        tc_fail_memory(error);
+        return NULL;
+    }
+    for (size_t i = 0; i < compare->pair_count; i++)
+        if (is_read(&compare->pairs[i]))
+            wanted[(side ? compare->pairs[i].b : compare->pairs[i].a) - table->tensors] = true;
+    return wanted;
+}
+
+static bool read_both(struct tc_compare *compare, struct tc_error *error) {
+    bool *wanted[2] = {wanted_of(compare, 0, error), wanted_of(compare, 1, error)};
+    struct tc_verify *verify =
+        wanted[0] && wanted[1] ? tc_verify_start(compare->readers, wanted, 2, error) : NULL;
+    bool ok = verify && compare_data(compare, error);
+    ok = tc_verify_join(verify, error) && ok;
+    free(wanted[0]);
+    free(wanted[1]);
+    return ok && tc_reader_unchanged(compare->readers[0], error) &&
+           tc_reader_unchanged(compare->readers[1], error);
+}
+
+/* What no number measures is worse than what one does. */
+static int by_severity(const void *x, const void *y) {
+    const struct tc_compared *a = *(struct tc_compared *const *)x;
+    const struct tc_compared *b = *(struct tc_compared *const *)y;
+    if ((a->values->nan > 0) != (b->values->nan > 0))
+        return a->values->nan ? -1 : 1;
+    if (a->values->max_abs != b->values->max_abs)
+        return a->values->max_abs > b->values->max_abs ? -1 : 1;
+    if (a->values->differing != b->values->differing)
+        return a->values->differing > b->values->differing ? -1 : 1;
+    return tc_text_compare(a->a->name, b->a->name);
+}
+
+static bool judge(struct tc_compare *compare, struct tc_error *error) {
+    compare->equal = !compare->removed_count && !compare->added_count && !compare->metadata_count;
+    size_t count = 0;
+    for (size_t i = 0; i < compare->pair_count; i++)
+        count += compare->pairs[i].values != NULL;
+    compare->worst = tc_arena_array(&compare->arena, count, sizeof *compare->worst, error);
+    compare->listed = tc_arena_array(&compare->arena, compare->pair_count, sizeof(void *), error);
+    for (size_t i = 0; i < compare->pair_count && compare->listed; i++)
+        compare->listed[i] = &compare->pairs[i];
+    if (!compare->worst || !compare->listed)
+        return false;
+    for (size_t i = 0; i < compare->pair_count; i++) {
+        struct tc_compared *pair = &compare->pairs[i];
+        if (pair->values)
+            compare->worst[compare->worst_count++] = pair;
+        if (pair->shape || pair->values || (pair->dtype && !pair->comparable))
+            compare->equal = false;
+    }
+    if (count)
+        qsort(compare->worst, count, sizeof *compare->worst, by_severity);
+    return true;
+}
+
+bool tc_compare_run(struct tc_compare *compare, struct tc_reader *a, struct tc_reader *b,
+                    const struct tc_compare_options *options, struct tc_error *error) {
+    *compare = (struct tc_compare){.options = options, .readers = {a, b}};
+    tc_arena_init(&compare->arena, a->options->limits.memory);
+    return compare_tables(compare, error) && read_both(compare, error) && judge(compare, error);
+}
+
+void tc_compare_release(struct tc_compare *compare) {
+    free(compare->metadata);
+    tc_arena_release(&compare->arena);
+    *compare = (struct tc_compare){0};
+}

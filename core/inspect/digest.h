@@ -1,0 +1,39 @@
+/*
+ * The digest that is the same in every format: SHA-256 of each tensor's
+ * C-order little-endian bytes, one line a tensor, sorted by name.
+ */
+#ifndef TCONV_CORE_INSPECT_DIGEST_H
+#define TCONV_CORE_INSPECT_DIGEST_H
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/io/progress.h"
+#include "core/io/sha256.h"
+#include "core/tensor/dtype.h"
+
+struct tc_digest {
+    unsigned char (*sums)[TC_SHA256_BYTES]; /* by table position */
+    size_t *order;                          /* positions of those wanted, by name's bytes */
+    size_t count;                           /* of them */
+};
+
+/* Reads all data, on several cores where the format allows, and verifies all
+ * checksums. */
+bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error);
+/* The same of some tensors, by table position (NULL: all). */
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
+                            const struct tc_watch *watch, struct tc_error *error);
+void tc_digest_release(struct tc_digest *digest);
+/* One line of it. */
+void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA256_BYTES],
+                        enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
+                        struct tc_text name);
+/* The text of `tconv hash`: every line ends in a newline. */
+bool tc_digest_print(const struct tc_digest *digest, const struct tc_reader *reader,
+                     struct tc_buffer *text, struct tc_error *error);
+/* The SHA-256 of that text, in hexadecimal. */
+bool tc_digest_total(const struct tc_buffer *text, char hex[2 * TC_SHA256_BYTES + 1],
+                     struct tc_error *error);
+
+#endif

@@ -1,0 +1,224 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/findings.h"
+#include "core/base/regex.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/inspect/schema.h"
+#include "core/tensor/cast.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
+
+#define STEP ((size_t)1 << 18)
+#define BLOCK 1024u
+
+struct check {
+    const struct tc_schema *schema;
+    struct tc_reader *reader;
+    struct tc_findings *findings;
+    bool *used;   /* by rule */
+    bool *finite; /* by table position: to be read */
+    bool reads;
+};
+
+static void check_dtype(const struct check *check, const struct tc_schema_rule *rule,
+                        const struct tc_tensor *tensor) {
+    if (!rule->dtypes || rule->dtypes & TC_SET(tensor->dtype))
+        return;
+    struct tc_buffer wanted = {0};
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
+        if (rule->dtypes & TC_SET(dtype))
+            tc_buffer_addf(&wanted, "%s%s", wanted.length ? " or " : "", tc_dtype_name(dtype));
+    tc_findings_add(check->findings, "dtype", NULL, tensor->name, "its dtype is %s (expected %s)",
+                    tc_dtype_name(tensor->dtype), wanted.failed ? "another" : wanted.bytes);
+    tc_buffer_release(&wanted);
+}
+
+static void check_shape(const struct check *check, const struct tc_schema_rule *rule,
+                        const struct tc_tensor *tensor) {
+    bool fits = rule->rank == tensor->rank;
+    for (unsigned axis = 0; fits && axis < rule->rank; axis++)
+        fits = rule->shape[axis] == TC_SCHEMA_ANY || rule->shape[axis] == tensor->shape[axis];
+    if (!rule->has_shape || fits)
+        return;
+    struct tc_buffer text = {0};
+    tc_buffer_add_string(&text, "its shape is ");
+    tc_shape_print(&text, tensor->shape, tensor->rank);
+    tc_buffer_add_string(&text, " (expected [");
+    for (unsigned axis = 0; axis < rule->rank; axis++) {
+        tc_buffer_add_string(&text, axis ? "," : "");
+        if (rule->shape[axis] == TC_SCHEMA_ANY)
+            tc_buffer_add_string(&text, "null");
+        else
+            tc_buffer_add_number(&text, rule->shape[axis]);
+    }
+    tc_buffer_add_string(&text, "])");
+    tc_findings_add(check->findings, "shape", NULL, tensor->name, "%s",
+                    text.failed ? "its shape is another" : text.bytes);
+    tc_buffer_release(&text);
+}
+
+static void check_keys(const struct check *check, const struct tc_text *keys, size_t count,
+                       const struct tc_metadata *metadata, struct tc_text tensor) {
+    for (size_t i = 0; i < count; i++)
+        if (!metadata || !tc_metadata_find(metadata, keys[i]))
+            tc_findings_add(check->findings, "metadata-key", NULL, tensor,
+                            "%s metadata has no key \"%.*s\"", tensor.bytes ? "its" : "the file's",
+                            tc_text_shown(keys[i], 500), keys[i].bytes);
+}
+
+static void apply(struct check *check, size_t number, size_t position) {
+    const struct tc_schema_rule *rule = &check->schema->rules[number];
+    const struct tc_tensor *tensor = &check->reader->table.tensors[position];
+    check->used[number] = true;
+    check_dtype(check, rule, tensor);
+    check_shape(check, rule, tensor);
+    check_keys(check, rule->keys, rule->key_count, tensor->metadata, tensor->name);
+    if (rule->finite)
+        check->finite[position] = check->reads = true;
+}
+
+static bool check_tensor(struct check *check, size_t position, struct tc_error *error) {
+    const struct tc_schema *schema = check->schema;
+    const struct tc_tensor *tensor = &check->reader->table.tensors[position];
+    const struct tc_tensor *entry = tc_table_find(&schema->names, tensor->name);
+    if (entry && !schema->rules[entry->cookie].is_regex) {
+        apply(check, entry->cookie, position);
+        return true;
+    }
+    bool any = false;
+    for (size_t i = 0; i < schema->count; i++) {
+        bool matches = false;
+        if (!schema->rules[i].is_regex)
+            continue;
+        if (!tc_regex_matches(&schema->rules[i].regex, tensor->name, &matches, error))
+            return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+        if (matches)
+            apply(check, i, position);
+        any |= matches;
+    }
+    if (!any && !schema->allow_extra)
+        tc_findings_add(check->findings, "extra-tensor", NULL, tensor->name,
+                        "the schema does not have it");
+    return true;
+}
+
+static void check_used(const struct check *check) {
+    for (size_t i = 0; i < check->schema->count; i++) {
+        const struct tc_schema_rule *rule = &check->schema->rules[i];
+        if (check->used[i] || rule->optional)
+            continue;
+        if (rule->is_regex)
+            tc_findings_add(check->findings, "no-match", NULL, (struct tc_text){0},
+                            "no tensor matches %.*s", tc_text_shown(rule->name, 600),
+                            rule->name.bytes);
+        else
+            tc_findings_add(check->findings, "missing-tensor", NULL, rule->name,
+                            "the file does not have it");
+    }
+}
+
+/* What its components are, where they can be other than finite. */
+static enum tc_dtype component_of(enum tc_dtype dtype) {
+    if (dtype <= TC_I64 || tc_dtype_packed(dtype))
+        return TC_NONE;
+    return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
+}
+
+static size_t count_f64(const unsigned char *bytes, size_t count) {
+    size_t odd = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
+        odd += (bits >> 52 & 0x7FF) == 0x7FF;
+    }
+    return odd;
+}
+
+/* Of `count` components, at most BLOCK. What is smaller than F64 is as finite
+ * as F32. */
+static size_t count_odd(enum tc_dtype dtype, const unsigned char *bytes, size_t count) {
+    uint32_t singles[BLOCK];
+    size_t odd = 0;
+    if (dtype == TC_F64)
+        return count_f64(bytes, count);
+    if (dtype == TC_F32)
+        memcpy(singles, bytes, count * sizeof *singles);
+    else
+        tc_cast(dtype, TC_F32, bytes, singles, count, NULL);
+    for (size_t i = 0; i < count; i++)
+        odd += (singles[i] >> 23 & 0xFF) == 0xFF;
+    return odd;
+}
+
+static bool check_finite(const struct check *check, const struct tc_tensor *tensor,
+                         unsigned char *buffer, struct tc_error *error) {
+    enum tc_dtype component = component_of(tensor->dtype);
+    if (component == TC_NONE)
+        return true;
+    size_t bytes = tc_dtype_bits(component) / 8;
+    uint64_t odd = 0;
+    uint64_t first = 0; /* byte */
+    for (uint64_t at = 0; at < tensor->nbytes;) {
+        size_t step = tensor->nbytes - at < STEP ? tensor->nbytes - at : STEP;
+        if (!tc_reader_read(check->reader, tensor, at, buffer, step, error))
+            return false;
+        for (size_t done = 0; done < step; done += BLOCK * bytes) {
+            size_t here = step - done < BLOCK * bytes ? step - done : BLOCK * bytes;
+            size_t found = count_odd(component, buffer + done, here / bytes);
+            for (size_t i = 0; found && !odd && i < here; i += bytes)
+                if (count_odd(component, buffer + done + i, 1)) {
+                    first = at + done + i;
+                    break;
+                }
+            odd += found;
+        }
+        at += step;
+    }
+    if (odd)
+        tc_findings_add(check->findings, "not-finite", NULL, tensor->name,
+                        "%" PRIu64 " of its numbers are NaN or infinite, the first in element "
+                        "%" PRIu64,
+                        odd, first / (tc_dtype_bits(tensor->dtype) / 8));
+    return true;
+}
+
+static bool read_tensors(const struct check *check, struct tc_error *error) {
+    const struct tc_table *table = &check->reader->table;
+    struct tc_reader *reader = check->reader;
+    bool *wanted = check->finite;
+    unsigned char *buffer = malloc(STEP);
+    if (!buffer)
+        return tc_fail_memory(error);
+    struct tc_verify *verify = tc_verify_start(&reader, &wanted, 1, error);
+    bool ok = verify != NULL;
+    for (size_t i = 0; i < table->count && ok; i++)
+        ok = !wanted[i] || check_finite(check, &table->tensors[i], buffer, error);
+    ok = tc_verify_join(verify, error) && ok && tc_reader_unchanged(reader, error);
+    free(buffer);
+    return ok;
+}
+
+bool tc_schema_check(const struct tc_schema *schema, struct tc_reader *reader,
+                     struct tc_findings *findings, struct tc_error *error) {
+    struct check check = {.schema = schema, .reader = reader, .findings = findings};
+    check.used = calloc(schema->count + 1, sizeof *check.used);
+    check.finite = calloc(reader->table.count + 1, sizeof *check.finite);
+    bool ok = (check.used && check.finite) || tc_fail_memory(error);
+    for (size_t i = 0; i < reader->table.count && ok; i++)
+        ok = check_tensor(&check, i, error);
+    if (ok) {
+        check_used(&check);
+        check_keys(&check, schema->keys, schema->key_count, &reader->table.metadata,
+                   (struct tc_text){0});
+    }
+    ok = ok && (!check.reads || read_tensors(&check, error));
+    free(check.used);
+    free(check.finite);
+    return ok && tc_findings_ok(findings, error);
+}

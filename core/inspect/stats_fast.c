@@ -1,0 +1,59 @@
+#include "core/inspect/stats_fast.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements at any alignment. */
+struct u32 {
+    uint32_t v;
+} __attribute__((packed, may_alias));
+struct u64 {
+    uint64_t v;
+} __attribute__((packed, may_alias));
+
+/* Four at a time, however wide the machine's own vectors are. */
+typedef double doubles __attribute__((vector_size(32)));
+typedef int64_t words __attribute__((vector_size(32)));
+#define LANES 4
+#define GROUPS 2 /* vectors in flight, so that an addition need not wait for the last one */
+
+static float as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double as_double(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#define TABLE(set)                                                                                 \
+    {                                                                                              \
+        .cpu = #set, .scan_f32 = scan_f32_##set, .scan_f64 = scan_f64_##set,                       \
+        .sum_f32 = sum_f32_##set, .sum_integers = sum_integers_##set                               \
+    }
+
+#define NAME(x) x##_plain
+#include "core/inspect/stats_fast.inc"
+#undef NAME
+const struct tc_stats_table tc_stats_plain = TABLE(plain);
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define NAME(x) x##_avx2
+#include "core/inspect/stats_fast.inc"
+#undef NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+const struct tc_stats_table tc_stats_avx2 = TABLE(avx2);
+#endif

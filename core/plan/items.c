@@ -1,0 +1,324 @@
+#include "core/plan/items.h"
+
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/checked.h"
+#include "core/base/near.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/densify.h"
+#include "core/format/reader.h"
+#include "core/plan/dtype_policy.h"
+#include "core/plan/sparse_items.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/select.h"
+#include "core/tensor/sparse_group.h"
+#include "core/tensor/table.h"
+
+static struct tc_text no_tensor(void) {
+    return (struct tc_text){NULL, 0};
+}
+
+/* Takes rows [first, end) of the tensor's first axis. */
+static bool take_rows(struct tc_item *item, const struct tc_rows *chosen, struct tc_arena *arena,
+                      struct tc_error *error) {
+    const struct tc_tensor *tensor = item->tensor;
+    uint64_t first;
+    uint64_t end;
+    if (!tc_rows_clip(chosen, tensor->shape, tensor->rank, &first, &end, error))
+        return false;
+    uint64_t rows = tensor->shape[0];
+    uint64_t row = rows ? tensor->nbytes / rows : 0;
+    if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
+        return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",
+                       tc_dtype_name(tensor->dtype));
+    uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
+    if (!shape)
+        return false;
+    memcpy(shape, tensor->shape, tensor->rank * sizeof *shape);
+    shape[0] = end - first;
+    item->shape = shape;
+    item->skip = first * row;
+    item->taken = (end - first) * row;
+    return true;
+}
+
+static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
+                      struct tc_error *error) {
+    const struct tc_backend *target = plan->target;
+    if (!tc_name_check(item->name, error))
+        return false;
+    if (item->rank > target->max_rank)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "%s holds at most %u dimensions (got %u)",
+                       target->name, target->max_rank, item->rank);
+    if (item->name.length > target->max_name)
+        return tc_fail(error, TC_UNSUPPORTED, "name",
+                       "%s holds names of at most %zu bytes (got %zu)", target->name,
+                       target->max_name, item->name.length);
+    if (item->name.length == 0 && !target->empty_name)
+        return tc_fail(error, TC_UNSUPPORTED, "name", "%s cannot hold an empty name", target->name);
+    return true;
+}
+
+static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor *tensor,
+                     struct tc_densify *densify, struct tc_text name, size_t place,
+                     struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[source];
+    struct tc_item *item = &plan->items[plan->count++];
+    *item = (struct tc_item){.reader = reader,
+                             .tensor = tensor,
+                             .densify = densify,
+                             .name = name,
+                             .shape = tensor->shape,
+                             .rank = tensor->rank,
+                             .taken = tensor->nbytes,
+                             .metadata = tensor->metadata,
+                             .source = source,
+                             .place = place};
+    struct tc_select *select = plan->options->select;
+    struct tc_rows *rows = select ? tc_select_find_rows(select, tensor->name) : NULL;
+    if (rows)
+        rows->used = true;
+    if (plan->options->keep_metadata == TC_KEEP_DROP)
+        item->metadata = NULL;
+    if ((rows && !take_rows(item, rows, &plan->arena, error)) || !item_fits(plan, item, error) ||
+        !tc_policy_apply(plan, item, error) || !tc_sparse_rename(plan, item, error)) {
+        tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
+        return tc_error_in_file(error, reader->input->path);
+    }
+    /* The readers' tables were measured one by one; their sum may still wrap. */
+    if (!tc_add(plan->bytes_in, densify ? densify->nbytes : item->taken, &plan->bytes_in) ||
+        !tc_add(plan->bytes_out, item->nbytes, &plan->bytes_out) || plan->bytes_out > INT64_MAX)
+        return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 63 bits");
+    return true;
+}
+
+/* The parts of a sparse tensor become one, under the parent's name. */
+static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_sparse *sparse,
+                      size_t place, struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[source];
+    struct tc_select *select = plan->options->select;
+    struct tc_text name = sparse->parent;
+    struct tc_densify *densify = tc_densify_make(reader, sparse, &plan->arena, error);
+    if (densify && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
+        add_item(plan, source, &densify->tensor, densify, name, place, error) &&
+        tc_sparse_note_dense(plan, &plan->items[plan->count - 1], error))
+        return true;
+    tc_error_in_tensor(error, sparse->parent.bytes, sparse->parent.length);
+    return tc_error_in_file(error, reader->input->path);
+}
+
+/* Two inputs may have one name, and a new name may meet another: both are
+ * told. Each reader's own table has no doubles. */
+static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    if (plan->reader_count == 1 && !(select && tc_select_renames(select)) &&
+        !plan->options->densify)
+        return true;
+    struct tc_table names;
+    tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < plan->count && ok; i++) {
+        const struct tc_item *item = &plan->items[i];
+        const struct tc_tensor *present = tc_table_find(&names, item->name);
+        if (present) {
+            const struct tc_item *other = &plan->items[present->cookie];
+            ok = tc_fail(error, TC_INVALID, "duplicate-name",
+                         "the name is taken twice, by \"%.*s\" of %s and \"%.*s\" of %s",
+                         tc_text_shown(other->tensor->name, 100), other->tensor->name.bytes,
+                         other->reader->input->path, tc_text_shown(item->tensor->name, 100),
+                         item->tensor->name.bytes, item->reader->input->path);
+            tc_error_in_tensor(error, item->name.bytes, item->name.length);
+            tc_error_in_file(error, item->reader->input->path);
+        } else {
+            struct tc_tensor entry = {.name = item->name, .cookie = (uint32_t)i};
+            ok = tc_table_add(&names, &entry, error);
+        }
+    }
+    tc_table_release(&names);
+    return ok;
+}
+
+/* A tensor that can't be written: the first is the error, others are kept, so
+ * that all are told at once. False where there is no point in going on. */
+static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
+                         struct tc_error *error) {
+    if (error->class == TC_OK)
+        *error = *problem;
+    else if (!tc_notes_add(&plan->problems, TC_WARNING, TC_KIND_INPUT,
+                           problem->has_tensor ? tc_text_of(problem->tensor) : no_tensor(), error,
+                           "%s", problem->message))
+        return false;
+    return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
+}
+
+/* Whether a later input has a tensor of this name, which takes its place. */
+static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_text name) {
+    for (size_t r = source + 1; plan->options->replace && r < plan->reader_count; r++)
+        if (tc_table_find(&plan->readers[r]->table, name))
+            return true;
+    return false;
+}
+
+static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
+    struct tc_select *select = plan->options->select;
+    size_t place = 0;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        struct tc_reader *reader = plan->readers[r];
+        for (size_t i = 0; i < reader->table.count; i++, place++) {
+            const struct tc_tensor *tensor = &reader->table.tensors[i];
+            const struct tc_tensor *first;
+            struct tc_text name = tensor->name;
+            struct tc_sparse sparse;
+            bool taken = !is_replaced(plan, r, name);
+            bool dense = false;
+            if ((select && taken &&
+                 !tc_select_apply(select, tensor->name, &plan->arena, &taken, &name, error)) ||
+                (taken && !tc_sparse_find_group(plan, &reader->table, tensor, &sparse, &dense,
+                                                &first, error)))
+                return tc_error_in_file(error, reader->input->path);
+            if (!taken || (dense && first != tensor))
+                continue;
+            if (!(dense ? add_dense(plan, r, &sparse, place, problem)
+                        : add_item(plan, r, tensor, NULL, name, place, problem))) {
+                if (!note_problem(plan, problem, error))
+                    return false;
+                *problem = (struct tc_error){0};
+            }
+        }
+    }
+    return error->class == TC_OK;
+}
+
+/* The nearest name of all inputs to one that none of them has. */
+static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct tc_error *error) {
+    struct tc_near near;
+    tc_near_init(&near, name);
+    for (size_t r = 0; r < plan->reader_count; r++)
+        for (size_t i = 0; i < plan->readers[r]->table.count; i++)
+            tc_near_try(&near, plan->readers[r]->table.tensors[i].name);
+    return tc_near_hint(&near, error, "tconv list prints the names");
+}
+
+/* What was asked for by name must be there. */
+static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    if (!select)
+        return true;
+    /* Something was chosen, but it is nothing that can be written. */
+    for (size_t r = 0; r < plan->reader_count && plan->count == 0; r++)
+        if (tc_notes_count(&plan->readers[r]->notes, TC_LOSS, TC_KIND_SKIPPED))
+            return tc_reader_refuse_rest(plan->readers[r], error);
+    if (select->only.bytes && plan->count == 0) {
+        tc_fail(error, TC_USAGE, "no-such-tensor", "there is no such tensor");
+        tc_error_in_tensor(error, select->only.bytes, select->only.length);
+        hint_tensor(plan, select->only, error);
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    for (size_t i = 0; i < select->row_count; i++)
+        if (!select->rows[i].used) {
+            tc_fail(error, TC_USAGE, "no-such-tensor",
+                    "--rows names a tensor that is not there or left out");
+            tc_error_in_tensor(error, select->rows[i].name.bytes, select->rows[i].name.length);
+            return hint_tensor(plan, select->rows[i].name, error);
+        }
+    bool filtered = select->include_count || select->exclude_count;
+    if (filtered && plan->count == 0) {
+        tc_fail(error, TC_USAGE, "nothing-selected",
+                "no tensor is left after --include and "
+                "--exclude");
+        return tc_error_in_file(error, plan->readers[0]->input->path);
+    }
+    return true;
+}
+
+static bool has_tie(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].tensor->tie || plan->items[i].tensor->storage)
+            return true;
+    return false;
+}
+
+static bool has_dense(const struct tc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].densify)
+            return true;
+    return false;
+}
+
+static bool note_option(struct tc_plan *plan, bool idle, const char *text, struct tc_error *error) {
+    return !idle || tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
+}
+
+/* What was asked for and had nothing to do is at least told. */
+static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_plan_options *options = plan->options;
+    bool tied = options->tied == TC_TIED_KEEP || options->tied == TC_TIED_COPY;
+    bool holds = plan->target->caps & TC_CAN_FILE_METADATA;
+    return (!options->select || tc_select_note_unused(options->select, &plan->notes, error)) &&
+           tc_policy_note_unused(plan, error) &&
+           note_option(plan, tied && !has_tie(plan),
+                       options->tied == TC_TIED_KEEP
+                           ? "--tied=keep has nothing to do: no tensors share their data"
+                           : "--tied=copy has nothing to do: no tensors share their data",
+                       error) &&
+           note_option(plan, options->densify && !has_dense(plan),
+                       "--densify has nothing to do: no sparse tensor is taken whole", error) &&
+           note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
+                       "--keep-metadata=sidecar has nothing to do: the output holds metadata",
+                       error) &&
+           note_option(plan, options->idle != NULL, options->idle, error) &&
+           note_option(plan, options->write.onnx_external && !plan->target->companion,
+                       "--onnx-external has nothing to do: the output is no ONNX model", error);
+}
+
+/* Which tensors of each reader have an item. */
+static bool list_taken(struct tc_plan *plan, struct tc_error *error) {
+    plan->taken = tc_arena_array(&plan->arena, plan->reader_count, sizeof(bool *), error);
+    if (!plan->taken)
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++) {
+        size_t count = plan->readers[r]->table.count;
+        plan->taken[r] = tc_arena_array(&plan->arena, count, sizeof(bool), error);
+        if (!plan->taken[r])
+            return false;
+    }
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        const struct tc_densify *densify = item->densify;
+        const struct tc_tensor *parts[] = {item->tensor, NULL, NULL, NULL};
+        if (densify) {
+            parts[0] = densify->first, parts[1] = densify->values, parts[2] = densify->shape;
+            parts[3] = densify->plain;
+        }
+        for (size_t p = 0; p < 4 && parts[p]; p++)
+            plan->taken[item->source][parts[p] - item->reader->table.tensors] = true;
+    }
+    return true;
+}
+
+bool tc_plan_collect_items(struct tc_plan *plan, struct tc_error *error) {
+    uint64_t total = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        total += plan->readers[r]->table.count;
+    plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
+    /* An error is large, and this stack may be small. */
+    struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
+    if (!plan->items || !problem || !select_items(plan, problem, error) ||
+        !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
+        !tc_sparse_note_broken(plan, error) || !note_unused(plan, error))
+        return false;
+    bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
+    if (one && plan->count > 1) {
+        tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
+                plan->target->name, plan->count);
+        return tc_error_hint(error, "write -t npz, or a folder (DIR/ -t %s), or use tconv get",
+                             plan->target->name);
+    }
+    if (one && plan->count == 0)
+        return tc_fail(error, TC_UNSUPPORTED, "no-tensor",
+                       "%s holds one tensor, the input has none", plan->target->name);
+    return true;
+}

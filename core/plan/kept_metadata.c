@@ -1,0 +1,206 @@
+#include "core/plan/kept_metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/notes.h"
+#include "core/format/backend.h"
+#include "core/format/restore_metadata.h"
+#include "core/io/publish.h"
+#include "core/plan/index_metadata.h"
+#include "core/plan/ties.h"
+#include "core/tensor/metadata_json.h"
+
+static int by_name(const void *a, const void *b) {
+    const struct tc_item *x = *(const struct tc_item *const *)a;
+    const struct tc_item *y = *(const struct tc_item *const *)b;
+    return tc_text_compare(x->name, y->name);
+}
+
+/* {name: {key: value}} of the items that have metadata; nothing where none has. */
+static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc_buffer *text,
+                            struct tc_error *error) {
+    const struct tc_item **sorted = calloc(count ? count : 1, sizeof(struct tc_item *));
+    if (!sorted)
+        return tc_fail_memory(error);
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].metadata && items[i].metadata->count)
+            sorted[used++] = &items[i];
+    qsort(sorted, used, sizeof(struct tc_item *), by_name);
+    for (size_t i = 0; i < used; i++) {
+        tc_buffer_add(text, i ? "," : "{", 1);
+        tc_buffer_add_json(text, sorted[i]->name, TC_ESCAPE_SERDE);
+        tc_buffer_add(text, ":", 1);
+        tc_metadata_write(text, sorted[i]->metadata, TC_ESCAPE_SERDE);
+    }
+    if (used)
+        tc_buffer_add(text, "}", 1);
+    free(sorted);
+    return tc_buffer_ok(text, error);
+}
+
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *part,
+                               struct tc_buffer *text, struct tc_error *error) {
+    return add_tensor_maps(plan->items + part->first, part->count, text, error);
+}
+
+bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
+                       size_t count, bool names, struct tc_buffer *text, struct tc_error *error) {
+    tc_buffer_add_string(text, "{\"metadata\":");
+    tc_metadata_write(text, metadata, TC_ESCAPE_SERDE);
+    if (names)
+        tc_buffer_add_string(text, ",\"names\":[");
+    for (size_t i = 0; names && i < count; i++) {
+        if (i)
+            tc_buffer_add(text, ",", 1);
+        tc_buffer_add_json(text, items[i].name, TC_ESCAPE_SERDE);
+    }
+    if (names)
+        tc_buffer_add(text, "]", 1);
+    tc_buffer_add_string(text, ",\"tensors\":");
+    size_t before = text->length;
+    if (!add_tensor_maps(items, count, text, error))
+        return false;
+    if (text->length == before)
+        tc_buffer_add_string(text, "{}");
+    tc_buffer_add_string(text, "}\n");
+    return tc_buffer_ok(text, error);
+}
+
+bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_output_file *part,
+                           struct tc_error *error) {
+    unsigned caps = plan->target->caps;
+    if (!(caps & TC_CAN_FILE_METADATA))
+        return true;
+    const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
+    if (!own)
+        return false;
+    part->metadata = *own;
+    if (caps & TC_CAN_TENSOR_METADATA)
+        return true;
+    struct tc_buffer text = {0};
+    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    if (ok && text.length) {
+        char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
+        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+                                     (struct tc_text){copy, text.length}, error);
+    }
+    tc_buffer_release(&text);
+    return ok;
+}
+
+/* Whose tensors the inputs hold, where one of them says so by its format. */
+static const char *find_framework(const struct tc_plan *plan) {
+    const char *framework = NULL;
+    for (size_t r = 0; r < plan->reader_count && !framework; r++)
+        framework = plan->readers[r]->framework;
+    return framework;
+}
+
+/* transformers wants to know whose tensors a safetensors file holds, also where
+ * they came to it by way of another format; that one then has to remember. */
+static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_backend *target = plan->target;
+    const char *framework = find_framework(plan);
+    struct tc_text key = TC_TEXT("format");
+    bool held =
+        target->caps & TC_CAN_FILE_METADATA || plan->options->keep_metadata == TC_KEEP_SIDECAR;
+    if (!framework || !held || target->framework || plan->options->keep_metadata == TC_KEEP_DROP ||
+        tc_metadata_find(&plan->metadata, key))
+        return true;
+    return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(framework), error);
+}
+
+/* The union of the inputs' metadata; where they disagree the first one wins. */
+static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_metadata **maps =
+        tc_arena_array(&plan->arena, plan->reader_count, sizeof *maps, error);
+    size_t *conflicts = tc_arena_array(&plan->arena, plan->reader_count, sizeof *conflicts, error);
+    if (!maps || !conflicts)
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        maps[r] = &plan->readers[r]->table.metadata;
+    if (!tc_metadata_join(&plan->metadata, maps, plan->reader_count, &plan->arena, conflicts,
+                          error))
+        return false;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (conflicts[r] &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, (struct tc_text){0}, error,
+                          "the inputs disagree on %zu key%s; the first one's are kept",
+                          conflicts[r], conflicts[r] == 1 ? "" : "s"))
+            return false;
+    return true;
+}
+
+static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
+    bool drop = plan->options->keep_metadata == TC_KEEP_DROP;
+    if ((!drop && !join_metadata(plan, error)) || !tc_index_metadata_update(plan, error) ||
+        !name_framework(plan, error))
+        return false;
+    const struct tc_metadata *extra = plan->options->extra_metadata;
+    for (size_t i = 0; extra && i < extra->count; i++)
+        if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,
+                             extra->pairs[i].value, error))
+            return false;
+    return true;
+}
+
+/* Metadata that goes nowhere unless something else keeps it. */
+static bool has_loose_metadata(const struct tc_plan *plan, const struct tc_item *item) {
+    const struct tc_backend *target = plan->target;
+    return item->metadata && item->metadata->count &&
+           !(target->holds_metadata && target->holds_metadata(item));
+}
+
+static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t i = 0; i < plan->metadata.count; i++)
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, (struct tc_text){0}, error,
+                          "%s holds no metadata; the file's is lost", plan->target->name))
+            return false;
+    for (size_t i = 0; i < plan->count; i++)
+        if (has_loose_metadata(plan, &plan->items[i]) &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
+                          "%s holds no metadata; that of tensors is lost", plan->target->name))
+            return false;
+    return true;
+}
+
+static bool has_metadata(const struct tc_plan *plan) {
+    if (plan->metadata.count)
+        return true;
+    for (size_t i = 0; i < plan->count; i++)
+        if (has_loose_metadata(plan, &plan->items[i]))
+            return true;
+    return false;
+}
+
+/* What the target has no place for goes beside it; one from before, which told
+ * of what was there, is then the one that is replaced. */
+bool tc_plan_sidecar(struct tc_plan *plan, struct tc_error *error) {
+    if (!plan->sidecar_name && !plan->stale_name)
+        return tc_fail(error, TC_UNSUPPORTED, "sidecar",
+                       "a sidecar goes beside a file, not a folder or a pipe");
+    plan->sidecar_name = plan->sidecar_name ? plan->sidecar_name : plan->stale_name;
+    plan->stale_name = NULL;
+    return true;
+}
+
+bool tc_plan_metadata(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    bool beside_file = !plan->options->folder && strcmp(output, "-") != 0;
+    struct tc_buffer name = {0};
+    if (!collect_metadata(plan, error) || !tc_ties_plan(plan, error))
+        return false;
+    if (plan->target->caps & TC_CAN_FILE_METADATA)
+        return true;
+    tc_buffer_addf(&name, "%s.tconv.json", tc_path_name(output));
+    const char *sidecar = tc_plan_keep(plan, &name, error);
+    if (!sidecar)
+        return false;
+    plan->stale_name = beside_file ? sidecar : NULL;
+    if (!has_metadata(plan))
+        return true;
+    return plan->options->keep_metadata == TC_KEEP_SIDECAR ? tc_plan_sidecar(plan, error)
+                                                           : note_lost_metadata(plan, error);
+}

@@ -1,0 +1,91 @@
+/* What the readers could not take along; they said it when they opened. */
+
+#include "core/plan/make_plan.h"
+
+#include "core/base/arena.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/plan/index_metadata.h"
+#include "core/plan/items.h"
+#include "core/plan/kept_metadata.h"
+#include "core/plan/output_files.h"
+#include "core/plan/ties.h"
+
+static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t r = 0; r < plan->reader_count; r++)
+        if (!tc_notes_merge(&plan->notes, &plan->readers[r]->notes, TC_WARNING, error))
+            return false;
+    return true;
+}
+
+/* The target's own order is a change, unless it is the source's too. */
+static bool note_order(struct tc_plan *plan, struct tc_error *error) {
+    if (!plan->target->compare || plan->options->order != TC_ORDER_TARGET)
+        return true;
+    for (size_t i = 1; i < plan->count; i++)
+        if (plan->items[i - 1].place > plan->items[i].place)
+            return tc_plan_note(plan, TC_CHANGE, TC_KIND_ORDER, (struct tc_text){0}, error,
+                                "written in %s' own order", plan->target->name);
+    return true;
+}
+
+static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
+    int level = plan->options->write.compress;
+    if (level == 0)
+        return true;
+    if (!(plan->target->caps & TC_CAN_COMPRESS))
+        return tc_fail(error, TC_UNSUPPORTED, "compress", "%s cannot compress", plan->target->name);
+    if (level != TC_COMPRESS_DEFAULT && (level < 1 || level > plan->target->max_level))
+        return tc_fail(error, TC_USAGE, "compress", "%s compresses at levels 1 to %d (got %d)",
+                       plan->target->name, plan->target->max_level, level);
+    return true;
+}
+
+/* Second files, for parts whose data does not fit the first. */
+static bool name_companions(struct tc_plan *plan, struct tc_error *error) {
+    for (size_t p = 0; plan->target->companion && p < plan->part_count; p++) {
+        struct tc_buffer name = {0};
+        if (!plan->target->companion(plan, &plan->parts[p]))
+            continue;
+        tc_buffer_addf(&name, "%s.data", plan->parts[p].name);
+        plan->parts[p].companion = tc_plan_keep(plan, &name, error);
+        if (!plan->parts[p].companion)
+            return false;
+    }
+    return true;
+}
+
+bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t reader_count,
+                  const struct tc_backend *target, const char *output,
+                  const struct tc_plan_options *options, struct tc_error *error) {
+    *plan = (struct tc_plan){
+        .target = target, .options = options, .readers = readers, .reader_count = reader_count};
+    tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
+    tc_notes_init(&plan->notes, &plan->arena);
+    tc_notes_init(&plan->problems, &plan->arena);
+    if (!check_level(plan, error) || !tc_plan_collect_items(plan, error) ||
+        !tc_plan_metadata(plan, output, error) || !note_readers(plan, error))
+        return false;
+    /* Shards and folders are cut in source or name order; the target's own
+     * order then holds within each file. */
+    plan->shard_size = tc_output_files_shard_size(plan, output);
+    bool split = plan->shard_size || options->folder;
+    tc_plan_sort_items(plan, plan->items, plan->count,
+                       split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE
+                                                                  : options->order);
+    if (!tc_output_files_make(plan, output, error) ||
+        (plan->sidecar_names && !tc_plan_sidecar(plan, error)))
+        return false;
+    for (size_t p = 0; split && p < plan->part_count; p++)
+        tc_plan_sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+                           options->order);
+    if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
+        !tc_index_metadata_take(plan, error))
+        return false;
+    for (size_t p = 0; p < plan->part_count; p++)
+        if (!tc_plan_part_metadata(plan, &plan->parts[p], error) ||
+            (plan->index_name && target->sharding->shard_metadata &&
+             !target->sharding->shard_metadata(plan, &plan->parts[p], p, error)))
+            return false;
+    return !target->check || target->check(plan, error);
+}

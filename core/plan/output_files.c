@@ -1,0 +1,357 @@
+#include "core/plan/output_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/arena.h"
+#include "core/base/limits.h"
+#include "core/base/notes.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/io/publish.h"
+#include "core/plan/measure.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/select.h"
+
+/* What Hugging Face and deathtensors cut at when nobody says. */
+#define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
+
+/* Takes an ending off a name, whatever its case; false where it has none. */
+static bool strip(struct tc_text *name, const char *ending) {
+    size_t length = strlen(ending);
+    if (name->length <= length ||
+        strncasecmp(name->bytes + name->length - length, ending, length) != 0)
+        return false;
+    name->length -= length;
+    return true;
+}
+
+/* OUT without its folder and the extension that names the format. */
+struct output_name {
+    struct tc_text stem;
+    const char *extension; /* with its dot; the canonical one where OUT has none */
+    bool is_index;         /* OUT named the index itself */
+};
+
+static struct output_name output_name(const struct tc_backend *target, const char *output) {
+    struct output_name name = {.stem = tc_text_of(tc_path_name(output)),
+                               .extension = target->extensions[0]};
+    name.is_index = strip(&name.stem, ".index.json");
+    for (const char *const *extension = target->extensions; *extension; extension++)
+        if (strip(&name.stem, *extension)) {
+            name.extension = *extension;
+            break;
+        }
+    return name;
+}
+
+/* Whether an item follows another part of the same sparse tensor: they go to
+ * one shard. */
+static bool continues_group(const struct tc_plan *plan, size_t item) {
+    struct tc_text key = TC_TEXT("sparse_parent");
+    const struct tc_text *own = tc_metadata_find(plan->items[item].metadata, key);
+    const struct tc_text *before =
+        item ? tc_metadata_find(plan->items[item - 1].metadata, key) : NULL;
+    return own && before && tc_text_equal(*own, *before);
+}
+
+/* What an item adds to a shard's data: nothing, where the shard has it already. */
+static uint64_t added_bytes(const struct tc_plan *plan, size_t item, size_t first) {
+    size_t tied = plan->items[item].tied;
+    size_t kept = tied ? plan->by_place[tied - 1] : item;
+    return kept >= first && kept < item ? 0 : plan->items[item].nbytes;
+}
+
+/* Where a plan may be cut, and how shards are measured. */
+struct cutting {
+    struct tc_plan *plan;
+    struct tc_measure measure;
+    size_t *ends; /* behind each tensor, or group of tensors that stay together */
+    size_t count;
+    size_t shards; /* how many there will be, for what shards say of themselves */
+};
+
+/* Of groups [from, to) as one shard. */
+static bool shard_bytes(struct cutting *cutting, size_t from, size_t to, size_t index,
+                        uint64_t *bytes, struct tc_error *error) {
+    size_t first = from ? cutting->ends[from - 1] : 0;
+    return tc_measure_shard(&cutting->measure, first, cutting->ends[to - 1] - first, index,
+                            cutting->shards, bytes, error);
+}
+
+/* A number of groups between two that were measured, where the size should be
+ * reached; every other time their middle, so that this ends. */
+static size_t guess_between(size_t fits, uint64_t fits_bytes, size_t over, uint64_t over_bytes,
+                            uint64_t size, unsigned turn) {
+    double share = (double)(size - fits_bytes) / (double)(over_bytes - fits_bytes);
+    size_t gap = over - fits;
+    size_t step = turn % 2 || over_bytes == UINT64_MAX ? gap / 2 : (size_t)(share * (double)gap);
+    return fits + (step < 1 ? 1 : step >= gap ? gap - 1 : step);
+}
+
+/* How many groups from `from` on fill a shard: as many as fit, but at least one. */
+static bool fill_shard(struct cutting *cutting, size_t from, size_t index, size_t *taken,
+                       struct tc_error *error) {
+    uint64_t size = cutting->plan->shard_size;
+    size_t fits = 1;
+    size_t over = cutting->count - from + 1; /* known not to fit, or not to be there */
+    uint64_t fits_bytes;
+    uint64_t over_bytes = UINT64_MAX;
+    *taken = 1;
+    if (!shard_bytes(cutting, from, from + 1, index, &fits_bytes, error))
+        return false;
+    for (unsigned turn = 0; fits_bytes <= size && over - fits > 1; turn++) {
+        uint64_t bytes;
+        /* Until some number is too large: at most four times what fits, so that
+         * what is measured in vain stays in proportion. */
+        size_t most = fits * 4 < over ? fits * 4 : over - 1;
+        double each = (double)fits_bytes / (double)fits;
+        size_t wanted = (size_t)((double)size / (each > 1 ? each : 1)) + 1;
+        size_t guess = over_bytes != UINT64_MAX
+                           ? guess_between(fits, fits_bytes, over, over_bytes, size, turn)
+                       : wanted <= fits ? fits + 1
+                       : wanted < most  ? wanted
+                                        : most;
+        if (!shard_bytes(cutting, from, from + guess, index, &bytes, error))
+            return false;
+        if (bytes <= size) {
+            fits = guess;
+            fits_bytes = bytes;
+        } else {
+            over = guess;
+            over_bytes = bytes;
+        }
+    }
+    *taken = fits;
+    return true;
+}
+
+/* Greedy, in order: a shard takes tensors until the next would make its file
+ * larger than the size; a tensor that is larger alone has a shard of its own. */
+static bool cut(struct cutting *cutting, struct tc_error *error) {
+    struct tc_plan *plan = cutting->plan;
+    plan->part_count = 0;
+    for (size_t group = 0; group < cutting->count;) {
+        struct tc_output_file *part = &plan->parts[plan->part_count];
+        size_t taken;
+        if (!fill_shard(cutting, group, plan->part_count, &taken, error))
+            return false;
+        *part = (struct tc_output_file){.first = group ? cutting->ends[group - 1] : 0};
+        group += taken;
+        part->count = cutting->ends[group - 1] - part->first;
+        for (size_t i = part->first; i < part->first + part->count; i++)
+            part->nbytes += added_bytes(plan, i, part->first);
+        plan->part_count++;
+    }
+    return true;
+}
+
+static size_t digits(size_t number) {
+    size_t count = 1;
+    while (number /= 10)
+        count++;
+    return count;
+}
+
+static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
+    struct cutting cutting = {.plan = plan, .shards = 1};
+    plan->parts =
+        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
+    cutting.ends = calloc(plan->count + 1, sizeof *cutting.ends);
+    bool ok = cutting.ends || tc_fail_memory(error);
+    ok = ok && plan->parts && tc_plan_list_places(plan, error) &&
+         tc_measure_init(&cutting.measure, plan, error);
+    for (size_t i = 0; i < plan->count && ok; i++)
+        if (i + 1 == plan->count || !continues_group(plan, i + 1))
+            cutting.ends[cutting.count++] = i + 1;
+    ok = ok && cut(&cutting, error);
+    /* A shard may say how many there are: another digit takes another byte. */
+    while (ok && plan->target->sharding->shard_metadata &&
+           digits(plan->part_count) > digits(cutting.shards)) {
+        cutting.shards = plan->part_count;
+        ok = cut(&cutting, error);
+    }
+    tc_measure_release(&cutting.measure);
+    free(cutting.ends);
+    return ok;
+}
+
+static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    const struct tc_sharding *sharding = plan->target->sharding;
+    if (!sharding)
+        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no sharded form",
+                       plan->target->name);
+    if (!split_shards(plan, error))
+        return false;
+    if (plan->part_count > TC_MAX_SHARDS)
+        return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
+                       plan->part_count, TC_MAX_SHARDS);
+    struct output_name out = output_name(plan->target, output);
+    if (plan->part_count <= 1 && sharding->single && !out.is_index) {
+        plan->part_count = 1;
+        plan->parts[0].name = tc_path_name(output);
+        return true;
+    }
+    for (size_t i = 0; i < plan->part_count; i++) {
+        struct tc_buffer name = {0};
+        tc_buffer_add_text(&name, out.stem);
+        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", i + 1, sharding->count_digits, plan->part_count,
+                       out.extension);
+        plan->parts[i].name = tc_plan_keep(plan, &name, error);
+        if (!plan->parts[i].name)
+            return false;
+    }
+    struct tc_buffer name = {0};
+    tc_buffer_add_text(&name, out.stem);
+    tc_buffer_addf(&name, "%s%s", out.extension, sharding->index_ending);
+    plan->index_name = tc_plan_keep(plan, &name, error);
+    return plan->index_name != NULL;
+}
+
+/*
+ * A file name from a tensor's: '/' becomes '.'. A name that means to leave
+ * the folder, or that no file system takes, is refused, not repaired.
+ */
+static bool file_name(struct tc_text name, const char *extension, struct tc_buffer *file,
+                      struct tc_error *error) {
+    bool hostile = name.length == 0 || name.bytes[0] == '/';
+    size_t start = 0;
+    for (size_t i = 0; i <= name.length && !hostile; i++) {
+        char c = i < name.length ? name.bytes[i] : '/';
+        if (c == '/') {
+            size_t length = i - start;
+            hostile = length == 0 || (length == 1 && name.bytes[start] == '.') ||
+                      (length == 2 && memcmp(name.bytes + start, "..", 2) == 0);
+            start = i + 1;
+        } else {
+            hostile = (unsigned char)c < 0x20 || c == 0x7F || c == '\\' || c == ':';
+        }
+    }
+    if (hostile)
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name cannot be a file's name");
+    if (name.length + strlen(extension) > 200)
+        return tc_fail(error, TC_UNSAFE, "file-name", "the name is too long for a file's");
+    for (size_t i = 0; i < name.length; i++)
+        tc_buffer_add(file, name.bytes[i] == '/' ? "." : name.bytes + i, 1);
+    tc_buffer_add_string(file, extension);
+    return tc_buffer_ok(file, error);
+}
+
+/* Whether one tensor was asked for by its name: then the user knows what the
+ * output is. */
+static bool takes_one(const struct tc_plan *plan) {
+    const struct tc_select *select = plan->options->select;
+    return select && select->only.bytes;
+}
+
+static bool is_number(struct tc_text name, size_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%zu", number);
+    return tc_text_equal(name, tc_text_of(text));
+}
+
+static int part_name_order(const void *a, const void *b, void *parts) {
+    const struct tc_output_file *list = parts;
+    return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
+}
+
+/* File systems may fold case: such names collide too. */
+static bool check_part_names(const struct tc_plan *plan, struct tc_error *error) {
+    size_t *order = calloc(plan->part_count ? plan->part_count : 1, sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < plan->part_count; i++)
+        order[i] = i;
+    qsort_r(order, plan->part_count, sizeof *order, part_name_order, plan->parts);
+    bool ok = true;
+    for (size_t i = 1; i < plan->part_count && ok; i++) {
+        size_t a = order[i - 1];
+        size_t b = order[i];
+        if (strcasecmp(plan->parts[a].name, plan->parts[b].name) != 0)
+            continue;
+        struct tc_text first = plan->items[plan->parts[a].first].name;
+        struct tc_text second = plan->items[plan->parts[b].first].name;
+        ok = tc_fail(error, TC_INVALID, "file-name-collision",
+                     "its file name is also that of \"%.*s\"", tc_text_shown(first, 300),
+                     first.bytes);
+        tc_error_in_tensor(error, second.bytes, second.length);
+    }
+    free(order);
+    return ok;
+}
+
+static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
+    plan->parts = tc_arena_array(&plan->arena, plan->count, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct tc_output_file *part = &plan->parts[plan->part_count++];
+        struct tc_item *item = &plan->items[i];
+        *part = (struct tc_output_file){.first = i, .count = 1, .nbytes = item->nbytes};
+        struct tc_buffer name = {0};
+        if (!file_name(item->name, plan->target->extensions[0], &name, error)) {
+            tc_buffer_release(&name);
+            return tc_error_in_tensor(error, item->name.bytes, item->name.length);
+        }
+        part->name = tc_plan_keep(plan, &name, error);
+        if (!part->name)
+            return false;
+        if (memchr(item->name.bytes, '/', item->name.length) &&
+            !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
+                          "\"/\" in a name becomes \".\" in its file's name"))
+            return false;
+    }
+    return check_part_names(plan, error);
+}
+
+/* Whether each tensor is called what a format without names would call it. */
+static bool are_numbers(const struct tc_plan *plan) {
+    for (size_t p = 0; p < plan->part_count; p++)
+        for (size_t i = 0; i < plan->parts[p].count; i++)
+            if (!is_number(plan->items[plan->parts[p].first + i].name, i))
+                return false;
+    return true;
+}
+
+/* The target numbers its tensors: their names go to the sidecar, or are lost. */
+static bool number_items(struct tc_plan *plan, struct tc_error *error) {
+    if (are_numbers(plan) || takes_one(plan))
+        return true;
+    plan->sidecar_names = plan->options->keep_metadata == TC_KEEP_SIDECAR;
+    for (size_t i = 0; i < plan->count && !plan->sidecar_names; i++)
+        if (!tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, plan->items[i].name, error,
+                          "%s holds no names; numbers take their place", plan->target->name))
+            return false;
+    return true;
+}
+
+static bool plan_single(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    plan->parts = tc_arena_alloc(&plan->arena, sizeof *plan->parts, error);
+    if (!plan->parts)
+        return false;
+    plan->part_count = 1;
+    plan->parts[0] = (struct tc_output_file){
+        .name = tc_path_name(output), .count = plan->count, .nbytes = plan->bytes_out};
+    if (plan->target->caps & (TC_CAN_NAME | TC_CAN_HOLD_MANY) || plan->count == 0 ||
+        takes_one(plan))
+        return true;
+    struct tc_item *item = &plan->items[0];
+    return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
+           tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
+                        "%s holds no name; the file's takes its place", plan->target->name);
+}
+
+uint64_t tc_output_files_shard_size(const struct tc_plan *plan, const char *output) {
+    if (plan->options->shard_size || plan->options->folder)
+        return plan->options->shard_size;
+    return output_name(plan->target, output).is_index ? DEFAULT_SHARD_SIZE : 0;
+}
+
+bool tc_output_files_make(struct tc_plan *plan, const char *output, struct tc_error *error) {
+    bool ok = plan->options->folder ? plan_folder(plan, error)
+              : plan->shard_size    ? plan_shards(plan, output, error)
+                                    : plan_single(plan, output, error);
+    return ok && (!tc_backend_numbers(plan->target) || number_items(plan, error));
+}

@@ -1,0 +1,45 @@
+#include "core/tensor/cast_fast.h"
+
+#include <string.h>
+
+/* Elements at any alignment. */
+struct u16 {
+    uint16_t v;
+} __attribute__((packed, may_alias));
+struct u32 {
+    uint32_t v;
+} __attribute__((packed, may_alias));
+struct u64 {
+    uint64_t v;
+} __attribute__((packed, may_alias));
+
+#define TABLE(set)                                                                                 \
+    {                                                                                              \
+        .cpu = #set, .bf16_f32 = bf16_f32_##set, .f32_bf16 = f32_bf16_##set,                       \
+        .f16_f32 = f16_f32_##set, .f32_f16 = f32_f16_##set, .f32_f64 = f32_f64_##set,              \
+        .f64_f32 = f64_f32_##set, .compare_f32 = compare_f32_##set,                                \
+        .compare_f64 = compare_f64_##set                                                           \
+    }
+
+#define NAME(x) x##_plain
+#include "core/tensor/cast_fast.inc"
+#undef NAME
+const struct tc_cast_table tc_cast_plain = TABLE(plain);
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define NAME(x) x##_avx2
+#include "core/tensor/cast_fast.inc"
+#undef NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+const struct tc_cast_table tc_cast_avx2 = TABLE(avx2);
+#endif

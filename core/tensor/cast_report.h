@@ -1,0 +1,17 @@
+/* What casting did to values: errors that were made, for the ledger and for what is allowed. */
+#ifndef TCONV_CORE_TENSOR_CAST_REPORT_H
+#define TCONV_CORE_TENSOR_CAST_REPORT_H
+
+#include <stdint.h>
+
+/* What a conversion did to the values, summed over all calls. */
+struct tc_cast_report {
+    uint64_t overflow;  /* finite values that became Inf or NaN, or left the range */
+    uint64_t underflow; /* values that became zero */
+    uint64_t nan_made;  /* Inf that became NaN; NaN that an integer can't hold */
+    uint64_t inexact;   /* values that changed at all */
+    double max_abs;     /* largest error of finite results */
+    double max_rel;
+};
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * Which tensors a conversion takes, under which names, and which of their
+ * rows. Names are matched as the input has them. A new name comes about in
+ * this order: the map's, where it has one; else each --rename in turn; then
+ * --strip-prefix and --prefix.
+ */
+#ifndef TCONV_CORE_TENSOR_SELECT_H
+#define TCONV_CORE_TENSOR_SELECT_H
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/notes.h"
+#include "core/base/regex.h"
+#include "core/base/text.h"
+#include "core/tensor/table.h"
+
+struct tc_rows {
+    struct tc_text name;
+    uint64_t first;
+    uint64_t end;        /* one past the last; UINT64_MAX: all */
+    bool first_from_end; /* counted backwards from the tensor's end */
+    bool end_from_end;
+    bool one; /* one row was asked for, and must be there */
+    bool used;
+};
+
+/* Of each rule `used` says whether it met a tensor: what was asked for and had
+ * no effect is told. */
+struct tc_pattern {
+    struct tc_regex regex;
+    const char *text; /* as the user wrote it, and the user's */
+    bool used;
+};
+
+struct tc_rename {
+    struct tc_pattern pattern; /* its text is the whole rule */
+    char *replacement;         /* PCRE2's form, the arena's */
+    bool all;
+};
+
+struct tc_mapped {
+    struct tc_text name; /* the new one */
+    bool used;
+};
+
+struct tc_select {
+    struct tc_arena arena;
+    struct tc_text only; /* exactly this one, where bytes is not NULL */
+    struct tc_pattern *include;
+    size_t include_count;
+    struct tc_pattern *exclude;
+    size_t exclude_count;
+    struct tc_rename *renames;
+    size_t rename_count;
+    struct tc_table map;      /* old names */
+    struct tc_mapped *mapped; /* by an entry's cookie */
+    bool has_map;
+    struct tc_text prefix;
+    struct tc_text strip_prefix;
+    bool prefix_used;
+    bool strip_prefix_used;
+    struct tc_rows *rows;
+    size_t row_count;
+};
+
+void tc_select_init(struct tc_select *select);
+void tc_select_release(struct tc_select *select);
+
+bool tc_select_include(struct tc_select *select, const char *pattern, struct tc_error *error);
+bool tc_select_exclude(struct tc_select *select, const char *pattern, struct tc_error *error);
+/* s/PATTERN/REPLACEMENT/[gi], with any character for the slash; \1 and & as
+ * in sed. */
+bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_error *error);
+/* A JSON object {old name: new name}. */
+bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *error);
+/* NAME=A:B; the last equals sign counts, since names may hold some. */
+bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error);
+/* "A:B", "A:", ":B" or "A" (one row); a negative number counts from the end, so
+ * that "-3:" is the last three. Leaves the name alone. */
+bool tc_rows_parse(const char *text, struct tc_rows *rows);
+/* Those of a tensor's that there are: [*first, *end). A first row that it has
+ * not is an error, and so are rows of a scalar; "-3:" of two rows is both. */
+bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
+                  uint64_t *end, struct tc_error *error);
+
+/* Whether anything changes names, so that they may collide. */
+bool tc_select_renames(const struct tc_select *select);
+/* Whether a tensor is taken at all. Also asked of what a file has beside
+ * tensors: a rule that meets such a thing met something. */
+bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
+                     struct tc_error *error);
+/* Decides about one tensor; the new name is the arena's, or the old one. */
+bool tc_select_apply(struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                     bool *taken, struct tc_text *new_name, struct tc_error *error);
+/* The new name alone, whether or not the tensor would be taken. */
+bool tc_select_name(struct tc_select *select, struct tc_text name, struct tc_arena *arena,
+                    struct tc_text *new_name, struct tc_error *error);
+/* The rows asked for of this tensor, or NULL. */
+struct tc_rows *tc_select_find_rows(const struct tc_select *select, struct tc_text name);
+
+/* A warning for each rule that met nothing, once all names were asked about. */
+bool tc_select_note_unused(const struct tc_select *select, struct tc_notes *notes,
+                           struct tc_error *error);
+
+#endif

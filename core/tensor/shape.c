@@ -1,0 +1,52 @@
+#include "core/tensor/shape.h"
+
+#include <string.h>
+
+#include "core/base/checked.h"
+
+bool tc_shape_equal(const uint64_t *a, unsigned a_rank, const uint64_t *b, unsigned b_rank) {
+    return a_rank == b_rank && (a_rank == 0 || memcmp(a, b, a_rank * sizeof *a) == 0);
+}
+
+bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank, uint64_t *count,
+                      uint64_t *nbytes, struct tc_error *error) {
+    uint64_t product = 1;
+    bool zero = false;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < rank; i++) {
+        if (shape[i] > INT64_MAX)
+            return tc_fail(error, TC_INVALID, "shape-overflow", "a dimension is too large (%llu)",
+                           (unsigned long long)shape[i]);
+        if (shape[i] == 0)
+            zero = true;
+        else if (!tc_mul(product, shape[i], &product))
+            goto overflow;
+    }
+    if (tc_dtype_packed(dtype) && !zero) {
+        if (product > UINT64_MAX / 8)
+            goto overflow;
+        if (!tc_dtype_nbytes(dtype, product, &bytes))
+            return tc_fail(error, TC_INVALID, "packed-shape",
+                           "%llu elements of %s do not fill whole bytes",
+                           (unsigned long long)product, tc_dtype_name(dtype));
+    } else if (!tc_mul(product, (tc_dtype_bits(dtype) + 7) / 8, &bytes)) {
+        goto overflow;
+    }
+    if (bytes > INT64_MAX)
+        goto overflow;
+    *count = zero ? 0 : product;
+    *nbytes = zero ? 0 : bytes;
+    return true;
+overflow:
+    return tc_fail(error, TC_INVALID, "shape-overflow", "the size of its shape overflows 64 bits");
+}
+
+void tc_shape_print(struct tc_buffer *buffer, const uint64_t *shape, unsigned rank) {
+    tc_buffer_add(buffer, "[", 1);
+    for (unsigned i = 0; i < rank; i++) {
+        if (i)
+            tc_buffer_add(buffer, ",", 1);
+        tc_buffer_add_number(buffer, shape[i]);
+    }
+    tc_buffer_add(buffer, "]", 1);
+}

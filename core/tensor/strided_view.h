@@ -1,0 +1,64 @@
+/*
+ * Views that are not in C order (Fortran order, permuted or zero strides):
+ * their C-order stream, made tile by tile in bounded memory. A tile is as
+ * many whole rows as fit the window; its source is read in runs along the
+ * axis that lies densest in the file, or, where that axis is short, in blocks
+ * over several axes: the cost follows the bytes, whatever the rank.
+ */
+#ifndef TCONV_CORE_TENSOR_STRIDED_VIEW_H
+#define TCONV_CORE_TENSOR_STRIDED_VIEW_H
+
+#include "core/base/error.h"
+#include "core/base/limits.h"
+
+/* Where the view's bytes come from: `length` bytes at `offset` of a storage. */
+typedef bool tc_fetch(void *context, uint64_t offset, void *buffer, size_t length,
+                      struct tc_error *error);
+
+struct tc_view {
+    unsigned rank;
+    unsigned element; /* bytes; at most 16 */
+    uint64_t shape[TC_MAX_RANK];
+    uint64_t stride[TC_MAX_RANK]; /* bytes */
+    uint64_t start;               /* byte of the first element in the storage */
+    uint64_t storage;             /* bytes the storage has in all */
+};
+
+/* From the start of a block to one of its elements, in the storage and in the
+ * window. */
+struct tc_hop {
+    uint32_t from;
+    uint32_t to;
+};
+
+struct tc_view_reader {
+    struct tc_view view;
+    tc_fetch *fetch;
+    void *context;
+    unsigned char *window; /* C-order bytes [window_at, window_at + window_size) */
+    uint64_t window_at;
+    size_t window_size;
+    unsigned char *run;
+    unsigned char *ahead; /* storage bytes [ahead_at, ahead_at + ahead_size) */
+    uint64_t ahead_at;
+    size_t ahead_size;
+    size_t ahead_most;
+    uint64_t fetched_to; /* where the last fetch ended */
+    struct tc_hop *hops; /* the elements of a block */
+    size_t hop_count;    /* 0: runs instead of blocks */
+    uint64_t made;       /* bytes of all windows so far */
+    uint64_t scattered;  /* reads so far that stand alone */
+    size_t hop_span;     /* bytes of the storage from its first element to behind its last */
+    unsigned axis;       /* tiles are ranges of this axis, whole in all later ones */
+    uint64_t rows;       /* of a tile */
+};
+
+/* All extents must have been checked: no element lies outside the storage. */
+bool tc_view_reader_init(struct tc_view_reader *gather, const struct tc_view *view, tc_fetch *fetch,
+                         void *context, struct tc_error *error);
+/* Bytes of the C-order stream; cheapest when offsets ascend. */
+bool tc_view_reader_read(struct tc_view_reader *gather, uint64_t offset, void *buffer,
+                         size_t length, struct tc_error *error);
+void tc_view_reader_release(struct tc_view_reader *gather);
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * What a checkpoint's values are called: dict keys and list indices joined with
+ * dots. A key that is neither a string nor an integer is called ?N, N its place
+ * in the dict; where two paths come to one name the later gets NAME~1.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/tensor/metadata.h"
+#include "core/tensor/table.h"
+#include "formats/pickle/pickle.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/walk.h"
+
+/* Dict keys, as Python tells them apart */
+
+enum { NUMBER, WORD, OTHER };
+struct key {
+    struct tc_text text; /* of a word; of what is neither, its value spelt out */
+    int64_t integer;
+    uint32_t place; /* of its pair */
+    uint8_t kind;
+};
+
+/* A tuple that is nested deeper or longer than this is equal only to itself. */
+#define MAX_KEY_DEPTH 16
+#define MAX_KEY_TEXT 1024u
+
+/* 1, 1.0 and True are one key. */
+static bool as_integer(const struct pickle_node *node, int64_t *integer) {
+    *integer = node->kind == PICKLE_BOOL ? node->value : 0;
+    if (node->kind == PICKLE_INT)
+        *integer = node->integer;
+    if (node->kind != PICKLE_FLOAT)
+        return node->kind == PICKLE_INT || node->kind == PICKLE_BOOL;
+    bool whole = node->real >= -0x1p63 && node->real < 0x1p63 && trunc(node->real) == node->real;
+    *integer = whole ? (int64_t)node->real : 0;
+    return whole;
+}
+
+/* A value that has no parts; equal values have equal texts. */
+static void spell_leaf(struct tc_buffer *text, const struct pickle_node *node) {
+    int64_t integer;
+    if (as_integer(node, &integer))
+        tc_buffer_addf(text, "i%lld,", (long long)integer);
+    else if (node->kind == PICKLE_LONG)
+        tc_buffer_addf(text, "i%.*s,", (int)node->length, node->text);
+    else if (node->kind == PICKLE_FLOAT && isfinite(node->real) && trunc(node->real) == node->real)
+        tc_buffer_addf(text, "i%.0f,", node->real);
+    else if (node->kind == PICKLE_FLOAT && !isnan(node->real))
+        tc_buffer_addf(text, "f%a,", node->real);
+    else if (node->kind == PICKLE_NONE)
+        tc_buffer_add_string(text, "N,");
+    else if ((node->kind == PICKLE_TEXT || node->kind == PICKLE_BYTES ||
+              node->kind == PICKLE_GLOBAL) &&
+             node->text && node->length <= MAX_KEY_TEXT) {
+        tc_buffer_addf(text, "%d:%zu:", node->kind, (size_t)node->length);
+        tc_buffer_add_text(text, pickle_text(node));
+    } else
+        tc_buffer_addf(text, "@%p,", (const void *)node);
+}
+
+static void spell(struct tc_buffer *text, const struct pickle_node *key) {
+    const struct pickle_node *tuples[MAX_KEY_DEPTH];
+    size_t next[MAX_KEY_DEPTH];
+    size_t start = text->length;
+    int depth = 0;
+    const struct pickle_node *node = key;
+    bool fits = true;
+    while (node && fits) {
+        if (node->kind == PICKLE_TUPLE && depth < MAX_KEY_DEPTH) {
+            tc_buffer_add_string(text, "(");
+            tuples[depth] = node;
+            next[depth++] = 0;
+        } else
+            spell_leaf(text, node);
+        node = NULL;
+        while (depth && next[depth - 1] == tuples[depth - 1]->count) {
+            tc_buffer_add_string(text, ")");
+            depth--;
+        }
+        if (depth)
+            node = tuples[depth - 1]->items[next[depth - 1]++];
+        fits = text->length - start <= 2 * MAX_KEY_TEXT;
+    }
+    if (fits || text->failed)
+        return;
+    text->length = start;
+    tc_buffer_addf(text, "@%p,", (const void *)key);
+}
+
+static bool read_key(struct torch_walk *walk, const struct pickle_node *node, struct key *key) {
+    key->kind = OTHER;
+    if (as_integer(node, &key->integer)) {
+        key->kind = NUMBER;
+        return true;
+    }
+    if (node->kind == PICKLE_TEXT) {
+        key->kind = WORD;
+        key->text = pickle_text(node);
+        return true;
+    }
+    struct tc_buffer text = {0};
+    spell(&text, node);
+    char *copy = tc_buffer_ok(&text, walk->error)
+                     ? tc_arena_copy(torch_walk_arena(walk), text.bytes, text.length, walk->error)
+                     : NULL;
+    key->text = (struct tc_text){copy, text.length};
+    tc_buffer_release(&text);
+    return copy != NULL;
+}
+
+static int compare_values(const struct key *x, const struct key *y) {
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->kind == NUMBER)
+        return (x->integer > y->integer) - (x->integer < y->integer);
+    return tc_text_compare(x->text, y->text);
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const struct key *x = a;
+    const struct key *y = b;
+    int order = compare_values(x, y);
+    return order ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+/* Of equal keys the first keeps its place, and has the last one's value. */
+static void merge_pairs(struct pickle_node *dict, const struct key *keys, size_t pairs) {
+    bool again = false;
+    for (size_t i = pairs; i > 1; i--) {
+        if (compare_values(&keys[i - 1], &keys[i - 2]) != 0)
+            continue;
+        dict->items[2 * keys[i - 2].place + 1] = dict->items[2 * keys[i - 1].place + 1];
+        dict->items[2 * keys[i - 1].place] = NULL;
+        again = true;
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; again && i < dict->count; i += 2)
+        if (dict->items[i]) {
+            dict->items[kept++] = dict->items[i];
+            dict->items[kept++] = dict->items[i + 1];
+        }
+    if (again)
+        dict->count = kept;
+}
+
+bool torch_settle_dict(struct torch_walk *walk, struct pickle_node *dict) {
+    size_t pairs = dict->count / 2;
+    if (dict->settled)
+        return true;
+    dict->settled = true;
+    if (pairs < 2)
+        return true;
+    if (!tc_arena_charge(torch_walk_arena(walk), pairs * sizeof(struct key), walk->error))
+        return false;
+    struct key *keys = calloc(pairs, sizeof *keys);
+    bool ok = keys ? true : tc_fail_memory(walk->error);
+    for (size_t i = 0; i < pairs && ok; i++) {
+        keys[i].place = (uint32_t)i;
+        ok = read_key(walk, dict->items[2 * i], &keys[i]);
+    }
+    if (ok) {
+        qsort(keys, pairs, sizeof *keys, compare_keys);
+        merge_pairs(dict, keys, pairs);
+    }
+    free(keys);
+    return ok;
+}
+
+/* Names */
+
+/* Half a character, which the machine has as `\\udXXX`, is one mark in a name. */
+static void add_without_surrogates(struct tc_buffer *to, struct tc_text text) {
+    for (size_t at = 0; at < text.length;) {
+        bool half = text.length - at >= 6 && memcmp(text.bytes + at, "\\ud", 3) == 0;
+        tc_buffer_add(to, half ? "?" : text.bytes + at, 1);
+        at += half ? 6 : 1;
+    }
+}
+
+void torch_add_key(struct torch_walk *walk, const struct pickle_node *key, uint32_t place) {
+    struct tc_buffer *path = &walk->path;
+    size_t start = path->length;
+    if (key->kind == PICKLE_INT)
+        tc_buffer_addf(path, "%lld", (long long)key->integer);
+    else if (key->kind != PICKLE_TEXT && key->kind != PICKLE_LONG)
+        tc_buffer_addf(path, "?%u", place);
+    else if (!key->surrogates)
+        tc_buffer_add_text(path, pickle_text(key));
+    else {
+        walk->surrogates++;
+        add_without_surrogates(path, pickle_text(key));
+    }
+    for (size_t i = start; walk->torch->bars && i < path->length; i++)
+        if (path->bytes[i] == '|')
+            path->bytes[i] = '.';
+}
+
+static struct tc_text join(struct torch_walk *walk, struct tc_text name, const char *ending) {
+    size_t extra = strlen(ending);
+    char *joined = tc_arena_alloc(torch_walk_arena(walk), name.length + extra + 1, walk->error);
+    if (!joined)
+        return (struct tc_text){NULL, 0};
+    if (name.length)
+        memcpy(joined, name.bytes, name.length);
+    memcpy(joined + name.length, ending, extra);
+    return (struct tc_text){joined, name.length + extra};
+}
+
+static bool is_taken(const struct torch_walk *walk, struct tc_buffer *name) {
+    struct tc_text text = {name->length ? name->bytes : "", name->length};
+    return tc_table_find(&walk->torch->reader->table, text) ||
+           tc_table_find(&walk->torch->groups, text);
+}
+
+static bool any_taken(const struct torch_walk *walk, struct tc_buffer *name,
+                      const char *const *endings, size_t count) {
+    size_t length = name->length;
+    bool taken = is_taken(walk, name);
+    for (size_t i = 0; i < count && !taken; i++) {
+        tc_buffer_add_string(name, endings[i]);
+        taken = !name->failed && is_taken(walk, name);
+        name->length = length;
+    }
+    return taken;
+}
+
+/* The next number to try behind a name, so that a thousand of one name take a
+ * thousand tries and not a million. */
+static uint32_t *find_number(struct torch_walk *walk, struct tc_table *numbers,
+                             struct tc_text name) {
+    struct tc_tensor *entry = tc_table_find(numbers, name);
+    if (!entry) {
+        struct tc_tensor fresh = {.name = join(walk, name, "")};
+        if (!fresh.name.bytes || !tc_table_add(numbers, &fresh, walk->error))
+            return NULL;
+        entry = &numbers->tensors[numbers->count - 1];
+    }
+    return &entry->cookie;
+}
+
+bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t count,
+                     struct tc_text *name) {
+    struct tc_text path = torch_walk_path(walk);
+    struct tc_buffer tried = {0};
+    tc_buffer_add_text(&tried, path);
+    if (any_taken(walk, &tried, endings, count)) {
+        uint32_t *number = find_number(walk, &walk->torch->numbers, path);
+        do {
+            tried.length = path.length;
+            tc_buffer_addf(&tried, "~%u", number ? ++*number : 0);
+        } while (number && !tried.failed && any_taken(walk, &tried, endings, count));
+        walk->renamed++;
+    }
+    *name = tc_buffer_ok(&tried, walk->error) && walk->error->class == TC_OK
+                ? join(walk, (struct tc_text){tried.bytes, tried.length}, "")
+                : (struct tc_text){NULL, 0};
+    if (walk->renamed == 1 && !walk->renamed_first.bytes)
+        walk->renamed_first = *name;
+    tc_buffer_release(&tried);
+    return name->bytes != NULL;
+}
+
+bool torch_keep_name(struct torch_walk *walk, struct tc_text name) {
+    struct tc_tensor entry = {.name = name};
+    return tc_table_add(&walk->torch->groups, &entry, walk->error);
+}
+
+/* Metadata */
+
+static int compare_pairs(const void *a, const void *b) {
+    const struct tc_pair *x = a;
+    const struct tc_pair *y = b;
+    return tc_text_compare(x->key, y->key);
+}
+
+static bool any_twice(const struct tc_metadata *metadata, struct tc_error *error, bool *twice) {
+    struct tc_pair *sorted = calloc(metadata->count + 1, sizeof *sorted);
+    if (!sorted)
+        return tc_fail_memory(error);
+    memcpy(sorted, metadata->pairs, metadata->count * sizeof *sorted);
+    qsort(sorted, metadata->count, sizeof *sorted, compare_pairs);
+    for (size_t i = 1; i < metadata->count && !*twice; i++)
+        *twice = tc_text_equal(sorted[i - 1].key, sorted[i].key);
+    free(sorted);
+    return true;
+}
+
+static bool rename_pair(struct torch_walk *walk, struct tc_table *keys, struct tc_table *numbers,
+                        struct tc_pair *pair) {
+    struct tc_buffer tried = {0};
+    bool renamed = tc_table_find(keys, pair->key) != NULL;
+    uint32_t *number = renamed ? find_number(walk, numbers, pair->key) : NULL;
+    struct tc_text text = pair->key;
+    while (number && !tried.failed && tc_table_find(keys, text)) {
+        tried.length = 0;
+        tc_buffer_add_text(&tried, pair->key);
+        tc_buffer_addf(&tried, "~%u", ++*number);
+        text = (struct tc_text){tried.bytes, tried.length};
+    }
+    bool ok = tc_buffer_ok(&tried, walk->error) && (!renamed || number);
+    if (ok && renamed)
+        ok = (pair->key = join(walk, text, "")).bytes != NULL;
+    struct tc_tensor entry = {.name = pair->key};
+    tc_buffer_release(&tried);
+    return ok && tc_table_add(keys, &entry, walk->error);
+}
+
+bool torch_settle_metadata(struct torch_walk *walk) {
+    struct tc_metadata *metadata = &walk->torch->reader->table.metadata;
+    bool twice = false;
+    if (metadata->count < 2)
+        return true;
+    if (!tc_arena_charge(torch_walk_arena(walk), metadata->count * sizeof(struct tc_pair),
+                         walk->error) ||
+        !any_twice(metadata, walk->error, &twice))
+        return false;
+    if (!twice)
+        return true;
+    struct tc_table keys;
+    struct tc_table numbers;
+    tc_table_init(&keys, torch_walk_arena(walk), UINT32_MAX - 2);
+    tc_table_init(&numbers, torch_walk_arena(walk), UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < metadata->count && ok; i++)
+        ok = rename_pair(walk, &keys, &numbers, &metadata->pairs[i]);
+    tc_table_release(&keys);
+    tc_table_release(&numbers);
+    return ok;
+}

@@ -1,0 +1,564 @@
+#include "formats/torch/torch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/checked.h"
+#include "core/base/notes.h"
+#include "core/tensor/select.h"
+#include "core/tensor/shape.h"
+
+/* Names in a pickle that are told one by one; the others are counted. */
+#define MAX_CLASSES_TOLD 20u
+
+void torch_init(struct torch *torch, struct tc_reader *reader) {
+    torch->reader = reader;
+    tc_table_init(&torch->keys, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->parts, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->members, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->classes, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->groups, &reader->arena, UINT32_MAX - 2);
+    tc_table_init(&torch->numbers, &reader->arena, UINT32_MAX - 2);
+    torch->folder = "data/";
+}
+
+void torch_release(struct torch *torch) {
+    torch_forget(torch);
+    free(torch->storages);
+    free(torch->views);
+    free(torch->unpacked);
+    tc_table_release(&torch->keys);
+    tc_table_release(&torch->parts);
+    tc_table_release(&torch->members);
+    tc_table_release(&torch->classes);
+    tc_table_release(&torch->groups);
+    tc_table_release(&torch->numbers);
+    zip_release(&torch->zip);
+}
+
+/* Storages */
+
+static bool grow(struct torch *torch, void **list, size_t *capacity, size_t size,
+                 struct tc_error *error) {
+    size_t larger = *capacity ? *capacity * 2 : 64;
+    void *grown = NULL;
+    if (!tc_arena_charge(&torch->reader->arena, (larger - *capacity) * size, error))
+        return false;
+    if (!(grown = reallocarray(*list, larger, size)))
+        return tc_fail_memory(error);
+    *list = grown;
+    *capacity = larger;
+    return true;
+}
+
+static struct torch_storage *new_storage(struct torch *torch, uint32_t *index,
+                                         struct tc_error *error) {
+    if (torch->storage_count == torch->storage_capacity &&
+        !grow(torch, (void **)&torch->storages, &torch->storage_capacity, sizeof *torch->storages,
+              error))
+        return NULL;
+    *index = (uint32_t)torch->storage_count;
+    struct torch_storage *storage = &torch->storages[torch->storage_count++];
+    *storage = (struct torch_storage){.dtype = TC_NONE};
+    return storage;
+}
+
+bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, uint64_t nbytes,
+                     uint32_t *index, struct tc_error *error) {
+    struct torch_storage *storage = new_storage(torch, index, error);
+    if (!storage)
+        return false;
+    storage->memory = memory;
+    storage->offset = offset;
+    storage->nbytes = storage->numel = nbytes;
+    storage->placed = true;
+    return true;
+}
+
+/* A storage that is named again must be the same again. */
+static bool check_again(const struct torch *torch, uint32_t index, struct tc_text key,
+                        enum tc_dtype dtype, uint64_t numel, struct tc_error *error) {
+    const struct torch_storage *storage = &torch->storages[index];
+    if (storage->dtype == dtype && storage->numel == numel)
+        return true;
+    return tc_fail(error, TC_INVALID, "storage",
+                   "storage \"%.*s\" is named with two types or sizes", tc_text_shown(key, 200),
+                   key.bytes);
+}
+
+static bool make_storage(struct torch *torch, enum tc_dtype dtype, uint64_t numel, uint32_t *index,
+                         struct tc_error *error) {
+    struct torch_storage *storage = new_storage(torch, index, error);
+    if (!storage)
+        return false;
+    storage->dtype = (uint8_t)dtype;
+    storage->numel = numel;
+    storage->swap = torch->swap;
+    return tc_mul(numel, dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8, &storage->nbytes) ||
+           tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
+}
+
+/* In a zip a storage is a member, of exactly its size. One that is not there is
+ * told of with the tensor that needs it. */
+static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
+                       uint32_t *index, struct tc_error *error) {
+    const struct tc_tensor *found = torch_find_member(torch, torch->folder, key);
+    uint32_t *used = found ? &torch->used[found->cookie] : NULL;
+    const struct tc_tensor *missed = found ? NULL : tc_table_find(&torch->keys, key);
+    if ((used && *used) || missed) {
+        *index = missed ? missed->cookie : *used - 1;
+        return check_again(torch, *index, key, dtype, numel, error);
+    }
+    if (!make_storage(torch, dtype, numel, index, error))
+        return false;
+    if (!found) {
+        struct tc_tensor entry = {.name = key, .cookie = *index};
+        torch->storages[*index].key = key;
+        return tc_table_add(&torch->keys, &entry, error);
+    }
+    struct torch_storage *storage = &torch->storages[*index];
+    struct zip_member *member = &torch->zip.members[found->cookie];
+    *used = *index + 1;
+    storage->key = key;
+    storage->member = member;
+    storage->offset = member->data;
+    storage->placed = member->size == storage->nbytes;
+    return true;
+}
+
+bool torch_check_storage(const struct torch *torch, uint32_t index, struct tc_error *error) {
+    const struct torch_storage *storage = &torch->storages[index];
+    if (storage->placed || torch->legacy)
+        return true;
+    struct tc_text key = storage->key;
+    if (!storage->member)
+        return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
+                       tc_text_shown(key, 200), key.bytes);
+    return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" has %llu bytes (expected %llu)",
+                   tc_text_shown(key, 200), key.bytes, (unsigned long long)storage->member->size,
+                   (unsigned long long)storage->nbytes);
+}
+
+bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
+                       uint32_t *index, struct tc_error *error) {
+    if (!torch->legacy)
+        return add_in_zip(torch, key, dtype, numel, index, error);
+    const struct tc_tensor *present = tc_table_find(&torch->keys, key);
+    if (present) {
+        *index = present->cookie;
+        return check_again(torch, *index, key, dtype, numel, error);
+    }
+    if (!make_storage(torch, dtype, numel, index, error))
+        return false;
+    struct tc_tensor entry = {.name = key, .cookie = *index};
+    torch->storages[*index].key = key;
+    return tc_table_add(&torch->keys, &entry, error);
+}
+
+/* Persistent ids */
+
+static bool bad_id(struct tc_error *error, const char *what) {
+    return tc_fail(error, TC_INVALID, "persistent-id", "a bad persistent id: %s", what);
+}
+
+/* (view key, offset, size), in elements: a part of a storage. */
+static bool read_part(struct torch *torch, const struct pickle_node *part, struct pickle_node *node,
+                      uint64_t element, struct tc_error *error) {
+    const struct pickle_node *key = pickle_item(part, 0);
+    const struct pickle_node *offset = pickle_item(part, 1);
+    const struct pickle_node *size = pickle_item(part, 2);
+    if (!size || part->count != 3 || !pickle_is(key, PICKLE_TEXT) ||
+        !pickle_is(offset, PICKLE_INT) || !pickle_is(size, PICKLE_INT) || offset->integer < 0 ||
+        size->integer < 0)
+        return bad_id(error, "not a view of a storage");
+    if (tc_table_find(&torch->keys, pickle_text(key)))
+        return bad_id(error, "a view has the name of a storage");
+    uint64_t nbytes = torch->storages[node->index].nbytes;
+    if (!tc_mul((uint64_t)offset->integer, element, &node->offset) ||
+        !tc_mul((uint64_t)size->integer, element, &node->length) ||
+        !tc_range_within(node->offset, node->length, nbytes))
+        return bad_id(error, "a view reaches past its storage");
+    const struct tc_tensor *known = tc_table_find(&torch->parts, pickle_text(key));
+    if (known)
+        return (known->cookie == node->index && known->offset == node->offset &&
+                known->nbytes == node->length) ||
+               bad_id(error, "a view of a storage is in two places");
+    struct tc_tensor entry = {.name = pickle_text(key),
+                              .cookie = (uint32_t)node->index,
+                              .offset = node->offset,
+                              .nbytes = node->length};
+    return tc_table_add(&torch->parts, &entry, error);
+}
+
+bool torch_persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+                      struct tc_error *error) {
+    struct torch *torch = context;
+    const struct pickle_node *tag = pickle_item(id, 0);
+    const struct pickle_node *class = pickle_item(id, 1);
+    const struct pickle_node *key = pickle_item(id, 2);
+    const struct pickle_node *numel = pickle_item(id, 4);
+    if (!pickle_is(tag, PICKLE_TEXT) || id->kind != PICKLE_TUPLE)
+        return bad_id(error, "not a tuple that starts with a word");
+    if (tc_text_equal(pickle_text(tag), TC_TEXT("module"))) {
+        if (class && torch->reader->options->pickle_inert) {
+            *node = *class; /* the class itself; its source text is of no use */
+            return true;
+        }
+        tc_fail(error, TC_UNSAFE, "pickle-module",
+                "the file holds a whole module with its source text");
+        return tc_error_hint(error, "--pickle=inert takes its tensors out, and runs nothing");
+    }
+    if (!tc_text_equal(pickle_text(tag), TC_TEXT("storage")))
+        return bad_id(error, "not that of a storage");
+    if (!numel || id->count > (torch->legacy ? 6 : 5) || !pickle_is(class, PICKLE_GLOBAL) ||
+        class->global != PICKLE_STORAGE_CLASS || !pickle_is(key, PICKLE_TEXT) ||
+        !pickle_is(pickle_item(id, 3), PICKLE_TEXT) || numel->kind != PICKLE_INT ||
+        numel->integer < 0)
+        return bad_id(error, "not (\"storage\", class, key, location, count)");
+    uint32_t index;
+    if (!torch_add_storage(torch, pickle_text(key), class->value, (uint64_t)numel->integer, &index,
+                           error))
+        return false;
+    node->kind = PICKLE_STORAGE;
+    node->index = index;
+    node->length = torch->storages[index].nbytes;
+    const struct pickle_node *part = pickle_item(id, 5);
+    uint64_t element = class->value == TC_NONE ? 1 : tc_dtype_bits(class->value) / 8;
+    return !part || part->kind == PICKLE_NONE || read_part(torch, part, node, element, error);
+}
+
+static bool note_class(void *context, const struct pickle_node *global, struct tc_error *error) {
+    struct torch *torch = context;
+    if (global->global != PICKLE_UNKNOWN || tc_table_find(&torch->classes, pickle_text(global)))
+        return true;
+    struct tc_tensor entry = {.name = pickle_text(global)};
+    return tc_table_add(&torch->classes, &entry, error);
+}
+
+static bool count_class(void *context, const struct pickle_node *callable,
+                        const struct pickle_node *arguments, uint64_t at, struct tc_error *error) {
+    struct torch *torch = context;
+    (void)arguments;
+    (void)at;
+    (void)error;
+    struct tc_tensor *class = callable->kind == PICKLE_GLOBAL && callable->global == PICKLE_UNKNOWN
+                                  ? tc_table_find(&torch->classes, pickle_text(callable))
+                                  : NULL;
+    if (class && class->cookie < UINT32_MAX)
+        class->cookie++;
+    return true;
+}
+
+void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
+    pickle->mode = PICKLE_SCAN;
+    pickle->context = torch->watch.context;
+    pickle->on_global = torch->watch.on_global;
+    pickle->on_call = torch->watch.on_call;
+    pickle->on_misuse = torch->watch.on_misuse;
+    pickle->on_build = NULL;
+    pickle->persistent = NULL;
+    pickle->keys = true; /* of a tar, the only kind of file that is watched */
+}
+
+void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
+    torch->steps += pickle->steps;
+    torch->text += pickle->end - pickle->start;
+    torch->machine = NULL;
+}
+
+void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
+                       struct tc_error *error) {
+    const struct tc_format_options *options = torch->reader->options;
+    pickle_init(pickle, &torch->reader->arena, &options->limits, error);
+    pickle->input = torch->reader->input;
+    pickle->at = at;
+    pickle->end = end;
+    pickle->script = torch->script;
+    pickle->nested = true;
+    pickle->mode = options->pickle_inert ? PICKLE_INERT : PICKLE_STRICT;
+    pickle->context = torch;
+    pickle->on_global = note_class;
+    pickle->on_call = count_class;
+    pickle->on_build = torch_joblib_array;
+    torch->machine = pickle;
+    pickle->persistent = torch_persistent;
+    if (torch->watch.context)
+        torch_watch_pickle(torch, pickle);
+}
+
+struct pickle_node *torch_find_key(const struct pickle_node *dict, const char *key) {
+    struct pickle_node *found = NULL;
+    for (size_t i = 0; pickle_is(dict, PICKLE_DICT) && i + 1 < dict->count; i += 2)
+        if (dict->items[i]->kind == PICKLE_TEXT &&
+            tc_text_equal(pickle_text(dict->items[i]), tc_text_of(key)))
+            found = dict->items[i + 1];
+    return found;
+}
+
+/* Tensors */
+
+bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank) {
+    if (!pickle_is(node, PICKLE_TUPLE) && !pickle_is(node, PICKLE_LIST))
+        return false;
+    *rank = node->count;
+    if (node->count > TC_MAX_RANK)
+        return true; /* the caller says so */
+    for (size_t i = 0; i < node->count; i++) {
+        if (node->items[i]->kind != PICKLE_INT || node->items[i]->integer < 0)
+            return false;
+        sizes[i] = (uint64_t)node->items[i]->integer;
+    }
+    return true;
+}
+
+void torch_dense(struct torch_shape *shape) {
+    uint64_t stride = 1;
+    for (unsigned i = shape->rank; i > 0; i--) {
+        shape->stride[i - 1] = stride;
+        /* Where it wraps the tensor is empty or too large, and is found out. */
+        stride *= shape->size[i - 1] ? shape->size[i - 1] : 1;
+    }
+}
+
+static bool is_dense(const struct torch_shape *shape) {
+    uint64_t stride = 1;
+    for (unsigned i = shape->rank; i > 0; i--) {
+        if (shape->size[i - 1] == 0)
+            return true;
+        if (shape->size[i - 1] != 1 && shape->stride[i - 1] != stride)
+            return false;
+        stride *= shape->size[i - 1];
+    }
+    return true;
+}
+
+/* No element lies outside the part of the storage that counts. */
+static bool check_extent(const struct torch_shape *shape, uint64_t count, unsigned element,
+                         struct tc_error *error) {
+    uint64_t last = shape->offset;
+    bool ok = true;
+    for (unsigned i = 0; i < shape->rank && count; i++) {
+        uint64_t span;
+        ok &= tc_mul(shape->size[i] - 1, shape->stride[i], &span) && tc_add(last, span, &last);
+    }
+    uint64_t end = shape->offset;
+    ok = ok && (!count || tc_add(last, 1, &end)) && tc_mul(end, element, &end);
+    /* An empty tensor may start anywhere, as torch lets it. */
+    if (ok && (end <= shape->extent || !count))
+        return true;
+    return tc_fail(error, TC_INVALID, "view", "the tensor reaches past its storage (%llu bytes)",
+                   (unsigned long long)shape->extent);
+}
+
+/* Bytes of the view's strides, and the shape of the table, which counts single
+ * elements where torch counts pairs. */
+static bool fill_view(struct torch *torch, const struct torch_shape *shape, struct torch_view *view,
+                      struct tc_tensor *tensor, struct tc_error *error) {
+    struct tc_arena *arena = &torch->reader->arena;
+    uint64_t *size = tc_arena_array(arena, shape->rank, sizeof *size, error);
+    if (!size)
+        return false;
+    if (shape->rank)
+        memcpy(size, shape->size, shape->rank * sizeof *size);
+    view->shape = tensor->shape = size;
+    if (shape->dtype == TC_F4) {
+        uint64_t *pairs = tc_arena_array(arena, shape->rank, sizeof *pairs, error);
+        if (!pairs)
+            return false;
+        if (shape->rank == 0 || size[shape->rank - 1] > INT64_MAX / 2)
+            return tc_fail(error, TC_UNSUPPORTED, "packed-shape",
+                           "pairs of F4 elements need a last dimension");
+        memcpy(pairs, size, shape->rank * sizeof *pairs);
+        pairs[shape->rank - 1] *= 2;
+        tensor->shape = pairs;
+    }
+    if (is_dense(shape))
+        return true;
+    uint64_t *stride = tc_arena_array(arena, shape->rank, sizeof *stride, error);
+    if (!stride)
+        return false;
+    for (unsigned i = 0; i < shape->rank; i++)
+        stride[i] = shape->size[i] > 1 ? shape->stride[i] * view->element : 0;
+    view->stride = stride;
+    return true;
+}
+
+static bool can_negate(enum tc_dtype dtype) {
+    return dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_F32 || dtype == TC_F64 ||
+           dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128;
+}
+
+bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct torch_shape *shape,
+                      struct tc_metadata *metadata, struct tc_error *error) {
+    unsigned element = shape->dtype == TC_F4 ? 1 : tc_dtype_bits(shape->dtype) / 8;
+    if (shape->rank > TC_MAX_RANK)
+        return tc_fail(error, TC_UNSUPPORTED, "rank", "more than %u dimensions (got %u)",
+                       TC_MAX_RANK, shape->rank);
+    uint64_t count;
+    struct tc_tensor tensor = {.name = name,
+                               .dtype = (uint8_t)shape->dtype,
+                               .rank = (uint8_t)shape->rank,
+                               .metadata = metadata,
+                               .offset = torch->view_count,
+                               .cookie = torch->first_cookie + (uint32_t)torch->view_count};
+    struct torch_view view = {.storage = shape->storage,
+                              .dtype = (uint8_t)shape->dtype,
+                              .rank = (uint8_t)shape->rank,
+                              .element = (uint8_t)element,
+                              .swap = torch->storages[shape->storage].swap && element > 1,
+                              .conjugate = shape->conjugate,
+                              .negative = shape->negative};
+    if (!torch_check_storage(torch, shape->storage, error)) {
+        torch->storages[shape->storage].excused = true;
+        return false;
+    }
+    if ((shape->conjugate || shape->negative) && !can_negate(shape->dtype))
+        return tc_fail(error, TC_INVALID, "view", "%s has no sign to turn",
+                       tc_dtype_name(shape->dtype));
+    if (!tc_shape_measure(shape->dtype == TC_F4 ? TC_U8 : shape->dtype, shape->size, shape->rank,
+                          &count, &tensor.nbytes, error) ||
+        !check_extent(shape, count, element, error) ||
+        !fill_view(torch, shape, &view, &tensor, error))
+        return false;
+    view.start = count ? shape->base + shape->offset * element : 0;
+    const struct zip_member *member = torch->storages[shape->storage].member;
+    tensor.sequential = tensor.nbytes && (view.stride || (member && member->method != ZIP_STORED));
+    uint64_t counted = tc_reader_wants(torch->reader, name) ? tensor.nbytes : 0;
+    if (!tc_add(torch->total, counted, &torch->total))
+        return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 64 bits");
+    if (torch->view_count == torch->view_capacity &&
+        !grow(torch, (void **)&torch->views, &torch->view_capacity, sizeof *torch->views, error))
+        return false;
+    torch->views[torch->view_count++] = view;
+    return tc_table_add(&torch->reader->table, &tensor, error);
+}
+
+/* By everything that makes two views the same; then by place. */
+static int compare_views(const void *a, const void *b, void *context) {
+    const struct torch *torch = context;
+    uint32_t i = *(const uint32_t *)a;
+    uint32_t j = *(const uint32_t *)b;
+    const struct torch_view *x = &torch->views[i];
+    const struct torch_view *y = &torch->views[j];
+    const uint64_t keys[][2] = {{x->storage, y->storage},
+                                {x->start, y->start},
+                                {x->dtype, y->dtype},
+                                {x->rank, y->rank},
+                                {x->conjugate, y->conjugate},
+                                {x->negative, y->negative},
+                                {x->stride != 0, y->stride != 0}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (keys[k][0] != keys[k][1])
+            return keys[k][0] < keys[k][1] ? -1 : 1;
+    size_t size = x->rank * sizeof *x->shape;
+    int order = size ? memcmp(x->shape, y->shape, size) : 0;
+    return order || !x->stride ? order : memcmp(x->stride, y->stride, size);
+}
+
+static int order_views(const void *a, const void *b, void *context) {
+    int order = compare_views(a, b, context);
+    uint32_t i = *(const uint32_t *)a;
+    uint32_t j = *(const uint32_t *)b;
+    return order ? order : (i > j) - (i < j);
+}
+
+/* Two views of one storage that are not the same. */
+static void mark_views(struct torch *torch, uint32_t a, uint32_t b) {
+    struct tc_tensor *tensors = torch->reader->table.tensors;
+    uint32_t storage = torch->views[a].storage;
+    if (torch->views[b].storage != storage || !tensors[a].nbytes || !tensors[b].nbytes)
+        return;
+    tensors[a].storage = tensors[b].storage = storage + 1;
+}
+
+/* Ties tensors that are one view of one storage. Each tensor has a view, in
+ * the table's order. */
+static bool tie_views(struct torch *torch, struct tc_error *error) {
+    size_t count = torch->view_count;
+    uint32_t *order = malloc((count ? count : 1) * sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)i;
+    qsort_r(order, count, sizeof *order, order_views, torch);
+    for (size_t i = 1, first = 0; i < count; i++) {
+        if (compare_views(&order[first], &order[i], torch) != 0) {
+            mark_views(torch, order[first], order[i]);
+            first = i;
+        } else if (torch->reader->table.tensors[order[i]].nbytes)
+            tc_table_tie(&torch->reader->table, order[first], order[i]);
+    }
+    free(order);
+    return true;
+}
+
+/* Storages that nothing made a tensor of must be there all the same. */
+static bool check_storages(const struct torch *torch, struct tc_error *error) {
+    for (size_t i = 0; i < torch->storage_count; i++)
+        if (!torch->storages[i].excused && !torch_check_storage(torch, (uint32_t)i, error))
+            return false;
+    return true;
+}
+
+/* A line for each name with its count, of the first few. */
+static void tell_classes(struct torch *torch) {
+    struct tc_reader *reader = torch->reader;
+    for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_TOLD; i++) {
+        const struct tc_tensor *class = &torch->classes.tensors[i];
+        if (class->cookie == 0)
+            tc_reader_lose(reader, "%.*s is named and not understood; nothing was made of it",
+                           tc_text_shown(class->name, 200), class->name.bytes);
+        else
+            tc_reader_lose(
+                reader,
+                "%.*s is not understood (%u object%s); only tensors that it holds are taken",
+                tc_text_shown(class->name, 200), class->name.bytes, class->cookie,
+                class->cookie == 1 ? "" : "s");
+    }
+    if (torch->classes.count > MAX_CLASSES_TOLD)
+        tc_reader_lose(reader, "%zu more names are not understood",
+                       torch->classes.count - MAX_CLASSES_TOLD);
+}
+
+/* What has no tensor because its objects are not understood is no success. */
+static bool check_anything(const struct torch *torch, struct tc_error *error) {
+    if (torch->reader->table.count || !torch->classes.count)
+        return true;
+    struct tc_text class = torch->classes.tensors[0].name;
+    tc_fail(error, TC_UNSAFE, "nothing-left",
+            "no tensor was found; %zu name%s not understood, among them %.*s", torch->classes.count,
+            torch->classes.count == 1 ? " is" : "s are", tc_text_shown(class, 200), class.bytes);
+    return tc_error_hint(error, "nothing was run; tconv scan shows all that it names");
+}
+
+bool torch_finish(struct torch *torch, struct tc_error *error) {
+    struct tc_reader *reader = torch->reader;
+    uint64_t size = reader->input->size;
+    uint64_t limit = tc_reader_made_limit(reader);
+    /* Views may show one storage many times over. */
+    reader->made = torch->total > size ? torch->total - size : 0;
+    if (reader->made > limit) {
+        tc_fail(error, TC_UNSAFE, "size-limit",
+                "its tensors have %llu bytes in all, the file %llu: views repeat its data "
+                "(limit %llu bytes beyond the file)",
+                (unsigned long long)torch->total, (unsigned long long)size,
+                (unsigned long long)limit);
+        return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
+    }
+    tell_classes(torch);
+    /* One tensor by its name has no structure that could be lost. */
+    const struct tc_select *select = reader->options->select;
+    bool whole = !select || !select->only.bytes;
+    if (torch->nested && whole &&
+        !tc_reader_note(reader, TC_CHANGE, TC_KIND_STRUCTURE, (struct tc_text){NULL, 0}, error,
+                        "lists, dicts and objects in one another are written flat, their keys "
+                        "joined with dots"))
+        return false;
+    return check_storages(torch, error) && check_anything(torch, error) && tie_views(torch, error);
+}
+
+bool torch_finish_objects(struct torch *torch, struct tc_error *error) {
+    tell_classes(torch);
+    return check_anything(torch, error);
+}

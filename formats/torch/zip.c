@@ -1,0 +1,368 @@
+/*
+ * torch ≥ 1.6 and TorchScript: a zip, everything in one folder ROOT.
+ *     ROOT/data.pkl          the object
+ *     ROOT/data/KEY          a storage each
+ *     ROOT/version           "3"
+ *     ROOT/byteorder         "little" or "big"; absent: little
+ *     ROOT/constants.pkl     TorchScript: a tuple of tensors that its code has
+ *     ROOT/constants/KEY     their storages
+ *     ROOT/model.json        torch 1.0 and 1.1, in the place of data.pkl (torch_model.c)
+ *     ROOT/code/…            TorchScript: source text, never looked at
+ *     ROOT/tconv.json        metadata that tconv wrote
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/format/restore_metadata.h"
+#include "core/io/input.h"
+#include "core/tensor/table.h"
+#include "formats/pickle/pickle.h"
+#include "formats/torch/torch.h"
+#include "formats/zip/read.h"
+
+#define MAX_SMALL 64u
+/* What libtorch itself takes; 3 is what everything writes. */
+#define MAX_VERSION 10
+#define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
+/* What only a torch.package has. */
+#define PACKAGE_MEMBER "/.data/extern_modules"
+#define TAIL_BYTES ((size_t)1 << 16)
+
+/* Names in the directory, which lies at the file's end; most archives' fits
+ * the tail, or at least its end, where small members are. */
+bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
+    struct tc_error ignored = {0};
+    struct tc_input *input = probe->input;
+    *script = false;
+    if (probe->length < 30 || memcmp(probe->head, "PK\3\4", 4) != 0)
+        return false;
+    size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
+    char *tail = tc_input_load(input, input->size - size, size, &ignored);
+    if (!tail)
+        return false;
+    bool seen = memmem(tail, size, "/data.pkl", 9) || memmem(tail, size, "data.pklPK", 10) ||
+                memmem(tail, size, "/model.json", 11) ||
+                memmem(tail, size, PACKAGE_MEMBER, strlen(PACKAGE_MEMBER)) ||
+                memmem(probe->head + 30, probe->length - 30, "data.pkl", 8);
+    *script = seen && memmem(tail, size, "/constants.pkl", 14);
+    free(tail);
+    return seen;
+}
+
+const struct tc_tensor *torch_find_member(const struct torch *torch, const char *folder,
+                                          struct tc_text name) {
+    struct tc_buffer path = {0};
+    tc_buffer_add_text(&path, torch->root);
+    tc_buffer_add_string(&path, folder);
+    tc_buffer_add_text(&path, name);
+    const struct tc_tensor *found =
+        path.failed ? NULL
+                    : tc_table_find(&torch->members, (struct tc_text){path.bytes, path.length});
+    tc_buffer_release(&path);
+    return found;
+}
+
+static const struct zip_member *find_member(const struct torch *torch, const char *name) {
+    const struct tc_tensor *found = torch_find_member(torch, "", tc_text_of(name));
+    return found ? &torch->zip.members[found->cookie] : NULL;
+}
+
+/* torch finds members whatever the case of their letters: no two may differ in
+ * nothing else. */
+static bool check_cases(struct torch *torch, struct tc_error *error) {
+    struct tc_table folded;
+    tc_table_init(&folded, &torch->reader->arena, UINT32_MAX - 2);
+    bool ok = true;
+    for (size_t i = 0; i < torch->zip.count && ok; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        char *copy = tc_arena_copy(&torch->reader->arena, name.bytes, name.length, error);
+        struct tc_tensor entry = {.name = {copy, name.length}};
+        for (size_t at = 0; copy && at < name.length; at++)
+            if (copy[at] >= 'A' && copy[at] <= 'Z')
+                copy[at] |= 0x20;
+        ok = copy != NULL;
+        if (ok && tc_table_find(&folded, entry.name))
+            ok = tc_fail(error, TC_INVALID, "zip",
+                         "bad zip: \"%.*s\" is there twice, but for the case of its letters",
+                         tc_text_shown(name, 200), name.bytes);
+        ok = ok && tc_table_add(&folded, &entry, error);
+    }
+    tc_table_release(&folded);
+    return ok;
+}
+
+/* The names of all members, each once. */
+static bool index_members(struct torch *torch, struct tc_error *error) {
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_tensor entry = {.name = torch->zip.members[i].name, .cookie = (uint32_t)i};
+        if (tc_table_find(&torch->members, entry.name))
+            return tc_fail(error, TC_INVALID, "zip", "bad zip: \"%.*s\" is there twice",
+                           tc_text_shown(entry.name, 200), entry.name.bytes);
+        if (!tc_table_add(&torch->members, &entry, error))
+            return false;
+    }
+    return check_cases(torch, error);
+}
+
+/* Whether a folder, with its slash, is anything but a plain path. */
+static bool leaves_folder(struct tc_text folder) {
+    size_t start = 0;
+    for (size_t i = 0; i < folder.length; i++) {
+        if (folder.bytes[i] != '/')
+            continue;
+        size_t length = i - start;
+        if (length == 0 || (length <= 2 && memcmp(folder.bytes + start, "..", length) == 0))
+            return true;
+        start = i + 1;
+    }
+    return false;
+}
+
+/* Members of this name, whatever their folder; the last one's folder is the
+ * archive's root. */
+static size_t find_main(struct torch *torch, struct tc_text main) {
+    size_t found = 0;
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        if (!tc_text_ends(name, main) ||
+            (name.length > main.length && name.bytes[name.length - main.length - 1] != '/'))
+            continue;
+        found++;
+        torch->root = (struct tc_text){name.bytes, name.length - main.length};
+    }
+    return found;
+}
+
+/* torch.package: Python source and pickles of any name. */
+static bool is_package(const struct torch *torch) {
+    for (size_t i = 0; i < torch->zip.count; i++)
+        if (tc_text_ends(torch->zip.members[i].name, TC_TEXT(PACKAGE_MEMBER)))
+            return true;
+    return false;
+}
+
+/* The one folder that holds data.pkl, and everything else. */
+static bool find_root(struct torch *torch, struct tc_error *error) {
+    if (is_package(torch))
+        return tc_fail(error, TC_UNSUPPORTED, "torch-package",
+                       "a torch.package archive: programs with pickles of their own");
+    size_t found = find_main(torch, TC_TEXT("data.pkl"));
+    torch->model = !found && (found = find_main(torch, TC_TEXT("model.json")));
+    if (found > 1)
+        return tc_fail(error, TC_INVALID, "torch-archive",
+                       "the archive has two pickles named data.pkl");
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        if (found && !tc_text_starts(name, torch->root))
+            return tc_fail(error, TC_INVALID, "torch-archive",
+                           "\"%.*s\" is not in the archive's folder", tc_text_shown(name, 200),
+                           name.bytes);
+    }
+    if (!found)
+        return tc_fail(error, TC_INVALID, "torch-archive", "the archive has no data.pkl");
+    if (torch->root.length == 0 || memchr(torch->root.bytes, '/', torch->root.length) !=
+                                       torch->root.bytes + torch->root.length - 1)
+        return tc_fail(error, leaves_folder(torch->root) ? TC_UNSAFE : TC_INVALID, "torch-archive",
+                       "the archive's members are not in one folder");
+    if (leaves_folder(torch->root))
+        return tc_fail(error, TC_UNSAFE, "torch-archive", "the archive's folder leaves its place");
+    torch->used =
+        tc_arena_array(&torch->reader->arena, torch->zip.count, sizeof *torch->used, error);
+    return torch->used != NULL;
+}
+
+/* The whole of a small member; NULL with no error where it is not there. */
+static const char *load_small(struct torch *torch, const char *name, size_t *length,
+                              struct tc_error *error) {
+    const struct zip_member *member = find_member(torch, name);
+    if (!member)
+        return NULL;
+    *length = member->size;
+    if (member->size <= MAX_SMALL)
+        return zip_load(torch->reader, member, error);
+    tc_fail(error, TC_INVALID, "torch-archive", "%s has %llu bytes (limit %u)", name,
+            (unsigned long long)member->size, MAX_SMALL);
+    return NULL;
+}
+
+static bool read_version(struct torch *torch, struct tc_error *error) {
+    size_t length = 0;
+    const char *text = load_small(torch, "version", &length, error);
+    if (!text)
+        return error->class == TC_OK
+                   ? tc_fail(error, TC_INVALID, "torch-archive", "the archive has no version")
+                   : false;
+    while (length && (text[length - 1] == '\n' || text[length - 1] == '\r'))
+        length--;
+    unsigned version = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            length = 0;
+        else if (version < 1000)
+            version = version * 10 + (unsigned)(text[i] - '0');
+    }
+    if (length == 0)
+        return tc_fail(error, TC_INVALID, "torch-archive", "the archive's version is no number");
+    if (version > MAX_VERSION)
+        return tc_fail(error, TC_UNSUPPORTED, "torch-version",
+                       "version %.*s of torch's archive is not known (0 to %d are)", (int)length,
+                       text, MAX_VERSION);
+    return true;
+}
+
+static bool read_byteorder(struct torch *torch, struct tc_error *error) {
+    size_t length = 0;
+    const char *text = load_small(torch, "byteorder", &length, error);
+    if (!text)
+        return error->class == TC_OK;
+    struct tc_text order = {text, length};
+    torch->swap = tc_text_equal(order, TC_TEXT("big"));
+    return torch->swap || tc_text_equal(order, TC_TEXT("little")) ||
+           tc_fail(error, TC_INVALID, "torch-archive", "byteorder is neither little nor big");
+}
+
+static bool over_limit(struct tc_error *error, uint64_t size) {
+    tc_fail(error, TC_UNSAFE, "pickle-limit", "a packed pickle of %llu bytes",
+            (unsigned long long)size);
+    return tc_error_hint(error, "raise the limit with --max-pickle if you trust this file");
+}
+
+/* Runs a pickle of the archive; one that is packed is unpacked first. */
+static bool load_pickle(struct torch *torch, const struct zip_member *member,
+                        struct pickle_node **root, struct tc_error *error) {
+    struct pickle pickle;
+    torch_pickle_init(torch, &pickle, member->data, member->data + member->size, error);
+    bool ok = true;
+    if (member->method != ZIP_STORED) {
+        ok = member->size <= pickle.limits->pickle || over_limit(error, member->size);
+        pickle.memory = ok ? (const unsigned char *)zip_load(torch->reader, member, error) : NULL;
+        pickle.input = NULL;
+        pickle.at = 0;
+        pickle.end = member->size;
+        ok = pickle.memory != NULL;
+    }
+    ok = ok && pickle_load(&pickle, root);
+    if (ok && pickle.at != pickle.end) {
+        ok = tc_fail(error, TC_INVALID, "trailing", "something stands behind the pickle");
+        if (!pickle.memory)
+            tc_error_at(error, pickle.at);
+    }
+    torch_count_pickle(torch, &pickle);
+    pickle_release(&pickle);
+    /* The error says what is wrong; where the bytes were damaged on their way
+     * that is the better reason. */
+    if (member->method == ZIP_STORED && (ok || error->class == TC_INVALID)) {
+        struct tc_error damage = {0};
+        if (!zip_verify_stored(torch->reader->input, member, &damage)) {
+            *error = damage;
+            return false;
+        }
+    }
+    return ok;
+}
+
+/* Storages that nothing refers to, as some tools leave behind. */
+static void note_unused(struct torch *torch) {
+    struct tc_buffer prefix = {0};
+    size_t unused = 0;
+    struct tc_text first = {0};
+    tc_buffer_add_text(&prefix, torch->root);
+    tc_buffer_add_string(&prefix, "data/");
+    for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        if (torch->used[i] || !tc_text_starts(name, (struct tc_text){prefix.bytes, prefix.length}))
+            continue;
+        if (unused++ == 0)
+            first = name;
+    }
+    tc_buffer_release(&prefix);
+    if (unused)
+        tc_reader_warn(torch->reader,
+                       "%zu storage%s of the file %s not referred to; the first is %.*s", unused,
+                       unused == 1 ? "" : "s", unused == 1 ? "is" : "are",
+                       tc_text_shown(first, 200), first.bytes);
+}
+
+#define MAX_SOURCE (1u << 20)
+
+/* Whether a TorchScript archive has code beyond the bare class that tch and
+ * tconv write. */
+static bool has_code(struct torch *torch, struct tc_error *error) {
+    struct tc_buffer prefix = {0};
+    const struct zip_member *bare = find_member(torch, "code/__torch__.py");
+    bool more = bare && bare->size > MAX_SOURCE;
+    tc_buffer_add_text(&prefix, torch->root);
+    tc_buffer_add_string(&prefix, "code/");
+    for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
+        const struct zip_member *member = &torch->zip.members[i];
+        more |= member != bare && tc_text_ends(member->name, TC_TEXT(".py")) &&
+                tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
+    }
+    tc_buffer_release(&prefix);
+    if (more || !bare)
+        return more;
+    const char *text = zip_load(torch->reader, bare, error);
+    return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
+}
+
+/* A bare module is tch's, whatever the file is called. */
+static bool note_code(struct torch *torch, struct tc_error *error) {
+    if (!torch->script)
+        return true;
+    if (has_code(torch, error)) {
+        tc_reader_warn(torch->reader, "its code is left out; only tensors are read");
+        torch->reader->beyond = "code";
+    } else if (find_member(torch, "code/__torch__.py"))
+        torch->bars = true;
+    return error->class == TC_OK;
+}
+
+/* Tensors that TorchScript's code has as constants, as freezing a module makes
+ * them of all its parameters. */
+static bool read_constants(struct torch *torch, struct tc_error *error) {
+    struct pickle_node *root;
+    torch->folder = "constants/";
+    if (!load_pickle(torch, find_member(torch, "constants.pkl"), &root, error))
+        return false;
+    if (root->kind != PICKLE_TUPLE)
+        return tc_fail(error, TC_INVALID, "torch-archive", "constants.pkl holds no tuple");
+    return torch_walk_constants(torch, root, error);
+}
+
+static bool read_sidecar(struct torch *torch, struct tc_error *error) {
+    const struct zip_member *member = find_member(torch, "tconv.json");
+    if (!member)
+        return true;
+    if (!tc_reader_check_header(torch->reader, "member tconv.json", member->size, MAX_SIDECAR,
+                                error))
+        return false;
+    const char *text = zip_load(torch->reader, member, error);
+    if (text && tc_sidecar_read(torch->reader, text, member->size, error))
+        return true;
+    if (error->class == TC_INVALID)
+        error->has_offset = false; /* of the text, not of the file */
+    return false;
+}
+
+bool torch_open_zip(struct torch *torch, struct tc_error *error) {
+    struct pickle_node *root;
+    if (!zip_open(&torch->zip, torch->reader, error) || !zip_all_readable(&torch->zip, error) ||
+        !index_members(torch, error) || !find_root(torch, error) || !read_version(torch, error) ||
+        !read_byteorder(torch, error))
+        return false;
+    torch->script = torch->model || find_member(torch, "constants.pkl") != NULL;
+    if (torch->model) {
+        if (!torch_read_model(torch, error) || !note_code(torch, error))
+            return false;
+    } else if (!load_pickle(torch, find_member(torch, "data.pkl"), &root, error) ||
+               !note_code(torch, error) || !torch_walk(torch, root, error) ||
+               (torch->script && !read_constants(torch, error)))
+        return false;
+    note_unused(torch);
+    return read_sidecar(torch, error);
+}

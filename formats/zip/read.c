@@ -1,0 +1,538 @@
+/*
+ *     local header + data, for each member       "PK\3\4"
+ *     central directory, an entry a member       "PK\1\2"
+ *     zip64 end record and its locator           "PK\6\6", "PK\6\7" (large archives)
+ *     end record, with a comment                 "PK\5\6"
+ */
+
+#include "formats/zip/read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/checked.h"
+#include "core/base/little_endian.h"
+#include "core/base/memory.h"
+
+#define END_BYTES 22u
+#define COMMENT_MAX 65535u
+#define LOCATOR_BYTES 20u
+#define END64_BYTES 56u
+#define ENTRY_BYTES 46u
+#define LOCAL_BYTES 30u
+#define LARGEST_DESCRIPTOR 24u
+/* Deflate codes at most 258 bytes in two bits. */
+#define DEFLATE_MOST 1032u
+#define DIRECTORY_LIMIT (UINT64_C(1) << 30)
+
+#define ATTRIBUTE_FOLDER 0x10u
+#define MODE_MASK 0xF000u
+#define MODE_FOLDER 0x4000u
+
+#define FLAG_ENCRYPTED 0x0001u
+#define FLAG_DESCRIPTOR 0x0008u
+/* Compression options, a data descriptor, UTF-8 names. */
+#define FLAG_UTF8 0x0800u
+#define FLAGS_KNOWN (0x0006u | FLAG_DESCRIPTOR | FLAG_UTF8)
+
+static uint16_t u16(const unsigned char *bytes) {
+    return (uint16_t)tc_load(bytes, 2);
+}
+
+static uint32_t u32(const unsigned char *bytes) {
+    return (uint32_t)tc_load(bytes, 4);
+}
+
+static uint64_t u64(const unsigned char *bytes) {
+    return tc_load(bytes, 8);
+}
+
+static bool bad(struct tc_error *error, uint64_t offset, const char *what) {
+    tc_fail(error, TC_INVALID, "zip", "bad zip: %s", what);
+    return tc_error_at(error, offset);
+}
+
+/* The directory's place, from the end records. */
+struct end {
+    uint64_t offset; /* of the end record; zip64: of its own */
+    uint64_t directory;
+    uint64_t size;
+    uint64_t count;
+};
+
+static bool is_end(const unsigned char *bytes) {
+    return memcmp(bytes, "PK\5\6", 4) == 0;
+}
+
+/* Finds the end record: the one whose comment ends with the file. A second
+ * signature behind it, or a second record that would fit, is another reading. */
+static bool find_end(const unsigned char *tail, size_t length, uint64_t base, size_t *place,
+                     struct tc_error *error) {
+    size_t found = 0;
+    for (size_t at = 0; at + END_BYTES <= length; at++) {
+        if (tail[at] != 'P' || !is_end(tail + at))
+            continue;
+        bool fits = u16(tail + at + 20) == length - at - END_BYTES;
+        if (found && !fits)
+            return bad(error, base + at, "a second end record in its comment");
+        if (fits && found++)
+            return bad(error, base + at, "two end records");
+        if (fits)
+            *place = at;
+    }
+    return found ? true : bad(error, base + length, "no end record; the file may be cut short");
+}
+
+/* Where a 16- or 32-bit field is full, the 64-bit one counts. */
+static bool same_or_full(uint64_t narrow, uint64_t full, uint64_t wide) {
+    return narrow == full || narrow == wide;
+}
+
+static bool read_end64(struct tc_input *input, const unsigned char *record, uint64_t offset,
+                       struct end *end, struct tc_error *error) {
+    unsigned char locator[LOCATOR_BYTES];
+    unsigned char wide[END64_BYTES];
+    bool full = u16(record + 10) == 0xFFFF || u32(record + 12) == 0xFFFFFFFF ||
+                u32(record + 16) == 0xFFFFFFFF;
+    if (offset < LOCATOR_BYTES)
+        return full ? bad(error, offset, "no zip64 end record") : true;
+    if (!tc_input_read(input, offset - LOCATOR_BYTES, locator, LOCATOR_BYTES, error))
+        return false;
+    if (memcmp(locator, "PK\6\7", 4) != 0)
+        return full ? bad(error, offset, "no zip64 end record") : true;
+    uint64_t at = u64(locator + 8);
+    if (u32(locator + 4) != 0 || u32(locator + 16) > 1)
+        return tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
+    /* Some readers look where the locator says, others right before it: the
+     * record must be in both places, and so be without an extension. */
+    if (offset - LOCATOR_BYTES < END64_BYTES || at != offset - LOCATOR_BYTES - END64_BYTES)
+        return bad(error, offset - LOCATOR_BYTES, "the zip64 end record is not before its locator");
+    if (!tc_input_read(input, at, wide, END64_BYTES, error))
+        return false;
+    if (memcmp(wide, "PK\6\6", 4) != 0 || u64(wide + 4) != END64_BYTES - 12)
+        return bad(error, at, "bad zip64 end record");
+    if (u32(wide + 16) != 0 || u32(wide + 20) != 0)
+        return tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
+    *end = (struct end){at, u64(wide + 48), u64(wide + 40), u64(wide + 32)};
+    if (u64(wide + 24) != end->count || !same_or_full(u16(record + 10), 0xFFFF, end->count) ||
+        !same_or_full(u32(record + 12), 0xFFFFFFFF, end->size) ||
+        !same_or_full(u32(record + 16), 0xFFFFFFFF, end->directory))
+        return bad(error, at, "the two end records disagree");
+    return true;
+}
+
+static bool read_end(struct tc_input *input, struct end *end, struct tc_error *error) {
+    size_t length = input->size < END_BYTES + COMMENT_MAX ? input->size : END_BYTES + COMMENT_MAX;
+    uint64_t base = input->size - length;
+    unsigned char *tail = tc_input_load(input, base, length, error);
+    if (!tail)
+        return false;
+    size_t place = 0;
+    bool ok = find_end(tail, length, base, &place, error);
+    const unsigned char *record = tail + place;
+    if (ok) {
+        *end = (struct end){base + place, u32(record + 16), u32(record + 12), u16(record + 10)};
+        ok = read_end64(input, record, base + place, end, error);
+    }
+    if (ok && ((u16(record + 4) != 0 && u16(record + 4) != 0xFFFF) ||
+               (u16(record + 6) != 0 && u16(record + 6) != 0xFFFF)))
+        ok = tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
+    if (ok && u16(record + 8) != u16(record + 10))
+        ok = bad(error, base + place, "its counts of members disagree");
+    free(tail);
+    return ok;
+}
+
+/* The zip64 extra field holds, in this order, those of size, stored size and
+ * local offset that are full in the entry. */
+static bool read_extra(const unsigned char *extra, size_t length, struct zip_member *member,
+                       bool local, uint64_t where, struct tc_error *error) {
+    bool full[3] = {member->size == 0xFFFFFFFF, member->stored == 0xFFFFFFFF,
+                    !local && member->local == 0xFFFFFFFF};
+    uint64_t *fields[3] = {&member->size, &member->stored, &member->local};
+    bool seen = false;
+    while (length >= 4) {
+        unsigned id = u16(extra);
+        size_t size = u16(extra + 2);
+        if (size > length - 4)
+            return bad(error, where, "an extra field passes its header's end");
+        const unsigned char *at = extra + 4;
+        size_t left = size;
+        if (id == 1) {
+            if (seen)
+                return bad(error, where, "two zip64 fields");
+            seen = true;
+            for (int i = 0; i < 3; i++) {
+                if (!full[i])
+                    continue;
+                if (left < 8)
+                    return bad(error, where, "a zip64 field is cut short");
+                *fields[i] = u64(at);
+                at += 8;
+                left -= 8;
+            }
+        }
+        extra += 4 + size;
+        length -= 4 + size;
+    }
+    if (!seen && (full[0] || full[1] || full[2]))
+        return bad(error, where, "a zip64 field is missing");
+    return true;
+}
+
+static bool is_ascii(struct tc_text name) {
+    for (size_t i = 0; i < name.length; i++)
+        if (name.bytes[i] & 0x80)
+            return false;
+    return true;
+}
+
+/* Names a folder: by its name, or by the attributes of DOS or Unix. Some readers
+ * then look at no data, others at all of it. */
+static bool is_folder(const struct zip_member *member, uint32_t attributes) {
+    return tc_text_ends(member->name, TC_TEXT("/")) || attributes & ATTRIBUTE_FOLDER ||
+           (attributes >> 16 & MODE_MASK) == MODE_FOLDER;
+}
+
+/* Deflating nothing takes two bytes, which some writers do for folders. */
+static bool has_data(const struct zip_member *member) {
+    return member->size > 0 || member->stored > 2;
+}
+
+static bool check_member(const struct zip_member *member, uint32_t attributes,
+                         struct tc_error *error) {
+    bool encrypted = member->flags & FLAG_ENCRYPTED;
+    if (member->flags & ~(FLAGS_KNOWN | (encrypted ? FLAG_ENCRYPTED : 0u)))
+        tc_fail(error, TC_INVALID, "zip-flags", "bad zip: unknown flags 0x%04x", member->flags);
+    else if (member->method == ZIP_STORED && !encrypted && member->stored != member->size)
+        tc_fail(error, TC_INVALID, "zip", "bad zip: a stored member's sizes disagree");
+    else if (member->method == ZIP_DEFLATED && member->size / DEFLATE_MOST > member->stored)
+        tc_fail(error, TC_INVALID, "zip", "bad zip: a member's sizes cannot both be true");
+    else if (is_folder(member, attributes) && has_data(member))
+        tc_fail(error, TC_INVALID, "zip-folder", "bad zip: a folder with data");
+    else if (memchr(member->name.bytes, '\0', member->name.length))
+        tc_fail(error, TC_INVALID, "name-nul", "bad zip: a member's name holds a NUL");
+    else if (!tc_utf8_valid(member->name))
+        tc_fail(error, TC_INVALID, "name-utf8", "bad zip: a member's name is not valid UTF-8");
+    else if (!(member->flags & FLAG_UTF8) && !is_ascii(member->name))
+        tc_fail(error, TC_INVALID, "name-utf8",
+                "bad zip: a member's name is not ASCII and not marked as UTF-8");
+    else
+        return true;
+    return tc_error_at(error, member->local);
+}
+
+/* Reads the local header: it must say what the directory says. */
+static bool read_local(struct tc_input *input, struct zip_member *member, uint64_t limit,
+                       struct tc_error *error) {
+    unsigned char fixed[LOCAL_BYTES];
+    if (member->local > limit || limit - member->local < LOCAL_BYTES)
+        return bad(error, member->local, "a member lies outside the file");
+    if (!tc_input_read(input, member->local, fixed, LOCAL_BYTES, error))
+        return false;
+    size_t name_length = u16(fixed + 26);
+    size_t extra_length = u16(fixed + 28);
+    if (memcmp(fixed, "PK\3\4", 4) != 0)
+        return bad(error, member->local, "no local header where the directory says");
+    if (limit - member->local - LOCAL_BYTES < name_length + extra_length)
+        return bad(error, member->local, "a local header passes the directory's start");
+    if (u16(fixed + 6) != member->flags || u16(fixed + 8) != member->method ||
+        name_length != member->name.length)
+        return bad(error, member->local, "a local header disagrees with the directory");
+    unsigned char *rest =
+        tc_input_load(input, member->local + LOCAL_BYTES, name_length + extra_length, error);
+    if (!rest)
+        return false;
+    struct zip_member local = {.size = u32(fixed + 22), .stored = u32(fixed + 18)};
+    bool ok = true;
+    if (memcmp(rest, member->name.bytes, name_length) != 0)
+        ok = bad(error, member->local, "a local header has another name than the directory");
+    /* With a data descriptor behind the data these may be zero here. */
+    bool later = member->flags & FLAG_DESCRIPTOR;
+    if (ok && !(later && local.size == 0 && local.stored == 0)) {
+        ok = read_extra(rest + name_length, extra_length, &local, true, member->local, error);
+        if (ok &&
+            (local.size != member->size || local.stored != member->stored ||
+             (u32(fixed + 14) != member->crc && !(later && u32(fixed + 14) == 0))) &&
+            !(later && local.size == 0 && local.stored == 0))
+            ok = bad(error, member->local, "a local header disagrees with the directory");
+    }
+    free(rest);
+    member->data = member->local + LOCAL_BYTES + name_length + extra_length;
+    if (ok && !tc_range_within(member->data, member->stored, limit))
+        ok = bad(error, member->local, "a member's data passes the directory's start");
+    return ok;
+}
+
+static bool read_entry(const unsigned char *entry, size_t left, struct zip_member *member,
+                       size_t *used, uint64_t where, struct tc_error *error) {
+    if (left < ENTRY_BYTES || memcmp(entry, "PK\1\2", 4) != 0)
+        return bad(error, where, "bad directory entry");
+    size_t name_length = u16(entry + 28);
+    size_t extra_length = u16(entry + 30);
+    *used = ENTRY_BYTES + name_length + extra_length + u16(entry + 32);
+    if (left < *used)
+        return bad(error, where, "a directory entry is cut short");
+    if (u16(entry + 34) != 0 && u16(entry + 34) != 0xFFFF)
+        return tc_fail(error, TC_UNSUPPORTED, "zip-disks", "a zip in several volumes");
+    *member = (struct zip_member){
+        .name = {(const char *)entry + ENTRY_BYTES, name_length},
+        .flags = u16(entry + 8),
+        .method = u16(entry + 10),
+        .crc = u32(entry + 16),
+        .stored = u32(entry + 20),
+        .size = u32(entry + 24),
+        .local = u32(entry + 42),
+    };
+    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where,
+                      error) &&
+           check_member(member, u32(entry + 38), error);
+}
+
+static int by_local(const void *a, const void *b, void *members) {
+    const struct zip_member *list = members;
+    uint64_t x = list[*(const uint32_t *)a].local;
+    uint64_t y = list[*(const uint32_t *)b].local;
+    return (x > y) - (x < y);
+}
+
+/* Members lie one behind the other, up to the directory: nothing overlaps, and
+ * nothing is hidden between them. */
+static bool check_layout(const struct zip *zip, uint64_t directory, struct tc_error *error) {
+    uint32_t *order = malloc((zip->count ? zip->count : 1) * sizeof *order);
+    if (!order)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < zip->count; i++)
+        order[i] = (uint32_t)i;
+    qsort_r(order, zip->count, sizeof *order, by_local, zip->members);
+    uint64_t end = 0;
+    uint64_t slack = 0;
+    bool ok = true;
+    for (size_t i = 0; i <= zip->count && ok; i++) {
+        const struct zip_member *member = i < zip->count ? &zip->members[order[i]] : NULL;
+        uint64_t next = member ? member->local : directory;
+        if (next < end)
+            ok = bad(error, next, "members overlap");
+        else if (next - end > slack)
+            ok = bad(error, end,
+                     i ? "something stands between the members"
+                       : "something stands before the first member");
+        if (!member)
+            break;
+        end = member->data + member->stored;
+        slack = member->flags & FLAG_DESCRIPTOR ? LARGEST_DESCRIPTOR : 0;
+    }
+    free(order);
+    return ok;
+}
+
+static bool check_end(const struct end *end, const struct tc_reader *reader,
+                      struct tc_error *error) {
+    uint64_t sum;
+    if (!tc_add(end->directory, end->size, &sum) || sum != end->offset)
+        return bad(error, end->offset, "the directory does not end where its end record starts");
+    if (end->count > end->size / ENTRY_BYTES)
+        return bad(error, end->offset, "more members than the directory has room for");
+    if (end->count == 0 && (end->size != 0 || end->directory != 0))
+        return bad(error, end->offset, "an empty archive that is not empty");
+    if (!tc_reader_check_header(reader, "zip's directory", end->size, DIRECTORY_LIMIT, error))
+        return false;
+    if (end->count > reader->options->limits.tensors) {
+        tc_fail(error, TC_UNSAFE, "tensor-limit", "a zip of %llu members (limit %llu)",
+                (unsigned long long)end->count,
+                (unsigned long long)reader->options->limits.tensors);
+        return tc_error_hint(error, "raise the limit with --max-tensors if you trust this file");
+    }
+    return true;
+}
+
+bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error) {
+    struct tc_input *input = reader->input;
+    struct end end;
+    if (!read_end(input, &end, error) || !check_end(&end, reader, error))
+        return false;
+    zip->directory = tc_reader_load(reader, end.directory, end.size, error);
+    zip->members = tc_arena_array(&reader->arena, end.count, sizeof *zip->members, error);
+    if (!zip->directory || !zip->members)
+        return false;
+    size_t at = 0;
+    for (uint64_t i = 0; i < end.count; i++) {
+        struct zip_member *member = &zip->members[zip->count++];
+        size_t used = 0;
+        if (!read_entry((const unsigned char *)zip->directory + at, end.size - at, member, &used,
+                        end.directory + at, error) ||
+            !read_local(input, member, end.directory, error))
+            return false;
+        at += used;
+    }
+    if (at != end.size)
+        return bad(error, end.directory + at, "the directory holds more than it counts");
+    return check_layout(zip, end.directory, error);
+}
+
+void zip_release(struct zip *zip) {
+    free(zip->directory);
+    *zip = (struct zip){0};
+}
+
+static bool check_crc(const struct zip_member *member, uint32_t crc, struct tc_error *error) {
+    if (crc == member->crc)
+        return true;
+    tc_fail(error, TC_INVALID, "crc", "CRC-32 mismatch (got %08x, expected %08x)", crc,
+            member->crc);
+    return tc_error_at(error, member->data);
+}
+
+bool zip_member_readable(const struct zip_member *member, struct tc_error *error) {
+    if (member->flags & FLAG_ENCRYPTED)
+        tc_fail(error, TC_UNSUPPORTED, "zip-encrypted", "an encrypted zip member");
+    else if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED &&
+             member->method != ZIP_BZIP2 && member->method != ZIP_LZMA)
+        tc_fail(error, TC_UNSUPPORTED, "zip-method", "zip compression method %u is not supported",
+                member->method);
+    else
+        return true;
+    return tc_error_at(error, member->local);
+}
+
+bool zip_all_readable(const struct zip *zip, struct tc_error *error) {
+    for (size_t i = 0; i < zip->count; i++)
+        if (!zip_member_readable(&zip->members[i], error))
+            return false;
+    return true;
+}
+
+static bool start_unpacking(struct zip_stream *stream, struct tc_input *input,
+                            const struct zip_member *member, struct tc_error *error) {
+    uint64_t start = member->data;
+    uint64_t end = member->data + member->stored;
+    stream->member = member;
+    switch (member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decoder_init(&stream->packed.bzip2, input, start, end, error);
+    case ZIP_LZMA:
+        return tc_lzma_decoder_init(&stream->packed.lzma, input, start, end, member->size, error);
+    default:
+        return tc_inflater_init(&stream->packed.inflater, input, start, end, error);
+    }
+}
+
+static bool unpack(struct zip_stream *stream, void *buffer, size_t length, struct tc_error *error) {
+    switch (stream->member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decode(&stream->packed.bzip2, buffer, length, error);
+    case ZIP_LZMA:
+        return tc_lzma_decode(&stream->packed.lzma, buffer, length, error);
+    default:
+        return tc_inflate(&stream->packed.inflater, buffer, length, error);
+    }
+}
+
+static bool end_unpacking(struct zip_stream *stream, struct tc_error *error) {
+    switch (stream->member->method) {
+    case ZIP_BZIP2:
+        return tc_bzip2_decoder_end(&stream->packed.bzip2, error);
+    case ZIP_LZMA:
+        return tc_lzma_decoder_end(&stream->packed.lzma, error);
+    default:
+        return tc_inflater_end(&stream->packed.inflater, error);
+    }
+}
+
+static bool unpack_next(struct zip_stream *stream, void *buffer, size_t length,
+                        struct tc_error *error) {
+    if (!unpack(stream, buffer, length, error))
+        return false;
+    stream->crc = tc_crc32(stream->crc, buffer, length);
+    stream->position += length;
+    if (stream->position < stream->member->size)
+        return true;
+    return end_unpacking(stream, error) && check_crc(stream->member, stream->crc, error);
+}
+
+bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
+                     const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
+                     struct tc_error *error) {
+    unsigned char skipped[4096];
+    if (!zip_member_readable(member, error))
+        return false;
+    if (member->method == ZIP_STORED)
+        return tc_input_read(input, member->data + offset, buffer, length, error);
+    if (stream->member != member || offset < stream->position) {
+        zip_stream_release(stream);
+        if (!start_unpacking(stream, input, member, error))
+            return false;
+    }
+    while (stream->position < offset) {
+        uint64_t left = offset - stream->position;
+        if (!unpack_next(stream, skipped, left < sizeof skipped ? left : sizeof skipped, error))
+            return false;
+    }
+    return unpack_next(stream, buffer, length, error);
+}
+
+void zip_stream_release(struct zip_stream *stream) {
+    uint16_t method = stream->member ? stream->member->method : ZIP_STORED;
+    if (method == ZIP_BZIP2)
+        tc_bzip2_decoder_release(&stream->packed.bzip2);
+    else if (method == ZIP_LZMA)
+        tc_lzma_decoder_release(&stream->packed.lzma);
+    else if (method == ZIP_DEFLATED)
+        tc_inflater_release(&stream->packed.inflater);
+    *stream = (struct zip_stream){0};
+}
+
+char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error) {
+    struct zip_stream stream = {0};
+    tc_memory_earn(member->stored);
+    char *bytes = zip_member_readable(member, error)
+                      ? tc_arena_alloc(&reader->arena, member->size + 1, error)
+                      : NULL;
+    if (!bytes)
+        return NULL;
+    bool ok = zip_stream_read(&stream, reader->input, member, 0, bytes, member->size, error);
+    zip_stream_release(&stream);
+    if (ok && member->method == ZIP_STORED)
+        ok = check_crc(member, tc_crc32(0, bytes, member->size), error);
+    return ok ? bytes : NULL;
+}
+
+#define VERIFY_STEP ((size_t)1 << 18)
+
+bool zip_member_check(struct tc_input *input, const struct zip_member *member,
+                      struct tc_error *error) {
+    if (member->method == ZIP_STORED)
+        return zip_verify_stored(input, member, error);
+    struct zip_stream stream = {0};
+    unsigned char *buffer = malloc(VERIFY_STEP);
+    bool ok = buffer || tc_fail_memory(error);
+    for (uint64_t at = 0; ok && (at < member->size || at == 0);) {
+        uint64_t left = member->size - at;
+        size_t step = left < VERIFY_STEP ? left : VERIFY_STEP;
+        ok = zip_stream_read(&stream, input, member, at, buffer, step, error);
+        at += step ? step : 1;
+    }
+    zip_stream_release(&stream);
+    free(buffer);
+    return ok;
+}
+
+bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
+                       struct tc_error *error) {
+    unsigned char *buffer = malloc(VERIFY_STEP);
+    if (!buffer)
+        return tc_fail_memory(error);
+    uint32_t crc = 0;
+    bool ok = true;
+    for (uint64_t at = 0; at < member->stored && ok;) {
+        uint64_t left = member->stored - at;
+        size_t step = left < VERIFY_STEP ? left : VERIFY_STEP;
+        ok = tc_input_read(input, member->data + at, buffer, step, error);
+        if (ok)
+            crc = tc_crc32(crc, buffer, step);
+        at += step;
+    }
+    free(buffer);
+    return ok && check_crc(member, crc, error);
+}

@@ -1,0 +1,76 @@
+/*
+ * A strict reader of zip archives: one reading or none. It takes only what
+ * every other reader would read in the same way: one end record, a directory
+ * that fills its place, local headers that agree with it, members that don't
+ * overlap, nothing before the first.
+ *
+ * Ours rather than libzip's, which does not tell where a member's data lies,
+ * and accepts flags, sizes and names that others read differently.
+ */
+#ifndef TCONV_FORMATS_ZIP_READ_H
+#define TCONV_FORMATS_ZIP_READ_H
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/io/bzip2.h"
+#include "core/io/deflate.h"
+#include "core/io/input.h"
+#include "core/io/lzma.h"
+
+/* Those that are read; a member of any other is listed, and can't be read. */
+enum zip_method { ZIP_STORED = 0, ZIP_DEFLATED = 8, ZIP_BZIP2 = 12, ZIP_LZMA = 14 };
+
+struct zip_member {
+    struct tc_text name;
+    uint64_t data; /* where its bytes lie in the file */
+    uint64_t stored;
+    uint64_t size; /* unpacked */
+    uint64_t local;
+    uint32_t crc;
+    uint16_t flags;
+    uint16_t method;
+};
+
+struct zip {
+    struct zip_member *members; /* in the directory's order */
+    size_t count;
+    char *directory; /* its bytes: names point into it */
+};
+
+bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
+void zip_release(struct zip *zip);
+/* Fails with TC_UNSUPPORTED where a member is encrypted, or packed in a way that
+ * is not known: it can be listed, and not read. */
+bool zip_member_readable(const struct zip_member *member, struct tc_error *error);
+/* The same for all members, where the file is nothing without each. */
+bool zip_all_readable(const struct zip *zip, struct tc_error *error);
+
+/* Bytes [offset, offset + length) of a member as it was before packing. A
+ * packed one goes on where it stands, or starts anew, and its size and CRC
+ * are checked when its end is read; a stored one is read in place. */
+struct zip_stream {
+    const struct zip_member *member; /* NULL: none yet */
+    union {
+        struct tc_inflater inflater;
+        struct tc_bzip2_decoder bzip2;
+        struct tc_lzma_decoder lzma;
+    } packed; /* by the member's method */
+    uint64_t position;
+    uint32_t crc;
+};
+bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
+                     const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
+                     struct tc_error *error);
+void zip_stream_release(struct zip_stream *stream);
+/* A small member as a whole, checked, a NUL behind it; the arena's. */
+char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error);
+
+/* Reads a member to its end, and checks its size and CRC. */
+bool zip_member_check(struct tc_input *input, const struct zip_member *member,
+                      struct tc_error *error);
+/* Checks a stored member's CRC. */
+bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
+                       struct tc_error *error);
+
+#endif
