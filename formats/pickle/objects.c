@@ -329,10 +329,9 @@ bool pickle_op_build(struct pickle *pickle, int unused) {
     bool joblib = node->kind == PICKLE_OBJECT && pickle_is(node->callable, PICKLE_GLOBAL) &&
                   node->callable->global == PICKLE_JOBLIB_ARRAY;
     if (joblib && pickle->mode != PICKLE_SCAN && pickle->on_build)
-        return pickle->on_build(pickle->context, node, pickle->error);
-    return !joblib ||
-           (pickle_take_array(pickle, node) &&
-            (!pickle->on_build || pickle->on_build(pickle->context, node, pickle->error)));
+        return pickle->on_build(pickle, node);
+    return !joblib || (pickle_take_array(pickle, node) &&
+                       (!pickle->on_build || pickle->on_build(pickle, node)));
 }
 
 /* Persistent ids */

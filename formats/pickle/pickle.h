@@ -164,7 +164,7 @@ struct pickle {
                       struct tc_error *error);
     /* A known wrapper of joblib has got its state; the bytes of its array follow
      * at `at`, which the function may move forward, up to `end`. */
-    bool (*on_build)(void *context, struct pickle_node *object, struct tc_error *error);
+    bool (*on_build)(struct pickle *pickle, struct pickle_node *object);
     struct pickle_budget *budget; /* NULL: one of its own */
 
     /* What it found, over all its pickles. */

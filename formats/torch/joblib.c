@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/base/checked.h"
-#include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/io/input.h"
 #include "formats/pickle/pickle.h"
@@ -88,16 +87,14 @@ static bool pass_objects(struct torch *torch, struct pickle *outer, struct pickl
     bool ok = pickle_load(&pickle, &root);
     outer->at = pickle.at;
     outer->steps += pickle.steps;
-    torch->machine = outer;
     pickle_release(&pickle);
     if (ok && pickle_is(root, PICKLE_CALL))
         *wrapper = *root;
     return ok;
 }
 
-bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_error *error) {
-    struct torch *torch = context;
-    struct pickle *pickle = torch->machine;
+bool torch_joblib_array(struct pickle *pickle, struct pickle_node *wrapper) {
+    struct torch *torch = pickle->context;
     struct pickle_node *state = wrapper->state;
     struct pickle_node *dtype = torch_find_key(state, "dtype");
     struct pickle_node *shape = torch_find_key(state, "shape");
@@ -106,7 +103,6 @@ bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_er
     uint64_t nbytes;
     unsigned rank;
     bool objects = false;
-    (void)error;
     if (pickle->at < pickle->frame_end)
         return bad(pickle, "stands inside of a frame");
     if (!shape || !dtype || !order || !torch_sizes(shape, sizes, &rank) || rank > TC_MAX_RANK ||

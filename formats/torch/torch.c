@@ -264,7 +264,6 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
     torch->steps += pickle->steps;
     torch->text += pickle->end - pickle->start;
-    torch->machine = NULL;
 }
 
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
@@ -281,7 +280,6 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->on_global = note_class;
     pickle->on_call = count_class;
     pickle->on_build = torch_joblib_array;
-    torch->machine = pickle;
     pickle->persistent = torch_persistent;
     if (torch->watch.context)
         torch_watch_pickle(torch, pickle);

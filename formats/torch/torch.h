@@ -77,7 +77,6 @@ struct torch {
     uint64_t total;          /* bytes of all tensors */
     uint64_t steps;          /* opcodes that the pickles took */
     uint64_t text;           /* bytes that they have */
-    struct pickle *machine;  /* that runs */
     unsigned char *unpacked; /* a file that is deflated as a whole */
     void *container;         /* what its persistent ids need; a container's own */
     bool swap;               /* the file is big-endian */
@@ -156,7 +155,7 @@ pickle_persistent torch_persistent;
 /* Counts what a pickle took, which bounds what its values may take. */
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle);
 /* The bytes of an array behind joblib's wrapper of it. */
-bool torch_joblib_array(void *context, struct pickle_node *wrapper, struct tc_error *error);
+bool torch_joblib_array(struct pickle *pickle, struct pickle_node *wrapper);
 
 /* Member of a zip's folder; the cookie is its number. NULL: not there. */
 const struct tc_tensor *torch_find_member(const struct torch *torch, const char *folder,

@@ -310,19 +310,14 @@ def scan(program: str, paths: list[str]) -> tuple[dict[str, dict], int, str]:
     done = subprocess.run(
         [program, "scan", "--json", *paths], capture_output=True, stdin=subprocess.DEVNULL, timeout=1800
     )
-    lines = [read_line(line) for line in done.stdout.decode("utf-8", "replace").split("\n") if line]
-    return (
-        {line["file"]: line for line in lines if "file" in line},
-        done.returncode,
-        done.stderr.decode("utf-8", "replace"),
-    )
-
-
-def read_line(line: str) -> dict:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"scan --json wrote what is no JSON: {line!r}") from error
+    if done.returncode < 0 and len(paths) > 1:  # a crash: which file was it? That one is left without a verdict
+        alone = [scan(program, [path]) for path in paths]
+        return {path: line for told, _, _ in alone for path, line in told.items()}, done.returncode, f"{done}"
+    errors = done.stderr.decode("utf-8", "replace")
+    if done.returncode < 0:
+        return {}, done.returncode, errors
+    lines = [json.loads(line) for line in done.stdout.decode("utf-8", "replace").split("\n") if line]
+    return {line["file"]: line for line in lines if "file" in line}, done.returncode, errors
 
 
 def judge(whats, paths, told, did) -> tuple[list[str], Counter]:
