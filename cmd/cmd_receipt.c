@@ -7,13 +7,13 @@
 #include "cmd/report.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
 #include "core/io/sha256.h"
-#include "core/tensor/table.h"
 
 /* Of the receipt's own text: hashes of a million files. */
 #define RECEIPT_LIMIT (UINT64_C(256) << 20)
@@ -44,29 +44,28 @@ struct places {
     const char *receipt;
     const char *const *files;
     size_t count;
-    struct tc_table names;
-    bool *used; /* by position: the receipt has an output of this name */
+    struct tc_name_map names; /* the number is a position in `files` */
+    bool *used;               /* by position: the receipt has an output of this name */
 };
 
 /* Two files of one name could not both be what the receipt means by it. */
 static bool places_init(struct places *places, struct tc_arena *arena, struct tc_error *error) {
-    tc_table_init(&places->names, arena, UINT32_MAX - 2);
+    tc_name_map_init(&places->names, arena);
     places->used = calloc(places->count + 1, sizeof *places->used);
     if (!places->used)
         return tc_fail_memory(error);
     for (size_t i = 0; i < places->count; i++) {
-        struct tc_tensor entry = {.name = tc_text_of(tc_path_name(places->files[i])),
-                                  .cookie = (uint32_t)i};
-        if (!tc_utf8_valid(entry.name))
+        struct tc_text name = tc_text_of(tc_path_name(places->files[i]));
+        if (!tc_utf8_valid(name))
             continue; /* no receipt names such a file */
-        const struct tc_tensor *other = tc_table_find(&places->names, entry.name);
+        const uint32_t *other = tc_name_map_find(&places->names, name);
         if (other) {
             tc_fail(error, TC_USAGE, "two-of-one-name",
-                    "another file of this name is given too: %s", places->files[other->cookie]);
+                    "another file of this name is given too: %s", places->files[*other]);
             tc_error_hint(error, "a receipt knows files by their names: verify each by itself");
             return tc_error_in_file(error, places->files[i]);
         }
-        if (!tc_table_add(&places->names, &entry, error))
+        if (!tc_name_map_add(&places->names, name, (uint32_t)i, error))
             return false;
     }
     return true;
@@ -76,11 +75,11 @@ static bool places_init(struct places *places, struct tc_arena *arena, struct tc
  * first one, and without any beside the receipt. From malloc. */
 static char *locate(struct places *places, struct tc_text name) {
     const char *beside = places->count ? places->files[0] : places->receipt;
-    const struct tc_tensor *given = tc_table_find(&places->names, name);
+    const uint32_t *given = tc_name_map_find(&places->names, name);
     struct tc_buffer path = {0};
     if (given) {
-        places->used[given->cookie] = true;
-        return strdup(places->files[given->cookie]);
+        places->used[*given] = true;
+        return strdup(places->files[*given]);
     }
     tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
     tc_buffer_add_text(&path, name);
@@ -204,7 +203,7 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
     free(text);
     free(places.used);
     tc_input_close(input);
-    tc_table_release(&places.names);
+    tc_name_map_release(&places.names);
     tc_arena_release(&arena);
     return code;
 }

@@ -8,6 +8,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
@@ -273,26 +274,21 @@ static void close_npz(struct tc_reader *reader) {
 /* numpy looks for a key among the members' full names first: of "a" and
  * "a.npy" it reads the first as both, also where it wrote them itself. */
 static bool check(struct tc_plan *plan, struct tc_error *error) {
-    struct tc_arena arena;
-    struct tc_table names; /* filled only where a name ends in .npy, which is rare */
-    tc_arena_init(&arena, 0);
-    tc_table_init(&names, &arena, UINT32_MAX - 2);
+    struct tc_name_map names; /* filled only where a name ends in .npy, which is rare */
+    tc_name_map_init(&names, NULL);
     bool ok = true;
     for (size_t i = 0; i < plan->count && ok; i++) {
         struct tc_text name = plan->items[i].name;
         struct tc_text stem = {name.bytes, name.length - extension.length};
         if (!tc_text_ends(name, extension))
             continue;
-        for (size_t n = names.count; n < plan->count && ok; n++) {
-            struct tc_tensor entry = {.name = plan->items[n].name};
-            ok = tc_table_add(&names, &entry, error);
-        }
-        if (ok && tc_table_find(&names, stem))
+        for (size_t n = names.count; n < plan->count && ok; n++)
+            ok = tc_name_map_add(&names, plan->items[n].name, 0, error);
+        if (ok && tc_name_map_find(&names, stem))
             ok = tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, name, error,
                               "numpy finds another tensor under this name, that without .npy");
     }
-    tc_table_release(&names);
-    tc_arena_release(&arena);
+    tc_name_map_release(&names);
     return ok;
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
@@ -90,8 +91,8 @@ static void close_ot(struct tc_reader *reader) {
 
 /* A bar in a name comes back as a dot, which may be another's name. */
 static bool check(struct tc_plan *plan, struct tc_error *error) {
-    struct tc_table names; /* as they come back; filled only where a name has a bar */
-    tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
+    struct tc_name_map names; /* as they come back; filled only where a name has a bar */
+    tc_name_map_init(&names, &plan->arena);
     bool ok = true;
     bool any = false;
     for (size_t i = 0; i < plan->count && ok; i++) {
@@ -110,16 +111,16 @@ static bool check(struct tc_plan *plan, struct tc_error *error) {
         for (size_t at = 0; at < name.length; at++)
             if (copy[at] == '|')
                 copy[at] = '.';
-        struct tc_tensor entry = {.name = {copy, name.length}};
-        plan->items[i].written = entry.name;
-        if (tc_table_find(&names, entry.name)) {
+        struct tc_text written = {copy, name.length};
+        plan->items[i].written = written;
+        if (tc_name_map_find(&names, written)) {
             ok = tc_fail(error, TC_INVALID, "duplicate-name",
                          "another tensor has this name where \"|\" and \".\" are one");
             tc_error_in_tensor(error, name.bytes, name.length);
         }
-        ok = ok && tc_table_add(&names, &entry, error);
+        ok = ok && tc_name_map_add(&names, written, 0, error);
     }
-    tc_table_release(&names);
+    tc_name_map_release(&names);
     return ok;
 }
 

@@ -13,9 +13,23 @@
 
 void shards_init(struct shards *shards, struct tc_reader *reader) {
     tc_input_pool_init(&shards->pool);
-    tc_table_init(&shards->files, &reader->arena, TC_MAX_SHARDS);
-    tc_table_init(&shards->listed, &reader->arena, reader->options->limits.tensors);
+    tc_name_map_init(&shards->places, &reader->arena);
+    tc_name_map_init(&shards->listed, &reader->arena);
+    shards->most_tensors = reader->options->limits.tensors;
     shards->ready = true;
+}
+
+/* Room for one file more. */
+static bool grow_files(struct shards *shards, struct tc_error *error) {
+    size_t capacity = shards->file_capacity ? 2 * shards->file_capacity : 16;
+    if (shards->places.count < shards->file_capacity)
+        return true;
+    struct shard_file *files = reallocarray(shards->files, capacity, sizeof *files);
+    if (!files)
+        return tc_fail_memory(error);
+    shards->files = files;
+    shards->file_capacity = capacity;
+    return true;
 }
 
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
@@ -26,35 +40,37 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
                 file.bytes);
         return tc_error_hint(error, "shards must be files beside their index");
     }
-    const struct tc_tensor *present = tc_table_find(&shards->files, file);
+    const uint32_t *present = tc_name_map_find(&shards->places, file);
     if (present) {
-        *position = present->cookie;
+        *position = *present;
         return true;
     }
-    if (shards->files.count >= TC_MAX_SHARDS) {
+    if (shards->places.count >= TC_MAX_SHARDS) {
         tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
                 TC_MAX_SHARDS);
         return tc_error_hint(error, TC_FIXED_LIMIT);
     }
-    *position = (uint32_t)shards->files.count;
-    struct tc_tensor entry = {.name = file, .cookie = *position, .offset = *position};
-    return tc_table_add(&shards->files, &entry, error);
+    *position = (uint32_t)shards->places.count;
+    if (!grow_files(shards, error) ||
+        !tc_name_add(&shards->places, file, *position, TC_MAX_SHARDS, error))
+        return false;
+    shards->files[*position] = (struct shard_file){.name = file, .position = *position};
+    return true;
 }
 
 bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
                        struct tc_error *error) {
-    struct tc_tensor entry = {.name = name, .cookie = shard};
-    return tc_table_add(&shards->listed, &entry, error);
+    return tc_name_add(&shards->listed, name, shard, shards->most_tensors, error);
 }
 
 void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes) {
-    shards->files.tensors[shard].nbytes = bytes;
-    shards->files.tensors[shard].sequential = true;
+    shards->files[shard].nbytes = bytes;
+    shards->files[shard].sized = true;
 }
 
 static int by_file_name(const void *a, const void *b) {
-    return tc_text_compare(((const struct tc_tensor *)a)->name,
-                           ((const struct tc_tensor *)b)->name);
+    return tc_text_compare(((const struct shard_file *)a)->name,
+                           ((const struct shard_file *)b)->name);
 }
 
 /* The index's folder and the shard's name. */
@@ -108,10 +124,10 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
 static bool is_listed(const struct shards *shards, const struct tc_tensor *tensor,
                       uint32_t position) {
     const struct tc_text *parent = tc_metadata_find(tensor->metadata, TC_TEXT("sparse_parent"));
-    const struct tc_tensor *listed = tc_table_find(&shards->listed, tensor->name);
+    const uint32_t *listed = tc_name_map_find(&shards->listed, tensor->name);
     if (!listed && parent)
-        listed = tc_table_find(&shards->listed, *parent);
-    return listed && listed->cookie == position;
+        listed = tc_name_map_find(&shards->listed, *parent);
+    return listed && *listed == position;
 }
 
 /* A tensor that two shards have is one finding; what comes behind it in the
@@ -154,15 +170,15 @@ static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint3
 static void check_size(const struct shards *shards, const struct tc_reader *reader,
                        uint32_t position) {
     const struct tc_reader *shard = shards->readers[position];
-    const struct tc_tensor *entry = &shards->files.tensors[position];
+    const struct shard_file *file = &shards->files[position];
     uint64_t total = 0;
     for (size_t i = 0; i < shard->table.count; i++)
         total += shard->table.tensors[i].nbytes;
-    if (entry->sequential && reader->options->findings && entry->nbytes != total)
+    if (file->sized && reader->options->findings && file->nbytes != total)
         tc_findings_add(reader->options->findings, "shard-size", shard->input->path,
                         (struct tc_text){0},
                         "the index says it holds %llu bytes of tensors, it has %llu",
-                        (unsigned long long)entry->nbytes, (unsigned long long)total);
+                        (unsigned long long)file->nbytes, (unsigned long long)total);
 }
 
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
@@ -221,7 +237,7 @@ static const struct tc_tensor *find_listed(const struct tc_reader *reader, struc
 }
 
 /* Names of what was left out of the shards, as far as they are known. */
-static bool list_skipped(const struct tc_reader *reader, struct tc_table *skipped, bool *all,
+static bool list_skipped(const struct tc_reader *reader, struct tc_name_map *skipped, bool *all,
                          struct tc_error *error) {
     *all = true;
     for (size_t i = 0; i < reader->notes.count; i++) {
@@ -230,9 +246,9 @@ static bool list_skipped(const struct tc_reader *reader, struct tc_table *skippe
             continue;
         *all &= group->name_count == group->count;
         for (size_t n = 0; n < group->name_count; n++) {
-            struct tc_tensor entry = {.name = group->names[n]};
-            if (tc_utf8_valid(entry.name) && !tc_table_find(skipped, entry.name) &&
-                !tc_table_add(skipped, &entry, error))
+            struct tc_text name = group->names[n];
+            if (tc_utf8_valid(name) && !tc_name_map_find(skipped, name) &&
+                !tc_name_add(skipped, name, 0, TC_MAX_NAMES, error))
                 return false;
         }
     }
@@ -243,37 +259,37 @@ static bool list_skipped(const struct tc_reader *reader, struct tc_table *skippe
  * was told, or be what the user does not want. */
 static bool check_listed(const struct shards *shards, struct tc_reader *reader,
                          struct tc_error *error) {
-    struct tc_table skipped;
+    struct tc_name_map skipped;
     bool all;
-    tc_table_init(&skipped, &reader->arena, UINT32_MAX - 2);
+    tc_name_map_init(&skipped, &reader->arena);
     bool ok = list_skipped(reader, &skipped, &all, error);
     for (size_t i = 0; i < shards->listed.count && ok; i++) {
-        const struct tc_tensor *listed = &shards->listed.tensors[i];
-        const struct tc_reader *shard = shards->readers[listed->cookie];
+        const struct tc_named_number *listed = &shards->listed.entries[i];
+        const struct tc_reader *shard = shards->readers[listed->number];
         if (!shard || find_listed(shard, listed->name) || !all ||
-            tc_table_find(&skipped, listed->name) || !tc_reader_wants(reader, listed->name))
+            tc_name_map_find(&skipped, listed->name) || !tc_reader_wants(reader, listed->name))
             continue;
         tc_fail(error, TC_INVALID, "missing-tensor",
-                "the index lists it in %s, which does not hold it", shards->names[listed->cookie]);
+                "the index lists it in %s, which does not hold it", shards->names[listed->number]);
         tc_error_in_tensor(error, listed->name.bytes, listed->name.length);
         ok = tc_reader_forgive(reader, error);
     }
-    tc_table_release(&skipped);
+    tc_name_map_release(&skipped);
     return ok;
 }
 
 /* Brings the files into the order of their names, and the listing with them. */
 static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_error *error) {
-    uint32_t *moved = tc_arena_array(arena, shards->files.count, sizeof *moved, error);
+    size_t count = shards->places.count;
+    uint32_t *moved = tc_arena_array(arena, count, sizeof *moved, error);
     if (!moved)
         return false;
-    if (shards->files.count)
-        qsort(shards->files.tensors, shards->files.count, sizeof *shards->files.tensors,
-              by_file_name);
-    for (size_t i = 0; i < shards->files.count; i++)
-        moved[shards->files.tensors[i].cookie] = (uint32_t)i;
+    if (count)
+        qsort(shards->files, count, sizeof *shards->files, by_file_name);
+    for (size_t i = 0; i < count; i++)
+        moved[shards->files[i].position] = (uint32_t)i;
     for (size_t i = 0; i < shards->listed.count; i++)
-        shards->listed.tensors[i].cookie = moved[shards->listed.tensors[i].cookie];
+        shards->listed.entries[i].number = moved[shards->listed.entries[i].number];
     return true;
 }
 
@@ -288,7 +304,7 @@ static bool forgive_shard(struct tc_reader *reader, struct tc_error *error) {
 
 bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
                  struct tc_error *error) {
-    size_t count = shards->files.count;
+    size_t count = shards->places.count;
     if (by_name && !sort_files(shards, &reader->arena, error))
         return false;
     shards->readers = tc_arena_array(&reader->arena, count, sizeof(struct tc_reader *), error);
@@ -297,7 +313,7 @@ bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
     if (!shards->readers || !shards->names || !shards->inputs)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        struct tc_text file = shards->files.tensors[i].name;
+        struct tc_text file = shards->files[i].name;
         shards->names[i] = tc_arena_copy(&reader->arena, file.bytes, file.length, error);
         if (!shards->names[i])
             return false;
@@ -391,8 +407,9 @@ void shards_release(struct shards *shards) {
         return;
     for (size_t i = 0; i < shards->count; i++)
         tc_reader_close(shards->readers[i]);
-    tc_table_release(&shards->files);
-    tc_table_release(&shards->listed);
+    free(shards->files);
+    tc_name_map_release(&shards->places);
+    tc_name_map_release(&shards->listed);
     tc_input_pool_release(&shards->pool);
     shards->ready = false;
 }

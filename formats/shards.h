@@ -6,6 +6,7 @@
 #define TCONV_FORMATS_SHARDS_H
 
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -14,16 +15,26 @@
 #include "core/plan/plan.h"
 #include "core/tensor/table.h"
 
+struct shard_file {
+    struct tc_text name;
+    uint64_t nbytes;   /* of its tensors, as the index says */
+    uint32_t position; /* in the order in which the index names the files */
+    bool sized;        /* the index does say so */
+};
+
 struct shards {
     struct tc_input_pool pool;
     struct tc_reader **readers;
     const char **names;
     struct tc_input **inputs;
     size_t count;
-    uint32_t storages;      /* numbers given out: tc_tensor.storage */
-    struct tc_table files;  /* the shards' file names; cookie: position; nbytes: what the index says
-                             * it holds, where sequential is set */
-    struct tc_table listed; /* tensors the index names; cookie: shard */
+    uint32_t storages; /* numbers given out: tc_tensor.storage */
+    struct shard_file *files;
+    size_t file_capacity;
+    uint64_t most_tensors;     /* that the index may list */
+    struct tc_name_map places; /* the files' names; the number is a position in `files`, before
+                                * shards_open brings them into another order */
+    struct tc_name_map listed; /* tensors the index names; the number is the shard's */
     bool ready;
 };
 

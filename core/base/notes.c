@@ -25,7 +25,7 @@ const char *tc_kind_name(enum tc_kind kind) {
 
 void tc_notes_init(struct tc_notes *notes, struct tc_arena *arena) {
     *notes = (struct tc_notes){.arena = arena};
-    /* As in core/tensor/table.c: texts chosen to collide must not make it a list. */
+    /* As in core/base/name_map.c: texts chosen to collide must not make it a list. */
     if (getrandom(notes->hash_key, sizeof notes->hash_key, GRND_NONBLOCK) < 0)
         memset(notes->hash_key, 0x5A, sizeof notes->hash_key);
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/base/json.h"
+#include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/version.h"
 #include "core/convert/read_back.h"
@@ -240,18 +241,18 @@ static bool read_outputs(struct tc_json *json, struct tc_receipt *receipt) {
     if (ahead.failed)
         return false;
     receipt->outputs = tc_arena_array(json->arena, capacity, sizeof *receipt->outputs, json->error);
-    struct tc_table names;
-    tc_table_init(&names, json->arena, UINT32_MAX - 2);
+    struct tc_name_map names;
+    tc_name_map_init(&names, json->arena);
     tc_json_begin(json, TC_JSON_ARRAY);
     bool ok = receipt->outputs != NULL;
     while (ok && tc_json_element(json)) {
         struct tc_receipt_output *output = &receipt->outputs[receipt->count++];
         ok = read_output(json, output);
-        if (ok && tc_table_find(&names, output->name))
+        if (ok && tc_name_map_find(&names, output->name))
             ok = tc_json_fail(json, "two outputs have one name");
-        ok = ok && tc_table_add(&names, &(struct tc_tensor){.name = output->name}, json->error);
+        ok = ok && tc_name_add(&names, output->name, 0, TC_MAX_NAMES, json->error);
     }
-    tc_table_release(&names);
+    tc_name_map_release(&names);
     return ok && !json->failed;
 }
 

@@ -5,6 +5,7 @@
 #include "core/base/findings.h"
 #include "core/base/json.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/tensor/metadata.h"
@@ -22,7 +23,7 @@ bool tc_alias_looks_recorded(struct tc_text key) {
 }
 
 /* The list of aliases, where the file has one; it goes from the metadata. */
-static bool read_list(struct tc_reader *reader, struct tc_table *listed, bool *has_list,
+static bool read_list(struct tc_reader *reader, struct tc_name_map *listed, bool *has_list,
                       struct tc_error *error) {
     struct tc_metadata *metadata = &reader->table.metadata;
     const struct tc_text *text = tc_metadata_find(metadata, TC_TEXT(TC_ALIASES_KEY));
@@ -34,11 +35,8 @@ static bool read_list(struct tc_reader *reader, struct tc_table *listed, bool *h
     tc_json_init(&json, text->bytes, text->length, 0, &reader->arena, error);
     tc_json_begin(&json, TC_JSON_ARRAY);
     while (tc_json_element(&json)) {
-        struct tc_tensor entry = {0};
-        if (!tc_json_string(&json, &name))
-            break;
-        entry.name = name;
-        if (!tc_table_add(listed, &entry, error))
+        if (!tc_json_string(&json, &name) ||
+            !tc_name_add(listed, name, 0, reader->options->limits.tensors, error))
             break;
     }
     if (error->class == TC_OK && tc_json_end(&json)) {
@@ -49,7 +47,7 @@ static bool read_list(struct tc_reader *reader, struct tc_table *listed, bool *h
     return tc_error_in_file(error, reader->input->path);
 }
 
-static bool restore(struct tc_reader *reader, const struct tc_table *listed, bool has_list,
+static bool restore(struct tc_reader *reader, const struct tc_name_map *listed, bool has_list,
                     struct tc_error *error) {
     struct tc_table *table = &reader->table;
     struct tc_metadata *metadata = &table->metadata;
@@ -57,7 +55,7 @@ static bool restore(struct tc_reader *reader, const struct tc_table *listed, boo
     size_t left = 0;
     for (size_t i = 0; i < metadata->count; i++) {
         struct tc_pair pair = metadata->pairs[i];
-        bool alias_key = has_list ? tc_alias_key(pair.key) && tc_table_find(listed, pair.key)
+        bool alias_key = has_list ? tc_alias_key(pair.key) && tc_name_map_find(listed, pair.key)
                                   : tc_alias_looks_recorded(pair.key);
         const struct tc_tensor *kept = alias_key ? tc_table_find(table, pair.value) : NULL;
         if (has_list && alias_key && !kept && reader->options->findings)
@@ -82,13 +80,13 @@ static bool restore(struct tc_reader *reader, const struct tc_table *listed, boo
 bool tc_aliases_restore(struct tc_reader *reader, struct tc_error *error) {
     const struct tc_backend *format =
         reader->shard_backend ? reader->shard_backend : reader->backend;
-    struct tc_table listed;
+    struct tc_name_map listed;
     bool has_list;
     if (format->caps & TC_CAN_TIE)
         return true;
-    tc_table_init(&listed, &reader->arena, reader->options->limits.tensors);
+    tc_name_map_init(&listed, &reader->arena);
     bool ok =
         read_list(reader, &listed, &has_list, error) && restore(reader, &listed, has_list, error);
-    tc_table_release(&listed);
+    tc_name_map_release(&listed);
     return ok;
 }

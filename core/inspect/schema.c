@@ -140,7 +140,6 @@ static bool read_rules(struct tc_json *json, struct tc_schema *schema) {
     struct tc_text name;
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &name)) {
-        struct tc_tensor entry = {.name = name, .cookie = (uint32_t)schema->count};
         struct tc_schema_rule *grown =
             grow(json, schema->rules, schema->count, sizeof *schema->rules);
         if (!grown)
@@ -148,7 +147,8 @@ static bool read_rules(struct tc_json *json, struct tc_schema *schema) {
         schema->rules = grown;
         struct tc_schema_rule *rule = &grown[schema->count];
         *rule = (struct tc_schema_rule){.name = name};
-        if (!tc_table_add(&schema->names, &entry, json->error))
+        if (!tc_name_add(&schema->names, name, (uint32_t)schema->count, TC_LIMITS_DEFAULT.tensors,
+                         json->error))
             return tc_error_in_tensor(json->error, name.bytes, name.length);
         if (!compile(json, rule))
             return false;
@@ -183,7 +183,7 @@ static bool parse(struct tc_schema *schema, size_t length, struct tc_error *erro
 bool tc_schema_load(struct tc_schema *schema, const char *path, struct tc_error *error) {
     *schema = (struct tc_schema){0};
     tc_arena_init(&schema->arena, TC_LIMITS_DEFAULT.memory);
-    tc_table_init(&schema->names, &schema->arena, TC_LIMITS_DEFAULT.tensors);
+    tc_name_map_init(&schema->names, &schema->arena);
     struct tc_input *input = tc_input_open(path, NULL, error);
     if (!input)
         return false;
@@ -203,7 +203,7 @@ void tc_schema_release(struct tc_schema *schema) {
     for (size_t i = 0; i < schema->count; i++)
         if (schema->rules[i].is_regex)
             tc_regex_release(&schema->rules[i].regex);
-    tc_table_release(&schema->names);
+    tc_name_map_release(&schema->names);
     tc_arena_release(&schema->arena);
     free(schema->text);
     *schema = (struct tc_schema){0};

@@ -15,6 +15,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
+#include "core/base/name_map.h"
 #include "core/base/regex.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -40,7 +41,7 @@ struct tc_schema_rule {
 struct tc_schema {
     struct tc_arena arena;
     char *text;
-    struct tc_table names; /* of all rules, in their order */
+    struct tc_name_map names; /* of all rules; the number is the rule's */
     struct tc_schema_rule *rules;
     size_t count;
     size_t capacity;

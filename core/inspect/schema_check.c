@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/findings.h"
+#include "core/base/name_map.h"
 #include "core/base/regex.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -86,9 +87,9 @@ static void apply(struct check *check, size_t number, size_t position) {
 static bool check_tensor(struct check *check, size_t position, struct tc_error *error) {
     const struct tc_schema *schema = check->schema;
     const struct tc_tensor *tensor = &check->reader->table.tensors[position];
-    const struct tc_tensor *entry = tc_table_find(&schema->names, tensor->name);
-    if (entry && !schema->rules[entry->cookie].is_regex) {
-        apply(check, entry->cookie, position);
+    const uint32_t *entry = tc_name_map_find(&schema->names, tensor->name);
+    if (entry && !schema->rules[*entry].is_regex) {
+        apply(check, *entry, position);
         return true;
     }
     bool any = false;

@@ -4,6 +4,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/checked.h"
+#include "core/base/name_map.h"
 #include "core/base/near.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
@@ -117,14 +118,14 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     if (plan->reader_count == 1 && !(select && tc_select_renames(select)) &&
         !plan->options->densify)
         return true;
-    struct tc_table names;
-    tc_table_init(&names, &plan->arena, UINT32_MAX - 2);
+    struct tc_name_map names;
+    tc_name_map_init(&names, &plan->arena);
     bool ok = true;
     for (size_t i = 0; i < plan->count && ok; i++) {
         const struct tc_item *item = &plan->items[i];
-        const struct tc_tensor *present = tc_table_find(&names, item->name);
+        const uint32_t *present = tc_name_map_find(&names, item->name);
         if (present) {
-            const struct tc_item *other = &plan->items[present->cookie];
+            const struct tc_item *other = &plan->items[*present];
             ok = tc_fail(error, TC_INVALID, "duplicate-name",
                          "the name is taken twice, by \"%.*s\" of %s and \"%.*s\" of %s",
                          tc_text_shown(other->tensor->name, 100), other->tensor->name.bytes,
@@ -133,11 +134,10 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
             tc_error_in_tensor(error, item->name.bytes, item->name.length);
             tc_error_in_file(error, item->reader->input->path);
         } else {
-            struct tc_tensor entry = {.name = item->name, .cookie = (uint32_t)i};
-            ok = tc_table_add(&names, &entry, error);
+            ok = tc_name_map_add(&names, item->name, (uint32_t)i, error);
         }
     }
-    tc_table_release(&names);
+    tc_name_map_release(&names);
     return ok;
 }
 

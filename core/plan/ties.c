@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "core/base/arena.h"
+#include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/aliases.h"
 #include "core/format/backend.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
-#include "core/tensor/table.h"
 
 enum handling { SHARE, RECORD, COPY };
 
@@ -147,38 +147,39 @@ static bool any_tie(const struct tc_plan *plan) {
     return false;
 }
 
-/* Each key and value of the metadata once; its cookie says whether it is the
- * name of a tensor that is written. */
-static bool list_texts(struct tc_table *texts, const struct tc_plan *plan, struct tc_error *error) {
+/* Each key and value of the metadata once; its number is 1 where it is the name
+ * of a tensor that is written, else 0. */
+static bool list_texts(struct tc_name_map *texts, const struct tc_plan *plan,
+                       struct tc_error *error) {
     for (size_t i = 0; i < 2 * plan->metadata.count; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i / 2];
-        struct tc_tensor entry = {.name = i % 2 ? pair->key : pair->value};
+        struct tc_text text = i % 2 ? pair->key : pair->value;
         /* What can't be a name is none. */
-        if (tc_alias_key(entry.name) && !tc_table_find(texts, entry.name) &&
-            !tc_table_add(texts, &entry, error))
+        if (tc_alias_key(text) && !tc_name_map_find(texts, text) &&
+            !tc_name_map_add(texts, text, 0, error))
             return false;
     }
     for (size_t i = 0; texts->count && i < plan->count; i++) {
-        struct tc_tensor *found = tc_table_find(texts, plan->items[i].name);
+        uint32_t *found = tc_name_map_find(texts, plan->items[i].name);
         if (found)
-            found->cookie = 1;
+            *found = 1;
     }
     return true;
 }
 
-static bool is_written(const struct tc_table *texts, struct tc_text text) {
-    const struct tc_tensor *found = tc_table_find(texts, text);
-    return found && found->cookie;
+static bool is_written(const struct tc_name_map *texts, struct tc_text text) {
+    const uint32_t *found = tc_name_map_find(texts, text);
+    return found && *found;
 }
 
 /* Says which pairs of the metadata are aliases, where a reader would take
  * others for some, or some for others. */
 static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases,
                          struct tc_error *error) {
-    struct tc_table texts;
+    struct tc_name_map texts;
     struct tc_buffer list = {0};
     size_t mistaken = 0;
-    tc_table_init(&texts, &plan->arena, UINT32_MAX - 2);
+    tc_name_map_init(&texts, &plan->arena);
     bool ok = list_texts(&texts, plan, error);
     for (size_t i = 0; i < plan->metadata.count && ok; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i];
@@ -191,7 +192,7 @@ static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases
         tc_buffer_add_string(&list, list.length ? "," : "[");
         tc_buffer_add_json(&list, pair->key, TC_ESCAPE_SERDE);
     }
-    tc_table_release(&texts);
+    tc_name_map_release(&texts);
     if (ok && mistaken) {
         tc_buffer_add_string(&list, list.length ? "]" : "[]");
         size_t length = list.length;

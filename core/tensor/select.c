@@ -7,13 +7,14 @@
 #include "core/base/json.h"
 #include "core/base/memory.h"
 #include "core/io/input.h"
+#include "core/tensor/table.h"
 
 #define MAP_LIMIT UINT64_C(100000000)
 
 void tc_select_init(struct tc_select *select) {
     *select = (struct tc_select){0};
     tc_arena_init(&select->arena, 0);
-    tc_table_init(&select->map, &select->arena, UINT32_MAX - 2);
+    tc_name_map_init(&select->map, &select->arena);
 }
 
 void tc_select_release(struct tc_select *select) {
@@ -28,7 +29,7 @@ void tc_select_release(struct tc_select *select) {
     free(select->renames);
     free(select->mapped);
     free(select->rows);
-    tc_table_release(&select->map);
+    tc_name_map_release(&select->map);
     tc_arena_release(&select->arena);
     *select = (struct tc_select){0};
 }
@@ -146,7 +147,6 @@ static bool read_map(struct tc_select *select, const char *text, size_t length,
     size_t capacity = 0;
     while (tc_json_key(&json, &old_name)) {
         size_t count = select->map.count;
-        struct tc_tensor entry = {.name = old_name, .cookie = (uint32_t)count};
         if (count == capacity) {
             capacity = capacity ? capacity * 2 : 64;
             struct tc_mapped *grown = reallocarray(select->mapped, capacity, sizeof *grown);
@@ -156,7 +156,7 @@ static bool read_map(struct tc_select *select, const char *text, size_t length,
         }
         select->mapped[count] = (struct tc_mapped){0};
         if (!tc_json_string(&json, &select->mapped[count].name) ||
-            !tc_table_add(&select->map, &entry, error))
+            !tc_name_add(&select->map, old_name, (uint32_t)count, TC_MAX_NAMES, error))
             return false;
     }
     return tc_json_end(&json);
@@ -336,11 +336,11 @@ static bool put_before(struct tc_text prefix, struct tc_arena *arena, struct tc_
 
 bool tc_select_name(struct tc_select *select, struct tc_text name, struct tc_arena *arena,
                     struct tc_text *result, struct tc_error *error) {
-    const struct tc_tensor *entry = select->has_map ? tc_table_find(&select->map, name) : NULL;
+    const uint32_t *entry = select->has_map ? tc_name_map_find(&select->map, name) : NULL;
     *result = name;
     if (entry) {
-        *result = select->mapped[entry->cookie].name;
-        select->mapped[entry->cookie].used = true;
+        *result = select->mapped[*entry].name;
+        select->mapped[*entry].used = true;
     }
     for (size_t i = 0; i < select->rename_count && !entry; i++)
         if (!rename_text(&select->renames[i], arena, result, error))
@@ -377,7 +377,7 @@ static bool note_map(const struct tc_select *select, struct tc_notes *notes,
                             "--map names no tensor that is there");
     for (size_t i = 0; i < select->map.count; i++)
         if (!select->mapped[i].used &&
-            !tc_notes_add(notes, TC_WARNING, TC_KIND_SELECTION, select->map.tensors[i].name, error,
+            !tc_notes_add(notes, TC_WARNING, TC_KIND_SELECTION, select->map.entries[i].name, error,
                           "--map names tensors that are not there"))
             return false;
     return true;

@@ -9,10 +9,10 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/regex.h"
 #include "core/base/text.h"
-#include "core/tensor/table.h"
 
 struct tc_rows {
     struct tc_text name;
@@ -52,8 +52,8 @@ struct tc_select {
     size_t exclude_count;
     struct tc_rename *renames;
     size_t rename_count;
-    struct tc_table map;      /* old names */
-    struct tc_mapped *mapped; /* by an entry's cookie */
+    struct tc_name_map map;   /* old names */
+    struct tc_mapped *mapped; /* by an old name's number */
     bool has_map;
     struct tc_text prefix;
     struct tc_text strip_prefix;

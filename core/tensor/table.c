@@ -2,41 +2,20 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/base/limits.h"
 #include "core/base/near.h"
-#include "core/base/sodium.h"
 
 void tc_table_init(struct tc_table *table, struct tc_arena *arena, uint64_t max_tensors) {
     *table = (struct tc_table){.arena = arena, .max_tensors = max_tensors};
-    /* A secret key: names chosen to collide would make the index a list. It
-     * never shows in any output. Without entropy a fixed key still works. */
-    if (getrandom(table->hash_key, sizeof table->hash_key, GRND_NONBLOCK) < 0)
-        memset(table->hash_key, 0x5A, sizeof table->hash_key);
+    tc_name_index_init(&table->names, arena, sizeof *table->tensors);
 }
 
 void tc_table_release(struct tc_table *table) {
     free(table->tensors);
-    free(table->slots);
     table->tensors = NULL;
-    table->slots = NULL;
-    table->count = table->capacity = table->slot_count = 0;
-}
-
-static size_t slot_of(const struct tc_table *table, struct tc_text name) {
-    uint64_t hash = tc_shorthash(table->hash_key, name.bytes, name.length);
-    size_t mask = table->slot_count - 1;
-    size_t slot = (size_t)hash & mask;
-    while (table->slots[slot] && !tc_text_equal(table->tensors[table->slots[slot] - 1].name, name))
-        slot = (slot + 1) & mask;
-    return slot;
-}
-
-static void index_all(struct tc_table *table) {
-    memset(table->slots, 0, table->slot_count * sizeof *table->slots);
-    for (size_t i = 0; i < table->count; i++)
-        table->slots[slot_of(table, table->tensors[i].name)] = (uint32_t)(i + 1);
+    table->count = table->capacity = 0;
+    tc_name_index_release(&table->names);
 }
 
 static bool table_grow(struct tc_table *table, struct tc_error *error) {
@@ -48,19 +27,9 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
     if (!tensors)
         return tc_fail_memory(error);
     table->tensors = tensors;
-    table->capacity = capacity;
-    if (capacity * 3 / 2 <= table->slot_count)
-        return true;
-    size_t slot_count = table->slot_count ? table->slot_count * 2 : 32;
-    if (!tc_arena_charge(table->arena, (slot_count - table->slot_count) * sizeof *table->slots,
-                         error))
+    if (!tc_name_index_reserve(&table->names, tensors, table->count, capacity, error))
         return false;
-    uint32_t *slots = reallocarray(table->slots, slot_count, sizeof *slots);
-    if (!slots)
-        return tc_fail_memory(error);
-    table->slots = slots;
-    table->slot_count = slot_count;
-    index_all(table);
+    table->capacity = capacity;
     return true;
 }
 
@@ -77,49 +46,52 @@ bool tc_name_check(struct tc_text name, struct tc_error *error) {
     return true;
 }
 
-static bool fail_duplicate(struct tc_text name, struct tc_error *error) {
-    tc_fail(error, TC_INVALID, "duplicate-name", "the name occurs twice");
-    return tc_error_in_tensor(error, name.bytes, name.length);
+/* Whether one more name may come, and could be a tensor's. */
+static bool check_next(struct tc_text name, size_t count, uint64_t most, struct tc_error *error) {
+    if (!tc_name_check(name, error))
+        return tc_error_in_tensor(error, name.bytes, name.length);
+    if (count < most && count < TC_MAX_NAMES)
+        return true;
+    tc_fail(error, TC_UNSAFE, "tensor-limit", "more than %llu tensors", (unsigned long long)most);
+    return tc_error_hint(error, "raise the limit with --max-tensors if you trust this file");
+}
+
+bool tc_name_add(struct tc_name_map *map, struct tc_text name, uint32_t number, uint64_t most,
+                 struct tc_error *error) {
+    return check_next(name, map->count, most, error) && tc_name_map_add(map, name, number, error);
 }
 
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error) {
-    if (!tc_name_check(tensor->name, error))
-        return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
-    if (table->count >= table->max_tensors || table->count >= UINT32_MAX - 1) {
-        tc_fail(error, TC_UNSAFE, "tensor-limit", "more than %llu tensors",
-                (unsigned long long)table->max_tensors);
-        return tc_error_hint(error, "raise the limit with --max-tensors if you trust this file");
-    }
-    if (table->count == table->capacity && !table_grow(table, error))
+    if (!check_next(tensor->name, table->count, table->max_tensors, error) ||
+        (table->count == table->capacity && !table_grow(table, error)))
         return false;
-    size_t slot = slot_of(table, tensor->name);
-    if (table->slots[slot])
-        return fail_duplicate(tensor->name, error);
+    uint32_t *slot = tc_name_index_slot(&table->names, table->tensors, tensor->name);
+    if (*slot)
+        return tc_fail_duplicate(tensor->name, error);
     table->tensors[table->count] = *tensor;
-    table->slots[slot] = (uint32_t)++table->count;
+    *slot = (uint32_t)++table->count;
     return true;
 }
 
 bool tc_table_rename(struct tc_table *table, const struct tc_text *names, struct tc_error *error) {
-    if (table->count)
-        memset(table->slots, 0, table->slot_count * sizeof *table->slots);
+    tc_name_index_clear(&table->names);
     for (size_t i = 0; i < table->count; i++) {
         if (!tc_name_check(names[i], error))
             return tc_error_in_tensor(error, names[i].bytes, names[i].length);
-        size_t slot = slot_of(table, names[i]);
-        if (table->slots[slot])
-            return fail_duplicate(names[i], error);
+        uint32_t *slot = tc_name_index_slot(&table->names, table->tensors, names[i]);
+        if (*slot)
+            return tc_fail_duplicate(names[i], error);
         table->tensors[i].name = names[i];
-        table->slots[slot] = (uint32_t)(i + 1);
+        *slot = (uint32_t)i + 1;
     }
     return true;
 }
 
 struct tc_tensor *tc_table_find(const struct tc_table *table, struct tc_text name) {
-    if (table->count == 0)
-        return NULL;
-    uint32_t position = table->slots[slot_of(table, name)];
-    return position ? &table->tensors[position - 1] : NULL;
+    size_t position;
+    return tc_name_index_find(&table->names, table->tensors, name, &position)
+               ? &table->tensors[position]
+               : NULL;
 }
 
 static int offset_compare(const void *a, const void *b, void *tensors) {
@@ -176,7 +148,7 @@ bool tc_table_sort(struct tc_table *table, struct tc_error *error) {
     qsort_r(order, table->count, sizeof *order, offset_compare, table->tensors);
     permute(table->tensors, order, table->count);
     free(order);
-    index_all(table);
+    tc_name_index_rebuild(&table->names, table->tensors, table->count);
     return true;
 }
 

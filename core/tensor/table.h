@@ -10,11 +10,12 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/tensor/metadata.h"
 
 struct tc_tensor {
-    struct tc_text name;
+    struct tc_text name; /* first, for struct tc_name_index */
     const uint64_t *shape;
     struct tc_metadata *metadata; /* NULL where it has none */
     uint64_t nbytes;              /* of its C-order stream */
@@ -36,9 +37,7 @@ struct tc_table {
     size_t capacity;
     uint64_t max_tensors;
     struct tc_metadata metadata;
-    uint32_t *slots; /* the hash index: position + 1, or 0 */
-    size_t slot_count;
-    uint8_t hash_key[16];
+    struct tc_name_index names; /* by position */
 };
 
 void tc_table_init(struct tc_table *table, struct tc_arena *arena, uint64_t max_tensors);
@@ -46,6 +45,10 @@ void tc_table_release(struct tc_table *table);
 
 /* A name that any format could hold: short enough, UTF-8, without NUL. */
 bool tc_name_check(struct tc_text name, struct tc_error *error);
+/* Adds a name to a map of tensors' names, of which there may be `most`; all is
+ * checked as tc_table_add checks it. */
+bool tc_name_add(struct tc_name_map *map, struct tc_text name, uint32_t number, uint64_t most,
+                 struct tc_error *error);
 
 /* Copies *tensor; its slices must outlive the table. Checks the number of
  * tensors, the name, and that it is new. */

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -47,10 +48,10 @@ struct onnx {
     struct onnx_place **places;
     size_t count;
     size_t capacity;
-    /* Files with external data; cookie: position in `files`. */
+    /* Files with external data, by their location: its number is a position in `files`. */
     struct tc_input_pool pool;
     bool pooled;
-    struct tc_table locations;
+    struct tc_name_map locations;
     struct tc_input **files;
     size_t nodes; /* of graphs: left out */
     struct refused refused;

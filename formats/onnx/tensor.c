@@ -12,6 +12,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
@@ -47,7 +48,7 @@ void onnx_init(struct onnx *onnx, struct tc_reader *reader) {
     onnx->reader = reader;
     wire_source_init(&onnx->source, reader->input);
     typed_reader_init(&onnx->typed, &onnx->source);
-    tc_table_init(&onnx->locations, &reader->arena, reader->options->limits.tensors);
+    tc_name_map_init(&onnx->locations, &reader->arena);
     tc_input_pool_init(&onnx->pool);
     onnx->pooled = true;
 }
@@ -57,7 +58,7 @@ void onnx_release(struct onnx *onnx) {
     wire_source_release(&onnx->source);
     for (size_t i = 0; i < onnx->locations.count; i++)
         tc_input_close(onnx->files[i]);
-    tc_table_release(&onnx->locations);
+    tc_name_map_release(&onnx->locations);
     if (onnx->pooled)
         tc_input_pool_release(&onnx->pool);
     free(onnx->files);
@@ -144,9 +145,9 @@ static bool refuse_location(struct tc_text location, const char *what, struct tc
 
 static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_input **input,
                           struct tc_error *error) {
-    const struct tc_tensor *known = tc_table_find(&onnx->locations, location);
+    const uint32_t *known = tc_name_map_find(&onnx->locations, location);
     if (known) {
-        *input = onnx->files[known->cookie];
+        *input = onnx->files[*known];
         return true;
     }
     if (!onnx_location_is_below(location))
@@ -172,9 +173,9 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     tc_buffer_release(&path);
     if (!*input)
         return false;
-    struct tc_tensor entry = {.name = location, .cookie = (uint32_t)count};
     files[count] = *input;
-    if (tc_table_add(&onnx->locations, &entry, error)) {
+    if (tc_name_add(&onnx->locations, location, (uint32_t)count,
+                    onnx->reader->options->limits.tensors, error)) {
         onnx->reader->companions = onnx->files;
         onnx->reader->companion_count = onnx->locations.count;
         onnx->reader->size += (*input)->size;

@@ -12,6 +12,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/tensor/table.h"
 #include "formats/onnx/onnx.h"
@@ -98,8 +99,8 @@ struct level {
 
 struct walk {
     const struct scan_view *view;
-    struct tc_table told;  /* operators */
-    struct tc_table files; /* external data */
+    struct tc_name_map told;  /* operators */
+    struct tc_name_map files; /* external data */
     struct tc_error *damage;
     struct tc_error *error;
 };
@@ -172,12 +173,12 @@ static bool is_among(struct tc_text text, const char *const *list, size_t count)
 static bool tell(struct walk *walk, enum scan_level level, const char *code, struct tc_text name,
                  uint64_t at, const char *what) {
     struct tc_error ignored = {0};
-    struct tc_tensor entry = {.name = name};
-    if (walk->told.count >= MAX_TOLD || !tc_utf8_valid(name) || tc_table_find(&walk->told, name)) {
+    if (walk->told.count >= MAX_TOLD || !tc_utf8_valid(name) ||
+        tc_name_map_find(&walk->told, name)) {
         walk->view->scan->seen[level] = true;
         return true;
     }
-    tc_table_add(&walk->told, &entry, &ignored);
+    tc_name_add(&walk->told, name, 0, MAX_TOLD, &ignored);
     return scan_find(walk->view, level, code, name, at, what, walk->error);
 }
 
@@ -204,14 +205,13 @@ static bool end_node(struct walk *walk, const struct level *level) {
 
 static bool end_external(struct walk *walk, const struct level *level) {
     struct tc_error ignored = {0};
-    struct tc_tensor entry = {.name = level->domain};
     if (!tc_text_equal(level->name, TC_TEXT("location")))
         return true;
     if (!onnx_location_is_below(level->domain))
         return tell(walk, SCAN_DANGEROUS, "external-data", level->domain, level->at,
                     "the model names a file outside its folder");
-    if (walk->view->region->archived || tc_table_find(&walk->files, level->domain) ||
-        walk->files.count >= TC_MAX_SHARDS || !tc_table_add(&walk->files, &entry, &ignored))
+    if (walk->view->region->archived || tc_name_map_find(&walk->files, level->domain) ||
+        !tc_name_add(&walk->files, level->domain, 0, TC_MAX_SHARDS, &ignored))
         return true;
     return scan_add_beside(walk->view, level->domain, SCAN_DATA, walk->error);
 }
@@ -298,13 +298,13 @@ static bool scan_graph(const struct scan_view *view, struct wire_source *source,
     struct walk walk = {.view = view, .damage = calloc(1, sizeof *walk.damage), .error = error};
     if (!walk.damage)
         return tc_fail_memory(error);
-    tc_table_init(&walk.told, &view->reader->arena, MAX_TOLD);
-    tc_table_init(&walk.files, &view->reader->arena, TC_MAX_SHARDS);
+    tc_name_map_init(&walk.told, &view->reader->arena);
+    tc_name_map_init(&walk.files, &view->reader->arena);
     bool ok =
         run(&walk, source, kind) ||
         (error->class == TC_OK && (!known || scan_note_broken(view->scan, walk.damage, error)));
-    tc_table_release(&walk.told);
-    tc_table_release(&walk.files);
+    tc_name_map_release(&walk.told);
+    tc_name_map_release(&walk.files);
     free(walk.damage);
     return ok;
 }

@@ -257,7 +257,7 @@ static bool add_shard(const struct scan_view *view, struct shards *shards, struc
                       struct tc_error *error) {
     struct tc_error *refused = calloc(1, sizeof *refused);
     uint32_t position;
-    size_t known = shards->files.count;
+    size_t known = shards->places.count;
     if (!refused)
         return tc_fail_memory(error);
     bool ok = shards_add_file(shards, file, &position, refused);
@@ -268,7 +268,7 @@ static bool add_shard(const struct scan_view *view, struct shards *shards, struc
     if (outside)
         return scan_find(view, SCAN_DANGEROUS, "shard-path", file, 0,
                          "the index names a shard outside its folder", error);
-    if (!ok || shards->files.count == known)
+    if (!ok || shards->places.count == known)
         return true;
     return scan_add_beside(view, file, SCAN_FILE, error);
 }

@@ -11,6 +11,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/tensor/table.h"
@@ -166,17 +167,16 @@ static bool add_member(const struct scan_view *view, const struct traits *traits
 /* A name that is there twice is read differently by different loaders. */
 static bool check_names(const struct scan_view *view, const struct zip *zip,
                         struct tc_error *error) {
-    struct tc_table names;
+    struct tc_name_map names;
     struct tc_error *twice = calloc(1, sizeof *twice);
     if (!twice)
         return tc_fail_memory(error);
-    tc_table_init(&names, &view->reader->arena, UINT32_MAX - 2);
+    tc_name_map_init(&names, &view->reader->arena);
     bool ok = true;
-    for (size_t i = 0; i < zip->count && ok && twice->class == TC_OK; i++) {
-        struct tc_tensor entry = {.name = zip->members[i].name};
-        ok = tc_table_add(&names, &entry, twice) || scan_note_broken(view->scan, twice, error);
-    }
-    tc_table_release(&names);
+    for (size_t i = 0; i < zip->count && ok && twice->class == TC_OK; i++)
+        ok = tc_name_add(&names, zip->members[i].name, 0, TC_MAX_NAMES, twice) ||
+             scan_note_broken(view->scan, twice, error);
+    tc_name_map_release(&names);
     free(twice);
     return ok;
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
@@ -215,7 +216,7 @@ static struct tc_text join(struct torch_walk *walk, struct tc_text name, const c
 static bool is_taken(const struct torch_walk *walk, struct tc_buffer *name) {
     struct tc_text text = {name->length ? name->bytes : "", name->length};
     return tc_table_find(&walk->torch->reader->table, text) ||
-           tc_table_find(&walk->torch->groups, text);
+           tc_name_map_find(&walk->torch->groups, text);
 }
 
 static bool any_taken(const struct torch_walk *walk, struct tc_buffer *name,
@@ -232,16 +233,15 @@ static bool any_taken(const struct torch_walk *walk, struct tc_buffer *name,
 
 /* The next number to try behind a name, so that a thousand of one name take a
  * thousand tries and not a million. */
-static uint32_t *find_number(struct torch_walk *walk, struct tc_table *numbers,
+static uint32_t *find_number(struct torch_walk *walk, struct tc_name_map *numbers,
                              struct tc_text name) {
-    struct tc_tensor *entry = tc_table_find(numbers, name);
-    if (!entry) {
-        struct tc_tensor fresh = {.name = join(walk, name, "")};
-        if (!fresh.name.bytes || !tc_table_add(numbers, &fresh, walk->error))
-            return NULL;
-        entry = &numbers->tensors[numbers->count - 1];
-    }
-    return &entry->cookie;
+    uint32_t *number = tc_name_map_find(numbers, name);
+    if (number)
+        return number;
+    struct tc_text copy = join(walk, name, "");
+    if (!copy.bytes || !tc_name_add(numbers, copy, 0, TC_MAX_NAMES, walk->error))
+        return NULL;
+    return &numbers->entries[numbers->count - 1].number;
 }
 
 bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t count,
@@ -267,8 +267,7 @@ bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t
 }
 
 bool torch_keep_name(struct torch_walk *walk, struct tc_text name) {
-    struct tc_tensor entry = {.name = name};
-    return tc_table_add(&walk->torch->groups, &entry, walk->error);
+    return tc_name_add(&walk->torch->groups, name, 0, TC_MAX_NAMES, walk->error);
 }
 
 /* Metadata */
@@ -291,13 +290,13 @@ static bool any_twice(const struct tc_metadata *metadata, struct tc_error *error
     return true;
 }
 
-static bool rename_pair(struct torch_walk *walk, struct tc_table *keys, struct tc_table *numbers,
-                        struct tc_pair *pair) {
+static bool rename_pair(struct torch_walk *walk, struct tc_name_map *keys,
+                        struct tc_name_map *numbers, struct tc_pair *pair) {
     struct tc_buffer tried = {0};
-    bool renamed = tc_table_find(keys, pair->key) != NULL;
+    bool renamed = tc_name_map_find(keys, pair->key) != NULL;
     uint32_t *number = renamed ? find_number(walk, numbers, pair->key) : NULL;
     struct tc_text text = pair->key;
-    while (number && !tried.failed && tc_table_find(keys, text)) {
+    while (number && !tried.failed && tc_name_map_find(keys, text)) {
         tried.length = 0;
         tc_buffer_add_text(&tried, pair->key);
         tc_buffer_addf(&tried, "~%u", ++*number);
@@ -306,9 +305,8 @@ static bool rename_pair(struct torch_walk *walk, struct tc_table *keys, struct t
     bool ok = tc_buffer_ok(&tried, walk->error) && (!renamed || number);
     if (ok && renamed)
         ok = (pair->key = join(walk, text, "")).bytes != NULL;
-    struct tc_tensor entry = {.name = pair->key};
     tc_buffer_release(&tried);
-    return ok && tc_table_add(keys, &entry, walk->error);
+    return ok && tc_name_add(keys, pair->key, 0, TC_MAX_NAMES, walk->error);
 }
 
 bool torch_settle_metadata(struct torch_walk *walk) {
@@ -322,14 +320,14 @@ bool torch_settle_metadata(struct torch_walk *walk) {
         return false;
     if (!twice)
         return true;
-    struct tc_table keys;
-    struct tc_table numbers;
-    tc_table_init(&keys, torch_walk_arena(walk), UINT32_MAX - 2);
-    tc_table_init(&numbers, torch_walk_arena(walk), UINT32_MAX - 2);
+    struct tc_name_map keys;
+    struct tc_name_map numbers;
+    tc_name_map_init(&keys, torch_walk_arena(walk));
+    tc_name_map_init(&numbers, torch_walk_arena(walk));
     bool ok = true;
     for (size_t i = 0; i < metadata->count && ok; i++)
         ok = rename_pair(walk, &keys, &numbers, &metadata->pairs[i]);
-    tc_table_release(&keys);
-    tc_table_release(&numbers);
+    tc_name_map_release(&keys);
+    tc_name_map_release(&numbers);
     return ok;
 }

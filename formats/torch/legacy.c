@@ -7,14 +7,15 @@
  *     [key, …]                   the storages, in the order in which they follow:
  *     i64 number of elements, and the elements
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/io/input.h"
-#include "core/tensor/table.h"
 #include "formats/pickle/pickle.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
@@ -149,9 +150,9 @@ static bool place_storages(struct torch *torch, struct pickle *pickle) {
         return bad(pickle, "the storages' keys are no list");
     for (size_t i = 0; i < keys->count; i++) {
         const struct pickle_node *key = keys->items[i];
-        const struct tc_tensor *found =
-            key->kind == PICKLE_TEXT ? tc_table_find(&torch->keys, pickle_text(key)) : NULL;
-        struct torch_storage *storage = found ? &torch->storages[found->cookie] : NULL;
+        const uint32_t *found =
+            key->kind == PICKLE_TEXT ? tc_name_map_find(&torch->keys, pickle_text(key)) : NULL;
+        struct torch_storage *storage = found ? &torch->storages[*found] : NULL;
         if (!storage || storage->placed)
             return bad(pickle,
                        storage ? "a storage is there twice" : "a storage that nothing refers to");
@@ -187,24 +188,36 @@ bool torch_open_legacy(struct torch *torch, struct tc_error *error) {
 /* Of the storages of one such file; their keys are its own. */
 struct nested {
     struct torch *torch;
-    struct tc_table keys;
-    struct tc_table parts;
+    struct tc_name_map keys;
+    struct tc_name_map part_names;
+    struct torch_part *parts;
+    size_t part_capacity;
     bool legacy;
 };
 
 static void begin_nested(struct nested *nested, struct torch *torch) {
-    *nested = (struct nested){torch, torch->keys, torch->parts, torch->legacy};
-    tc_table_init(&torch->keys, &torch->reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->parts, &torch->reader->arena, UINT32_MAX - 2);
+    *nested = (struct nested){.torch = torch,
+                              .keys = torch->keys,
+                              .part_names = torch->part_names,
+                              .parts = torch->parts,
+                              .part_capacity = torch->part_capacity,
+                              .legacy = torch->legacy};
+    tc_name_map_init(&torch->keys, &torch->reader->arena);
+    tc_name_map_init(&torch->part_names, &torch->reader->arena);
+    torch->parts = NULL;
+    torch->part_capacity = 0;
     torch->legacy = true;
 }
 
 static void end_nested(struct nested *nested) {
     struct torch *torch = nested->torch;
-    tc_table_release(&torch->keys);
-    tc_table_release(&torch->parts);
+    free(torch->parts);
+    tc_name_map_release(&torch->keys);
+    tc_name_map_release(&torch->part_names);
     torch->keys = nested->keys;
+    torch->part_names = nested->part_names;
     torch->parts = nested->parts;
+    torch->part_capacity = nested->part_capacity;
     torch->legacy = nested->legacy;
 }
 

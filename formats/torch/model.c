@@ -20,7 +20,6 @@
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/table.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
 #include "formats/zip/read.h"
@@ -194,11 +193,11 @@ static bool read_tensors(struct model *model, struct tc_text text) {
 /* A storage is a member as a whole; only tensors tell its dtype. */
 static bool find_storage(struct torch *torch, const struct definition *tensor,
                          struct torch_shape *shape, struct tc_error *error) {
-    const struct tc_tensor *found = torch_find_member(torch, "", tensor->key);
+    const uint32_t *found = torch_find_member(torch, "", tensor->key);
     if (!found)
         return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
                        tc_text_shown(tensor->key, 200), tensor->key.bytes);
-    shape->extent = torch->zip.members[found->cookie].size;
+    shape->extent = torch->zip.members[*found].size;
     torch->folder = "";
     return torch_add_storage(torch, tensor->key, TC_NONE, shape->extent, &shape->storage, error);
 }
@@ -394,8 +393,8 @@ static bool read_all(struct model *model, struct tc_text text) {
 }
 
 bool torch_read_model(struct torch *torch, struct tc_error *error) {
-    const struct tc_tensor *found = torch_find_member(torch, "", TC_TEXT("model.json"));
-    const struct zip_member *member = &torch->zip.members[found->cookie];
+    const uint32_t *found = torch_find_member(torch, "", TC_TEXT("model.json"));
+    const struct zip_member *member = &torch->zip.members[*found];
     struct model model = {.walk = {.torch = torch, .error = error}};
     if (torch->watch.context)
         return true;

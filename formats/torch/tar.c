@@ -15,6 +15,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
@@ -37,10 +38,10 @@ struct range {
 struct tar {
     struct torch *torch;
     struct range members[MEMBERS];
-    struct tc_table tensors; /* keys; cookie: position in `made` */
+    struct tc_name_map tensors; /* keys; the number is a position in `made` */
     struct pickle_node **made;
     size_t count;
-    struct tc_table views; /* storages that are parts of others; cookie: in `parts` */
+    struct tc_name_map views; /* storages and parts of them; the number is one in `parts` */
     struct pickle_node **parts;
 };
 
@@ -288,9 +289,9 @@ static bool put_node(struct tar *tar, struct pickle_node ***list, size_t count,
 
 static bool add_part(struct tar *tar, struct tc_text key, struct pickle_node *node,
                      struct tc_error *error) {
-    struct tc_tensor entry = {.name = key, .cookie = (uint32_t)tar->views.count};
-    return node && put_node(tar, &tar->parts, tar->views.count, node, error) &&
-           tc_table_add(&tar->views, &entry, error);
+    size_t count = tar->views.count;
+    return node && put_node(tar, &tar->parts, count, node, error) &&
+           tc_name_add(&tar->views, key, (uint32_t)count, TC_MAX_NAMES, error);
 }
 
 static bool read_storage(struct tar *tar, struct pickle *pickle, struct tc_error *error) {
@@ -304,7 +305,7 @@ static bool read_storage(struct tar *tar, struct pickle *pickle, struct tc_error
         return pickle_bad(pickle, "a storage is not (key, location, class)");
     if (!key_text(tar, node->items[0], &key, error))
         return false;
-    if (tc_table_find(&tar->torch->keys, key))
+    if (tc_name_map_find(&tar->torch->keys, key))
         return pickle_bad(pickle, "a storage is there twice");
     uint64_t count;
     if (!torch_take_u64(pickle, &count) ||
@@ -326,11 +327,11 @@ static bool read_view(struct tar *tar, struct pickle *pickle, const struct pickl
         return pickle_bad(pickle, "a view of a storage is not (key, root, offset, count)");
     if (!key_text(tar, view->items[0], &key, error) || !key_text(tar, view->items[1], &root, error))
         return false;
-    const struct tc_tensor *found = tc_table_find(&tar->torch->keys, root);
-    if (!found || tc_table_find(&tar->views, key))
+    const uint32_t *found = tc_name_map_find(&tar->torch->keys, root);
+    if (!found || tc_name_map_find(&tar->views, key))
         return pickle_bad(pickle, found ? "a view of a storage is there twice"
                                         : "a view of a storage that is not there");
-    const struct torch_storage *storage = &tar->torch->storages[found->cookie];
+    const struct torch_storage *storage = &tar->torch->storages[*found];
     uint64_t element = tc_dtype_bits(storage->dtype) / 8;
     uint64_t start;
     uint64_t length;
@@ -338,7 +339,7 @@ static bool read_view(struct tar *tar, struct pickle *pickle, const struct pickl
         !tc_mul((uint64_t)numel->integer, element, &length) ||
         !tc_range_within(start, length, storage->nbytes))
         return pickle_bad(pickle, "a view reaches past its storage");
-    return add_part(tar, key, storage_node(pickle, found->cookie, start, length), error);
+    return add_part(tar, key, storage_node(pickle, *found, start, length), error);
 }
 
 static bool read_storages(struct tar *tar, struct pickle *pickle, struct tc_error *error) {
@@ -409,18 +410,17 @@ static bool read_tensor(struct tar *tar, struct pickle *pickle, struct pickle_no
     if (!key_text(tar, node->items[0], &key, error) ||
         !key_text(tar, node->items[1], &storage, error))
         return false;
-    const struct tc_tensor *found = tc_table_find(&tar->views, storage);
-    if (!found || tc_table_find(&tar->tensors, key))
+    const uint32_t *found = tc_name_map_find(&tar->views, storage);
+    if (!found || tc_name_map_find(&tar->tensors, key))
         return pickle_bad(pickle, found ? "a tensor is there twice"
                                         : "a tensor of a storage that is not there");
-    struct pickle_node *arguments = read_arguments(pickle, tar->parts[found->cookie]);
+    struct pickle_node *arguments = read_arguments(pickle, tar->parts[*found]);
     struct pickle_node *made = arguments ? pickle_node(pickle, PICKLE_CALL) : NULL;
     if (!made || !put_node(tar, &tar->made, tar->count, made, error))
         return false;
     made->callable = rebuild;
     made->arguments = arguments;
-    struct tc_tensor entry = {.name = key, .cookie = (uint32_t)tar->count++};
-    return tc_table_add(&tar->tensors, &entry, error);
+    return tc_name_add(&tar->tensors, key, (uint32_t)tar->count++, TC_MAX_NAMES, error);
 }
 
 /* Classes of tensors, torch.FloatTensor and so on, name nothing but a dtype
@@ -452,11 +452,11 @@ static bool persistent(void *context, const struct pickle_node *id, struct pickl
     }
     if (!key_text(tar, id, &key, error))
         return false;
-    const struct tc_tensor *tensor = tc_table_find(&tar->tensors, key);
-    const struct tc_tensor *storage = tensor ? NULL : tc_table_find(&tar->views, key);
+    const uint32_t *tensor = tc_name_map_find(&tar->tensors, key);
+    const uint32_t *storage = tensor ? NULL : tc_name_map_find(&tar->views, key);
     if (!tensor && !storage)
         return tc_fail(error, TC_INVALID, "tar", "the pickle names a tensor that is not there");
-    *node = tensor ? *tar->made[tensor->cookie] : *tar->parts[storage->cookie];
+    *node = tensor ? *tar->made[*tensor] : *tar->parts[*storage];
     return true;
 }
 
@@ -493,15 +493,15 @@ bool torch_open_tar(struct torch *torch, struct tc_error *error) {
     struct tar tar = {.torch = torch};
     struct pickle pickle;
     torch->legacy = true;
-    tc_table_init(&tar.tensors, &torch->reader->arena, UINT32_MAX - 2);
-    tc_table_init(&tar.views, &torch->reader->arena, UINT32_MAX - 2);
+    tc_name_map_init(&tar.tensors, &torch->reader->arena);
+    tc_name_map_init(&tar.views, &torch->reader->arena);
     torch_pickle_init(torch, &pickle, 0, 0, error);
     bool ok = find_members(&tar, error);
     for (int member = SYSTEM; member < MEMBERS && ok; member++)
         ok = run(&tar, &pickle, member);
     pickle_release(&pickle);
-    tc_table_release(&tar.tensors);
-    tc_table_release(&tar.views);
+    tc_name_map_release(&tar.tensors);
+    tc_name_map_release(&tar.views);
     free(tar.made);
     free(tar.parts);
     return ok;

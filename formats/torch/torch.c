@@ -14,12 +14,12 @@
 
 void torch_init(struct torch *torch, struct tc_reader *reader) {
     torch->reader = reader;
-    tc_table_init(&torch->keys, &reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->parts, &reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->members, &reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->classes, &reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->groups, &reader->arena, UINT32_MAX - 2);
-    tc_table_init(&torch->numbers, &reader->arena, UINT32_MAX - 2);
+    tc_name_map_init(&torch->keys, &reader->arena);
+    tc_name_map_init(&torch->part_names, &reader->arena);
+    tc_name_map_init(&torch->members, &reader->arena);
+    tc_name_map_init(&torch->classes, &reader->arena);
+    tc_name_map_init(&torch->groups, &reader->arena);
+    tc_name_map_init(&torch->numbers, &reader->arena);
     torch->folder = "data/";
 }
 
@@ -28,12 +28,13 @@ void torch_release(struct torch *torch) {
     free(torch->storages);
     free(torch->views);
     free(torch->unpacked);
-    tc_table_release(&torch->keys);
-    tc_table_release(&torch->parts);
-    tc_table_release(&torch->members);
-    tc_table_release(&torch->classes);
-    tc_table_release(&torch->groups);
-    tc_table_release(&torch->numbers);
+    free(torch->parts);
+    tc_name_map_release(&torch->keys);
+    tc_name_map_release(&torch->part_names);
+    tc_name_map_release(&torch->members);
+    tc_name_map_release(&torch->classes);
+    tc_name_map_release(&torch->groups);
+    tc_name_map_release(&torch->numbers);
     zip_release(&torch->zip);
 }
 
@@ -103,22 +104,21 @@ static bool make_storage(struct torch *torch, enum tc_dtype dtype, uint64_t nume
  * told of with the tensor that needs it. */
 static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
                        uint32_t *index, struct tc_error *error) {
-    const struct tc_tensor *found = torch_find_member(torch, torch->folder, key);
-    uint32_t *used = found ? &torch->used[found->cookie] : NULL;
-    const struct tc_tensor *missed = found ? NULL : tc_table_find(&torch->keys, key);
+    const uint32_t *found = torch_find_member(torch, torch->folder, key);
+    uint32_t *used = found ? &torch->used[*found] : NULL;
+    const uint32_t *missed = found ? NULL : tc_name_map_find(&torch->keys, key);
     if ((used && *used) || missed) {
-        *index = missed ? missed->cookie : *used - 1;
+        *index = missed ? *missed : *used - 1;
         return check_again(torch, *index, key, dtype, numel, error);
     }
     if (!make_storage(torch, dtype, numel, index, error))
         return false;
     if (!found) {
-        struct tc_tensor entry = {.name = key, .cookie = *index};
         torch->storages[*index].key = key;
-        return tc_table_add(&torch->keys, &entry, error);
+        return tc_name_add(&torch->keys, key, *index, TC_MAX_NAMES, error);
     }
     struct torch_storage *storage = &torch->storages[*index];
-    struct zip_member *member = &torch->zip.members[found->cookie];
+    struct zip_member *member = &torch->zip.members[*found];
     *used = *index + 1;
     storage->key = key;
     storage->member = member;
@@ -144,16 +144,15 @@ bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dt
                        uint32_t *index, struct tc_error *error) {
     if (!torch->legacy)
         return add_in_zip(torch, key, dtype, numel, index, error);
-    const struct tc_tensor *present = tc_table_find(&torch->keys, key);
+    const uint32_t *present = tc_name_map_find(&torch->keys, key);
     if (present) {
-        *index = present->cookie;
+        *index = *present;
         return check_again(torch, *index, key, dtype, numel, error);
     }
     if (!make_storage(torch, dtype, numel, index, error))
         return false;
-    struct tc_tensor entry = {.name = key, .cookie = *index};
     torch->storages[*index].key = key;
-    return tc_table_add(&torch->keys, &entry, error);
+    return tc_name_add(&torch->keys, key, *index, TC_MAX_NAMES, error);
 }
 
 /* Persistent ids */
@@ -172,23 +171,25 @@ static bool read_part(struct torch *torch, const struct pickle_node *part, struc
         !pickle_is(offset, PICKLE_INT) || !pickle_is(size, PICKLE_INT) || offset->integer < 0 ||
         size->integer < 0)
         return bad_id(error, "not a view of a storage");
-    if (tc_table_find(&torch->keys, pickle_text(key)))
+    if (tc_name_map_find(&torch->keys, pickle_text(key)))
         return bad_id(error, "a view has the name of a storage");
     uint64_t nbytes = torch->storages[node->index].nbytes;
     if (!tc_mul((uint64_t)offset->integer, element, &node->offset) ||
         !tc_mul((uint64_t)size->integer, element, &node->length) ||
         !tc_range_within(node->offset, node->length, nbytes))
         return bad_id(error, "a view reaches past its storage");
-    const struct tc_tensor *known = tc_table_find(&torch->parts, pickle_text(key));
+    const uint32_t *found = tc_name_map_find(&torch->part_names, pickle_text(key));
+    const struct torch_part *known = found ? &torch->parts[*found] : NULL;
     if (known)
-        return (known->cookie == node->index && known->offset == node->offset &&
+        return (known->storage == node->index && known->offset == node->offset &&
                 known->nbytes == node->length) ||
                bad_id(error, "a view of a storage is in two places");
-    struct tc_tensor entry = {.name = pickle_text(key),
-                              .cookie = (uint32_t)node->index,
-                              .offset = node->offset,
-                              .nbytes = node->length};
-    return tc_table_add(&torch->parts, &entry, error);
+    uint32_t next = (uint32_t)torch->part_names.count;
+    if (next == torch->part_capacity &&
+        !grow(torch, (void **)&torch->parts, &torch->part_capacity, sizeof *torch->parts, error))
+        return false;
+    torch->parts[next] = (struct torch_part){(uint32_t)node->index, node->offset, node->length};
+    return tc_name_add(&torch->part_names, pickle_text(key), next, TC_MAX_NAMES, error);
 }
 
 bool torch_persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
@@ -230,10 +231,9 @@ bool torch_persistent(void *context, const struct pickle_node *id, struct pickle
 
 static bool note_class(void *context, const struct pickle_node *global, struct tc_error *error) {
     struct torch *torch = context;
-    if (global->global != PICKLE_UNKNOWN || tc_table_find(&torch->classes, pickle_text(global)))
-        return true;
-    struct tc_tensor entry = {.name = pickle_text(global)};
-    return tc_table_add(&torch->classes, &entry, error);
+    return global->global != PICKLE_UNKNOWN ||
+           tc_name_map_find(&torch->classes, pickle_text(global)) ||
+           tc_name_add(&torch->classes, pickle_text(global), 0, TC_MAX_NAMES, error);
 }
 
 static bool count_class(void *context, const struct pickle_node *callable,
@@ -242,11 +242,11 @@ static bool count_class(void *context, const struct pickle_node *callable,
     (void)arguments;
     (void)at;
     (void)error;
-    struct tc_tensor *class = callable->kind == PICKLE_GLOBAL && callable->global == PICKLE_UNKNOWN
-                                  ? tc_table_find(&torch->classes, pickle_text(callable))
-                                  : NULL;
-    if (class && class->cookie < UINT32_MAX)
-        class->cookie++;
+    uint32_t *calls = callable->kind == PICKLE_GLOBAL && callable->global == PICKLE_UNKNOWN
+                          ? tc_name_map_find(&torch->classes, pickle_text(callable))
+                          : NULL;
+    if (calls && *calls < UINT32_MAX)
+        ++*calls;
     return true;
 }
 
@@ -503,16 +503,16 @@ static bool check_storages(const struct torch *torch, struct tc_error *error) {
 static void tell_classes(struct torch *torch) {
     struct tc_reader *reader = torch->reader;
     for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_TOLD; i++) {
-        const struct tc_tensor *class = &torch->classes.tensors[i];
-        if (class->cookie == 0)
+        const struct tc_named_number *class = &torch->classes.entries[i];
+        if (class->number == 0)
             tc_reader_lose(reader, "%.*s is named and not understood; nothing was made of it",
                            tc_text_shown(class->name, 200), class->name.bytes);
         else
             tc_reader_lose(
                 reader,
                 "%.*s is not understood (%u object%s); only tensors that it holds are taken",
-                tc_text_shown(class->name, 200), class->name.bytes, class->cookie,
-                class->cookie == 1 ? "" : "s");
+                tc_text_shown(class->name, 200), class->name.bytes, class->number,
+                class->number == 1 ? "" : "s");
     }
     if (torch->classes.count > MAX_CLASSES_TOLD)
         tc_reader_lose(reader, "%zu more names are not understood",
@@ -523,7 +523,7 @@ static void tell_classes(struct torch *torch) {
 static bool check_anything(const struct torch *torch, struct tc_error *error) {
     if (torch->reader->table.count || !torch->classes.count)
         return true;
-    struct tc_text class = torch->classes.tensors[0].name;
+    struct tc_text class = torch->classes.entries[0].name;
     tc_fail(error, TC_UNSAFE, "nothing-left",
             "no tensor was found; %zu name%s not understood, among them %.*s", torch->classes.count,
             torch->classes.count == 1 ? " is" : "s are", tc_text_shown(class, 200), class.bytes);

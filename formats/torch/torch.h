@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -35,6 +36,13 @@ struct torch_storage {
     bool placed;        /* where it lies is known */
     bool excused;       /* a tensor of it that nobody wants */
     bool swap;          /* big-endian */
+};
+
+/* A run of bytes of a storage. */
+struct torch_part {
+    uint32_t storage;
+    uint64_t offset;
+    uint64_t nbytes;
 };
 
 struct torch_view {
@@ -67,8 +75,10 @@ struct torch {
     struct torch_storage *storages;
     size_t storage_count;
     size_t storage_capacity;
-    struct tc_table keys;     /* the storages' own names; cookie: storage */
-    struct tc_table parts;    /* names of views of storages; cookie: storage; offset, nbytes */
+    struct tc_name_map keys;       /* the storages' own names; the number is the storage's */
+    struct tc_name_map part_names; /* of parts of storages; the number is a position in `parts` */
+    struct torch_part *parts;
+    size_t part_capacity;
     struct torch_view *views; /* by a tensor's cookie */
     size_t view_count;
     size_t view_capacity;
@@ -84,18 +94,18 @@ struct torch {
     bool legacy;             /* persistent ids may name views of storages */
     /* Of a zip. */
     struct zip zip;
-    struct tc_table members; /* cookie: member */
+    struct tc_name_map members; /* the number is the member's */
     struct tc_text root;
     uint32_t *used;     /* by member: 1 + the storage that lies there; 0: nothing refers to it */
     const char *folder; /* of the storages: "data/" or "constants/" */
     bool script;        /* TorchScript, */
     bool model;         /* of torch 1.0 or 1.1: model.json */
     bool bars;          /* a bar in a name stands for a dot */
-    /* Names that are not understood; cookie: how many calls there were of each. */
-    struct tc_table classes;
+    /* Names that are not understood; the number is how many calls there were of each. */
+    struct tc_name_map classes;
     /* Names: of tensors that are several, and the numbers behind names that came again. */
-    struct tc_table groups;
-    struct tc_table numbers;
+    struct tc_name_map groups;
+    struct tc_name_map numbers;
     /* The one view or storage that is being gathered or inflated. */
     const struct torch_view *current;
     struct tc_view_reader gather;
@@ -157,9 +167,9 @@ void torch_count_pickle(struct torch *torch, const struct pickle *pickle);
 /* The bytes of an array behind joblib's wrapper of it. */
 bool torch_joblib_array(struct pickle *pickle, struct pickle_node *wrapper);
 
-/* Member of a zip's folder; the cookie is its number. NULL: not there. */
-const struct tc_tensor *torch_find_member(const struct torch *torch, const char *folder,
-                                          struct tc_text name);
+/* The number of a member of a zip's folder. NULL: not there. */
+const uint32_t *torch_find_member(const struct torch *torch, const char *folder,
+                                  struct tc_text name);
 /* Whether a storage's bytes are where they should be. */
 bool torch_check_storage(const struct torch *torch, uint32_t index, struct tc_error *error);
 /* A storage; a key that is there must be the same again. */

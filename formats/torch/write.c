@@ -6,6 +6,7 @@
 
 #include "core/base/limits.h"
 #include "core/base/little_endian.h"
+#include "core/base/name_map.h"
 #include "core/format/reader.h"
 #include "core/io/chunk_pipe.h"
 #include "core/plan/kept_metadata.h"
@@ -13,7 +14,6 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
-#include "core/tensor/table.h"
 
 #define ROOT "archive/"
 /* As Python's pickler has it: so many pairs between two SETITEMS. */
@@ -74,13 +74,11 @@ static const struct tc_sparse_layout *find_layout(const struct tc_metadata *meta
     return tc_sparse_layout(name ? *name : TC_TEXT("coo"));
 }
 
-static bool index_names(const struct tc_item *items, size_t count, struct tc_table *names,
+static bool index_names(const struct tc_item *items, size_t count, struct tc_name_map *names,
                         struct tc_error *error) {
-    for (size_t i = 0; i < count; i++) {
-        struct tc_tensor entry = {.name = items[i].name, .cookie = (uint32_t)i};
-        if (!tc_table_add(names, &entry, error))
+    for (size_t i = 0; i < count; i++)
+        if (!tc_name_map_add(names, items[i].name, (uint32_t)i, error))
             return false;
-    }
     return true;
 }
 
@@ -99,27 +97,26 @@ static bool fits_role(const struct tc_item *item, const char *role) {
 }
 
 /* The whole group of an item; false where it can't be written as one. */
-static bool find_group(const struct tc_item *items, const struct tc_table *names,
+static bool find_group(const struct tc_item *items, const struct tc_name_map *names,
                        const struct tc_item *item, struct sparse_group *group) {
     const struct tc_text *parent = tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"));
     group->layout = find_layout(item->metadata);
-    if (!group->layout || parent->length == 0 || tc_table_find(names, *parent))
+    if (!group->layout || parent->length == 0 || tc_name_map_find(names, *parent))
         return false;
     group->parent = *parent;
     for (unsigned i = 0; i < group->layout->parts; i++) {
         struct tc_buffer name = {0};
         tc_buffer_add_text(&name, *parent);
         tc_buffer_addf(&name, ".%s", group->layout->roles[i]);
-        const struct tc_tensor *found =
-            name.failed ? NULL : tc_table_find(names, (struct tc_text){name.bytes, name.length});
+        const uint32_t *found =
+            name.failed ? NULL : tc_name_map_find(names, (struct tc_text){name.bytes, name.length});
         tc_buffer_release(&name);
         const struct tc_text *other =
-            found ? tc_metadata_find(items[found->cookie].metadata, TC_TEXT("sparse_parent"))
-                  : NULL;
+            found ? tc_metadata_find(items[*found].metadata, TC_TEXT("sparse_parent")) : NULL;
         if (!other || !tc_text_equal(*other, *parent) ||
-            !fits_role(&items[found->cookie], group->layout->roles[i]))
+            !fits_role(&items[*found], group->layout->roles[i]))
             return false;
-        group->parts[i] = found->cookie;
+        group->parts[i] = *found;
     }
     return true;
 }
@@ -134,10 +131,10 @@ static bool has_groups(const struct tc_item *items, size_t count) {
 /* Gives each part of a sparse tensor its group. */
 static bool find_groups(const struct tc_item *items, size_t count, struct tc_arena *arena,
                         struct torch_slot *slots, struct tc_error *error) {
-    struct tc_table names;
+    struct tc_name_map names;
     if (!has_groups(items, count))
         return true;
-    tc_table_init(&names, arena, UINT32_MAX - 2);
+    tc_name_map_init(&names, arena);
     bool ok = index_names(items, count, &names, error);
     for (size_t i = 0; i < count && ok; i++) {
         struct sparse_group found;
@@ -151,7 +148,7 @@ static bool find_groups(const struct tc_item *items, size_t count, struct tc_are
             slots[group->parts[p]].group = group;
         slots[group->parts[group->layout->parts - 1]].silent = true;
     }
-    tc_table_release(&names);
+    tc_name_map_release(&names);
     return ok;
 }
 

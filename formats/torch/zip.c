@@ -15,6 +15,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -54,56 +55,56 @@ bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
     return seen;
 }
 
-const struct tc_tensor *torch_find_member(const struct torch *torch, const char *folder,
-                                          struct tc_text name) {
+const uint32_t *torch_find_member(const struct torch *torch, const char *folder,
+                                  struct tc_text name) {
     struct tc_buffer path = {0};
     tc_buffer_add_text(&path, torch->root);
     tc_buffer_add_string(&path, folder);
     tc_buffer_add_text(&path, name);
-    const struct tc_tensor *found =
+    const uint32_t *found =
         path.failed ? NULL
-                    : tc_table_find(&torch->members, (struct tc_text){path.bytes, path.length});
+                    : tc_name_map_find(&torch->members, (struct tc_text){path.bytes, path.length});
     tc_buffer_release(&path);
     return found;
 }
 
 static const struct zip_member *find_member(const struct torch *torch, const char *name) {
-    const struct tc_tensor *found = torch_find_member(torch, "", tc_text_of(name));
-    return found ? &torch->zip.members[found->cookie] : NULL;
+    const uint32_t *found = torch_find_member(torch, "", tc_text_of(name));
+    return found ? &torch->zip.members[*found] : NULL;
 }
 
 /* torch finds members whatever the case of their letters: no two may differ in
  * nothing else. */
 static bool check_cases(struct torch *torch, struct tc_error *error) {
-    struct tc_table folded;
-    tc_table_init(&folded, &torch->reader->arena, UINT32_MAX - 2);
+    struct tc_name_map folded;
+    tc_name_map_init(&folded, &torch->reader->arena);
     bool ok = true;
     for (size_t i = 0; i < torch->zip.count && ok; i++) {
         struct tc_text name = torch->zip.members[i].name;
         char *copy = tc_arena_copy(&torch->reader->arena, name.bytes, name.length, error);
-        struct tc_tensor entry = {.name = {copy, name.length}};
+        struct tc_text lower = {copy, name.length};
         for (size_t at = 0; copy && at < name.length; at++)
             if (copy[at] >= 'A' && copy[at] <= 'Z')
                 copy[at] |= 0x20;
         ok = copy != NULL;
-        if (ok && tc_table_find(&folded, entry.name))
+        if (ok && tc_name_map_find(&folded, lower))
             ok = tc_fail(error, TC_INVALID, "zip",
                          "bad zip: \"%.*s\" is there twice, but for the case of its letters",
                          tc_text_shown(name, 200), name.bytes);
-        ok = ok && tc_table_add(&folded, &entry, error);
+        ok = ok && tc_name_map_add(&folded, lower, 0, error);
     }
-    tc_table_release(&folded);
+    tc_name_map_release(&folded);
     return ok;
 }
 
 /* The names of all members, each once. */
 static bool index_members(struct torch *torch, struct tc_error *error) {
     for (size_t i = 0; i < torch->zip.count; i++) {
-        struct tc_tensor entry = {.name = torch->zip.members[i].name, .cookie = (uint32_t)i};
-        if (tc_table_find(&torch->members, entry.name))
+        struct tc_text name = torch->zip.members[i].name;
+        if (tc_name_map_find(&torch->members, name))
             return tc_fail(error, TC_INVALID, "zip", "bad zip: \"%.*s\" is there twice",
-                           tc_text_shown(entry.name, 200), entry.name.bytes);
-        if (!tc_table_add(&torch->members, &entry, error))
+                           tc_text_shown(name, 200), name.bytes);
+        if (!tc_name_add(&torch->members, name, (uint32_t)i, TC_MAX_NAMES, error))
             return false;
     }
     return check_cases(torch, error);
