@@ -14,6 +14,7 @@
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
+#include "formats/pickle/opcodes.h"
 #include "formats/shards.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/write.h"
@@ -38,16 +39,18 @@ static bool is_old_pickle(const struct tc_probe *probe) {
     unsigned char last;
     struct tc_error ignored = {0};
     if (probe->length < 4 ||
-        !tc_input_read(probe->input, probe->input->size - 1, &last, 1, &ignored) || last != '.')
+        !tc_input_read(probe->input, probe->input->size - 1, &last, 1, &ignored) || last != OP_STOP)
         return false;
     const unsigned char *head = probe->head;
-    if (head[0] == 'c') {
+    if (head[0] == OP_GLOBAL) {
         size_t module = name_line(head + 1, probe->length - 1);
         return module && name_line(head + 1 + module, probe->length - 1 - module);
     }
-    if (head[0] == '(' && (head[1] == 'd' || head[1] == 'l' || head[1] == 'i' || head[1] == 'c'))
-        return head[2] == 'p' || head[1] == 'i' || head[1] == 'c';
-    return (head[0] == '}' || head[0] == ']') && head[1] == 'q';
+    if (head[0] == OP_MARK && (head[1] == OP_INST || head[1] == OP_GLOBAL))
+        return true;
+    if (head[0] == OP_MARK && (head[1] == OP_DICT || head[1] == OP_LIST))
+        return head[2] == OP_PUT;
+    return (head[0] == OP_EMPTY_DICT || head[0] == OP_EMPTY_LIST) && head[1] == OP_BINPUT;
 }
 
 static int probe_pt(const struct tc_probe *probe) {
@@ -60,7 +63,8 @@ static int probe_pt(const struct tc_probe *probe) {
         return 40;
     if (torch_packed_seen(probe))
         return 60;
-    if (probe->length >= 2 && probe->head[0] == 0x80 && probe->head[1] >= 2 && probe->head[1] <= 5)
+    if (probe->length >= 2 && probe->head[0] == OP_PROTO && probe->head[1] >= 2 &&
+        probe->head[1] <= PICKLE_PROTOCOL)
         return 60;
     return is_old_pickle(probe) ? 50 : 0;
 }

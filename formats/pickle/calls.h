@@ -13,7 +13,7 @@ bool pickle_is_class(const struct pickle_node *global);
  * look for in order to call it. */
 bool pickle_is_attribute(const struct pickle_node *key);
 
-/* pickle_shapes.c. What is wrong about arguments or a state, for a scan; NULL
+/* shapes.c. What is wrong about arguments or a state, for a scan; NULL
  * where they are as honest files have them. Fails by pickle->error. */
 const char *pickle_check_arguments(struct pickle *pickle, const struct pickle_node *callable,
                                    struct pickle_node *arguments);
@@ -24,7 +24,7 @@ bool pickle_is_id(const struct pickle *pickle, const struct pickle_node *id);
 /* Tuples or lists of numbers, as many as a tensor may have dimensions. */
 bool pickle_is_sizes(const struct pickle_node *node);
 
-/* pickle_numpy.c: dtypes, arrays, and arrays behind joblib's wrappers. */
+/* numpy.c: dtypes, arrays, and arrays behind joblib's wrappers. */
 bool pickle_numpy_descr(struct pickle_node *dtype, const struct pickle_node *descr);
 const char *pickle_check_dtype(struct pickle *pickle, struct pickle_node *dtype,
                                const struct pickle_node *state);

@@ -1,9 +1,9 @@
 /*
  * The names that a pickle of tensors may use, and what each stands for. Any
  * other name refuses the file. Nothing here is ever imported or called: what
- * Python would make by a call is made in pickle_calls.c as data, or noted as a
- * call for torch_tree.c to understand. What arguments and states each may have
- * stands in pickle_shapes.c.
+ * Python would make by a call is made in calls.c as data, or noted as a
+ * call for torch/tree.c to understand. What arguments and states each may have
+ * stands in shapes.c.
  */
 #include <string.h>
 

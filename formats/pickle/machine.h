@@ -1,5 +1,5 @@
 /*
- * What the opcodes of pickle.c work on: the bytes of the pickle, the stack with
+ * What the opcodes of run.c work on: the bytes of the pickle, the stack with
  * its marks, the memo. Each function that fails has filled pickle->error.
  */
 #ifndef TCONV_FORMATS_PICKLE_MACHINE_H
@@ -55,7 +55,7 @@ struct pickle_node *pickle_top(struct pickle *pickle);
  * *items is NULL where there are none. */
 bool pickle_pop_mark(struct pickle *pickle, struct pickle_node ***items, size_t *count);
 
-/* pickle_memo.c. A new memo for each pickle; in a scan the old one shows through. */
+/* memo.c. A new memo for each pickle; in a scan the old one shows through. */
 bool pickle_memo_new(struct pickle *pickle);
 void pickle_memo_release(struct pickle *pickle);
 /* The top of the stack under this key. */
@@ -65,7 +65,7 @@ uint64_t pickle_memo_count(const struct pickle *pickle);
 /* A number that nobody can foresee for a key that is too long for one. */
 uint64_t pickle_memo_hash(const struct pickle *pickle, struct tc_text text);
 
-/* pickle_objects.c: the opcodes for names, objects, states and ids. The argument
+/* objects.c: the opcodes for names, objects, states and ids. The argument
  * is the opcode's own, by which one function serves several. */
 bool pickle_op_global(struct pickle *pickle, int unused);
 bool pickle_op_stack_global(struct pickle *pickle, int unused);

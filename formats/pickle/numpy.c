@@ -21,6 +21,7 @@
 #include "formats/pickle/calls.h"
 #include "formats/pickle/machine.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 
 /* Of numpy's flags: it holds objects, which come as a list. */
 #define FLAGS_OF_OBJECTS 3

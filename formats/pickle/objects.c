@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "formats/pickle/calls.h"
 #include "formats/pickle/machine.h"
+#include "formats/pickle/opcodes.h"
 #include "formats/pickle/pickle.h"
 
 /* Values that can't be called and have no methods that Python would look for:
@@ -233,9 +234,9 @@ bool pickle_op_reduce(struct pickle *pickle, int opcode) {
     if (!callable)
         return false;
     bool strict = pickle->mode == PICKLE_STRICT && callable->kind == PICKLE_GLOBAL;
-    if (strict && opcode == 'R' && callable->global == PICKLE_SCRIPT_CLASS)
+    if (strict && opcode == OP_REDUCE && callable->global == PICKLE_SCRIPT_CLASS)
         return pickle_unsafe(pickle, "the pickle calls a class of TorchScript");
-    if (opcode != 'R' && !check_newobj(pickle, callable))
+    if (opcode != OP_REDUCE && !check_newobj(pickle, callable))
         return false;
     return call(pickle, callable, arguments);
 }
@@ -268,20 +269,20 @@ bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
         return false;
     if (pickle->mode == PICKLE_INERT && !add_keywords(pickle, keywords))
         return false;
-    return pickle_op_reduce(pickle, 0x81);
+    return pickle_op_reduce(pickle, OP_NEWOBJ);
 }
 
 /* INST and OBJ: calls as protocols 0 and 1 have them. */
 bool pickle_op_instance(struct pickle *pickle, int opcode) {
     struct pickle_node **items = NULL;
     size_t count = 0;
-    struct pickle_node *class = opcode == 'i' ? take_global(pickle) : NULL;
+    struct pickle_node *class = opcode == OP_INST ? take_global(pickle) : NULL;
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
-    if ((opcode == 'i' && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
+    if ((opcode == OP_INST && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
         return false;
-    if (opcode == 'o' && count == 0)
+    if (opcode == OP_OBJ && count == 0)
         return pickle_bad(pickle, "an object has no class");
-    size_t first = opcode == 'o';
+    size_t first = opcode == OP_OBJ;
     class = first ? items[0] : class;
     if (count > first && !pickle_add_all(pickle, arguments, items + first, count - first))
         return false;
@@ -358,7 +359,7 @@ static bool text_id(struct pickle *pickle) {
 }
 
 bool pickle_op_persistent(struct pickle *pickle, int opcode) {
-    if (opcode == 'P')
+    if (opcode == OP_PERSID)
         return text_id(pickle);
     struct pickle_node *id = pickle_pop(pickle);
     if (!id)

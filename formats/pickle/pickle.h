@@ -1,12 +1,12 @@
 /*
  * A pickle machine for data alone. It knows every opcode of protocols 0 to 5,
  * builds what they say as a graph of nodes, and has no way to import or call
- * anything: a global is a name, looked up in a list of names (pickle_globals.c),
+ * anything: a global is a name, looked up in a list of names (globals.c),
  * and a "call" is a node that notes what would have been called.
  *
  *     pickle_init(&pickle, arena, limits, error);
  *     pickle.input = …; pickle.at = …; pickle.end = …;
- *     pickle_load(&pickle, &node);       once for each pickle in a row
+ *     pickle_load(&pickle, &node);       once for each pickle in a row (run.h)
  *     pickle_release(&pickle);
  *
  * Nodes live in the arena, which bounds their memory. Lists and dicts are
@@ -210,9 +210,6 @@ struct pickle {
 
 void pickle_init(struct pickle *pickle, struct tc_arena *arena, const struct tc_limits *limits,
                  struct tc_error *error);
-/* Runs one pickle up to its STOP; `at` then stands behind it. Budgets go on
- * over all pickles of one machine, the memo does not. */
-bool pickle_load(struct pickle *pickle, struct pickle_node **result);
 void pickle_release(struct pickle *pickle);
 
 /* For callbacks and for what calls stand for. */
@@ -230,19 +227,19 @@ bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
 /* What no honest file does: told in a scan, which goes on; unsafe elsewhere. */
 bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what);
 
-/* pickle_globals.c: what a name means, and what calling it gives. */
+/* globals.c: what a name means, and what calling it gives. */
 struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text module,
                                        struct tc_text name);
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
                                 struct pickle_node *arguments);
 
-/* pickle_dangerous.c: whether a name ("module.name") is known to run code, load
+/* dangerous.c: whether a name ("module.name") is known to run code, load
  * code, or reach files, the network or the machine itself. */
 bool pickle_is_dangerous(struct tc_text name);
 /* Whether Python could import it: identifiers with dots between them. */
 bool pickle_is_importable(struct tc_text name);
 
-/* pickle_values.c: numbers and strings as protocol 0 writes them. */
+/* values.c: numbers and strings as protocol 0 writes them. */
 struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits, bool booleans);
 struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *bytes, size_t length);
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits);

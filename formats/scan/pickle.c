@@ -6,7 +6,9 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
+#include "formats/pickle/opcodes.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
 
@@ -205,7 +207,7 @@ static bool is_extended(const struct row *row, uint64_t start, bool stopped) {
     if (row->pickle.end - start >= sizeof first &&
         !tc_input_read(row->view->input, start, first, sizeof first, &unread))
         return true;
-    bool protocol = first[0] == 0x80 && first[1] <= 5;
+    bool protocol = first[0] == OP_PROTO && first[1] <= PICKLE_PROTOCOL;
     return protocol + scan->extension_called + stopped >= 2;
 }
 

@@ -11,8 +11,8 @@
  *
  * scan.c walks over regions: the file, members of archives, what compressed
  * bytes hold, bytes that a pickle hands to a loader, shards, external data.
- * What each may be is told by scan_pickle.c, scan_zip.c, scan_tar.c, scan_npy.c,
- * scan_source.c and scan_graph.c.
+ * What each may be is told by pickle.c, zip.c, tar.c, npy.c,
+ * source.c and graph.c.
  */
 #ifndef TCONV_FORMATS_SCAN_SCAN_H
 #define TCONV_FORMATS_SCAN_SCAN_H

@@ -106,7 +106,7 @@ bool scan_find(const struct scan_view *view, enum scan_level level, const char *
 
 /* Parts. Each returns false only where the system failed or memory is out. */
 
-/* scan_pickle.c: pickles in a row from `at`, without end; *behind is where the
+/* pickle.c: pickles in a row from `at`, without end; *behind is where the
  * last that reached its STOP ends, `at` where none did. */
 bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
                   struct tc_error *error);
@@ -118,19 +118,19 @@ bool scan_on_call(void *context, const struct pickle_node *callable,
 bool scan_on_misuse(void *context, const char *what, struct tc_text name, uint64_t at,
                     struct tc_error *error);
 
-/* scan_zip.c: members of an archive, wherever its end record is; and of one that
+/* zip.c: members of an archive, wherever its end record is; and of one that
  * is broken whatever has a header. */
 bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error);
 /* Sets view->zip. */
 bool scan_zip_seen(struct scan_view *view, struct tc_error *error);
 
-/* scan_tar.c: members at steps of 512 bytes. */
+/* tar.c: members at steps of 512 bytes. */
 bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *error);
 
-/* scan_npy.c: arrays one after the other; *behind is where the last ends. */
+/* npy.c: arrays one after the other; *behind is where the last ends. */
 bool scan_npy(const struct scan_view *view, uint64_t *behind, struct tc_error *error);
 
-/* scan_packed.c: the region unpacked: as much as could be, a file without a name.
+/* packed.c: the region unpacked: as much as could be, a file without a name.
  * What is wrong is in *damage. */
 struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region,
                              struct tc_error *damage, struct tc_error *error);
@@ -140,11 +140,11 @@ struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
 /* Whether it starts as compressed bytes do. Not unpacked: SCAN_CLOSED. */
 enum scan_packing scan_packing_seen(const struct scan_view *view);
 
-/* scan_source.c: programs in text: TorchScript's, Python's, Keras's. Told by the
+/* source.c: programs in text: TorchScript's, Python's, Keras's. Told by the
  * member's name. *accounted where it is looked at as a whole. */
 bool scan_source_text(const struct scan_view *view, bool *accounted, struct tc_error *error);
 
-/* scan_graph.c: the operators of an ONNX model or a TensorFlow graph. Damage is
+/* graph.c: the operators of an ONNX model or a TensorFlow graph. Damage is
  * only told of a model that could be opened: what could not is broken anyway. */
 bool scan_onnx(const struct scan_view *view, bool opened, struct tc_error *error);
 bool scan_tensorflow(const struct scan_view *view, bool *accounted, struct tc_error *error);

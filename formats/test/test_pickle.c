@@ -17,6 +17,7 @@
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/test/support.h"
 
 TestSuite(pickle, .init = test_folder_make, .fini = test_folder_remove);

@@ -13,6 +13,7 @@
 #include "core/base/limits.h"
 #include "core/io/input.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
 
 static bool bad(struct pickle *pickle, const char *what) {

@@ -17,6 +17,7 @@
 #include "core/format/backend.h"
 #include "core/io/input.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
 

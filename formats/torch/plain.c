@@ -14,7 +14,9 @@
 #include "core/format/reader.h"
 #include "core/io/deflate.h"
 #include "core/io/input.h"
+#include "formats/pickle/opcodes.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/registry.h"
 #include "formats/torch/torch.h"
 
@@ -46,7 +48,8 @@ static bool explain(struct torch *torch, const struct pickle *pickle, struct tc_
     size_t length = input->size < sizeof head ? input->size : sizeof head;
     bool looked = tc_input_read(input, 0, head, length, &ignored);
     if (error->class != TC_INVALID || pickle->named || !looked ||
-        (head[0] == 0x80 && head[1] <= 5) || pickle->memory || torch->watch.context)
+        (head[0] == OP_PROTO && head[1] <= PICKLE_PROTOCOL) || pickle->memory ||
+        torch->watch.context)
         return false;
     *error = (struct tc_error){0};
     return tc_registry_explain(input, error);
@@ -142,7 +145,7 @@ bool torch_packed_seen(const struct tc_probe *probe) {
     bool ok = tc_inflater_init(&inflater, probe->input, packed.start, packed.end, &ignored) &&
               tc_inflate_some(&inflater, first, sizeof first, &got, &ignored);
     tc_inflater_release(&inflater);
-    return ok && got == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5;
+    return ok && got == 2 && first[0] == OP_PROTO && first[1] >= 2 && first[1] <= PICKLE_PROTOCOL;
 }
 
 /* The check sum behind the data, and in gzip's the length. */

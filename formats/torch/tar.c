@@ -22,6 +22,7 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
 
 #define BLOCK 512u

@@ -1,8 +1,8 @@
 /*
  * Tensors of torch's files: storages (runs of bytes in the file) and views
- * into them. The containers (torch_zip.c, torch_legacy.c, torch_tar.c) find
- * the pickle and the storages; torch_tree.c walks what the pickle holds and
- * adds a tensor, or metadata, for each leaf; torch_read.c reads the views.
+ * into them. The containers (zip.c, legacy.c, tar.c) find
+ * the pickle and the storages; tree.c walks what the pickle holds and
+ * adds a tensor, or metadata, for each leaf; read.c reads the views.
  *
  *     torch_init → torch_open_zip, …_legacy, …_tar or …_plain → torch_finish
  *     torch_read, torch_extent, torch_verify …

@@ -1,7 +1,7 @@
 /*
  * What a pickle holds, as tensors and metadata. Dict keys and list indices,
- * joined with dots, are the names (torch_keys.c). A tensor is what
- * torch_tensor.c understands; every other leaf is metadata: strings as they
+ * joined with dots, are the names (keys.c). A tensor is what
+ * tensor.c understands; every other leaf is metadata: strings as they
  * are, the rest as JSON, and a list of plain values as one JSON array. What is
  * neither is left out by its name.
  *

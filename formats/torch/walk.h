@@ -1,6 +1,6 @@
 /*
- * The walk over what a pickle holds, shared by its parts: torch_tree.c goes
- * from value to value, torch_keys.c makes names, torch_tensor.c understands the
+ * The walk over what a pickle holds, shared by its parts: tree.c goes
+ * from value to value, keys.c makes names, tensor.c understands the
  * values that are tensors. Each function that fails has filled walk->error.
  */
 #ifndef TCONV_FORMATS_TORCH_WALK_H
@@ -60,7 +60,7 @@ bool torch_walk_over(struct torch_walk *walk, const char *what, uint64_t limit);
 /* How much higher limits are where the user raised --max-pickle. */
 uint64_t torch_walk_scale(const struct torch_walk *walk);
 
-/* torch_keys.c */
+/* keys.c */
 
 /* A key that comes again has the last value in the first place, as in Python. */
 bool torch_settle_dict(struct torch_walk *walk, struct pickle_node *dict);
@@ -76,7 +76,7 @@ bool torch_keep_name(struct torch_walk *walk, struct tc_text name);
 /* Metadata keys, one each, in the same way. */
 bool torch_settle_metadata(struct torch_walk *walk);
 
-/* torch_tensor.c */
+/* tensor.c */
 
 /* The tensor that a call stands for, added to the table, or left out. */
 bool torch_add_call(struct torch_walk *walk, const struct pickle_node *node);

@@ -14,8 +14,11 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
+#include "formats/pickle/opcodes.h"
 
 #define ROOT "archive/"
+/* Of the pickle: torch 1.13 and libtorch read no later one. */
+#define PROTOCOL 2
 /* As Python's pickler has it: so many pairs between two SETITEMS. */
 #define BATCH 1000
 #define MAX_MEMO 64
@@ -199,55 +202,61 @@ static void add_little(struct pickler *pickler, uint64_t value, unsigned bytes) 
 
 static void add_integer(struct pickler *pickler, uint64_t value) {
     if (value <= UINT8_MAX) {
-        add_byte(pickler, 'K');
+        add_byte(pickler, OP_BININT1);
         add_little(pickler, value, 1);
     } else if (value <= UINT16_MAX) {
-        add_byte(pickler, 'M');
+        add_byte(pickler, OP_BININT2);
         add_little(pickler, value, 2);
     } else if (value <= INT32_MAX) {
-        add_byte(pickler, 'J');
+        add_byte(pickler, OP_BININT);
         add_little(pickler, value, 4);
     } else {
-        /* LONG1; libtorch takes it with eight bytes and no others. */
-        add_byte(pickler, 0x8A);
+        /* libtorch takes it with eight bytes and no others. */
+        add_byte(pickler, OP_LONG1);
         add_byte(pickler, 8);
         add_little(pickler, value, 8);
     }
 }
 
 static void add_text(struct pickler *pickler, struct tc_text text) {
-    add_byte(pickler, 'X');
+    add_byte(pickler, OP_BINUNICODE);
     add_little(pickler, text.length, 4);
     tc_buffer_add_text(&pickler->text, text);
+}
+
+/* "module\nname". */
+static void add_global(struct pickler *pickler, const char *global) {
+    add_byte(pickler, OP_GLOBAL);
+    tc_buffer_addf(&pickler->text, "%s\n", global);
 }
 
 /* Writes it once, and later refers to it. A global has a newline in it. */
 static void add_shared(struct pickler *pickler, const char *text) {
     for (unsigned i = 0; i < pickler->memo_count; i++)
         if (strcmp(pickler->memo[i], text) == 0) {
-            add_byte(pickler, 'h');
+            add_byte(pickler, OP_BINGET);
             add_byte(pickler, i);
             return;
         }
-    if (strchr(text, '\n')) {
-        tc_buffer_addf(&pickler->text, "c%s\n", text);
-    } else {
+    if (strchr(text, '\n'))
+        add_global(pickler, text);
+    else
         add_text(pickler, tc_text_of(text));
-    }
     if (pickler->memo_count == MAX_MEMO)
         return;
-    add_byte(pickler, 'q');
+    add_byte(pickler, OP_BINPUT);
     add_byte(pickler, pickler->memo_count);
     pickler->memo[pickler->memo_count++] = text;
 }
 
 static void begin_tuple(struct pickler *pickler, size_t count) {
     if (count > 3)
-        add_byte(pickler, '(');
+        add_byte(pickler, OP_MARK);
 }
 
 static void end_tuple(struct pickler *pickler, size_t count) {
-    add_byte(pickler, count == 0 ? ')' : count <= 3 ? 0x84 + (unsigned)count : 't');
+    static const unsigned char short_ones[] = {OP_EMPTY_TUPLE, OP_TUPLE1, OP_TUPLE2, OP_TUPLE3};
+    add_byte(pickler, count <= 3 ? short_ones[count] : OP_TUPLE);
 }
 
 static void add_sizes(struct pickler *pickler, const uint64_t *sizes, size_t count) {
@@ -272,19 +281,21 @@ static void add_storage(struct pickler *pickler, const struct tc_item *item, uin
     const struct torch_type *type = &types[item->dtype];
     char key[24];
     snprintf(key, sizeof key, "%llu", (unsigned long long)number);
-    add_byte(pickler, '(');
+    add_byte(pickler, OP_MARK);
     add_shared(pickler, "storage");
     add_shared(pickler, type->storage ? type->storage : "torch.storage\nUntypedStorage");
     add_text(pickler, tc_text_of(key));
     add_shared(pickler, "cpu");
     add_integer(pickler,
                 type->storage ? item->nbytes / (tc_dtype_bits(item->dtype) / 8) : item->nbytes);
-    tc_buffer_add_string(&pickler->text, "tQ");
+    add_byte(pickler, OP_TUPLE);
+    add_byte(pickler, OP_BINPERSID);
 }
 
 static void add_empty_dict(struct pickler *pickler) {
     add_shared(pickler, "collections\nOrderedDict");
-    tc_buffer_add_string(&pickler->text, ")R");
+    add_byte(pickler, OP_EMPTY_TUPLE);
+    add_byte(pickler, OP_REDUCE);
 }
 
 static void add_dense(struct pickler *pickler, size_t index) {
@@ -298,16 +309,17 @@ static void add_dense(struct pickler *pickler, size_t index) {
     sizes_in_torch(item, sizes, strides);
     add_shared(pickler, type->storage ? "torch._utils\n_rebuild_tensor_v2"
                                       : "torch._utils\n_rebuild_tensor_v3");
-    add_byte(pickler, '(');
+    add_byte(pickler, OP_MARK);
     add_storage(pickler, item, pickler->slots[kept - pickler->items].number);
     add_integer(pickler, 0);
     add_sizes(pickler, sizes, item->rank);
     add_sizes(pickler, strides, item->rank);
-    add_byte(pickler, 0x89); /* requires no gradient */
-    add_empty_dict(pickler); /* has no hooks */
+    add_byte(pickler, OP_NEWFALSE); /* requires no gradient */
+    add_empty_dict(pickler);        /* has no hooks */
     if (!type->storage)
         add_shared(pickler, type->dtype);
-    tc_buffer_add_string(&pickler->text, "tR");
+    add_byte(pickler, OP_TUPLE);
+    add_byte(pickler, OP_REDUCE);
 }
 
 /* A sparse tensor needs its shape's values here, before any data is written. */
@@ -338,13 +350,15 @@ static bool add_sparse(struct pickler *pickler, const struct sparse_group *group
     add_shared(pickler, "torch._utils\n_rebuild_sparse_tensor");
     add_shared(pickler, "torch.serialization\n_get_layout");
     add_shared(pickler, kept);
-    tc_buffer_add_string(&pickler->text, "\x85R");
+    add_byte(pickler, OP_TUPLE1);
+    add_byte(pickler, OP_REDUCE);
     begin_tuple(pickler, last + 1);
     for (unsigned i = 0; i < last; i++)
         add_dense(pickler, group->parts[i]);
     add_sizes(pickler, sizes, item->nbytes / 8);
     end_tuple(pickler, last + 1);
-    tc_buffer_add_string(&pickler->text, "\x86R");
+    add_byte(pickler, OP_TUPLE2);
+    add_byte(pickler, OP_REDUCE);
     return true;
 }
 
@@ -364,7 +378,7 @@ static bool add_items(struct pickler *pickler, struct tc_error *error) {
         if (!stands_at(group, i))
             continue;
         if (batch == 0)
-            add_byte(pickler, '(');
+            add_byte(pickler, OP_MARK);
         add_key(pickler, group ? group->parent : pickler->items[i].name);
         if (!group)
             add_dense(pickler, i);
@@ -372,22 +386,28 @@ static bool add_items(struct pickler *pickler, struct tc_error *error) {
             return false;
         batch = (batch + 1) % BATCH;
         if (batch == 0)
-            add_byte(pickler, 'u');
+            add_byte(pickler, OP_SETITEMS);
     }
     if (batch)
-        add_byte(pickler, 'u');
+        add_byte(pickler, OP_SETITEMS);
     return tc_buffer_ok(&pickler->text, error);
 }
 
 static bool make_pickle(struct pickler *pickler, struct tc_error *error) {
-    tc_buffer_add_string(&pickler->text, "\x80\x02");
-    if (pickler->script)
-        tc_buffer_add_string(&pickler->text, "c__torch__\nModule\n)\x81}");
-    else
+    add_byte(pickler, OP_PROTO);
+    add_byte(pickler, PROTOCOL);
+    if (pickler->script) {
+        add_global(pickler, "__torch__\nModule");
+        add_byte(pickler, OP_EMPTY_TUPLE);
+        add_byte(pickler, OP_NEWOBJ);
+        add_byte(pickler, OP_EMPTY_DICT);
+    } else
         add_empty_dict(pickler);
     if (!add_items(pickler, error))
         return false;
-    tc_buffer_add_string(&pickler->text, pickler->script ? "b." : ".");
+    if (pickler->script)
+        add_byte(pickler, OP_BUILD);
+    add_byte(pickler, OP_STOP);
     return tc_buffer_ok(&pickler->text, error);
 }
 

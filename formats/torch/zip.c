@@ -6,7 +6,7 @@
  *     ROOT/byteorder         "little" or "big"; absent: little
  *     ROOT/constants.pkl     TorchScript: a tuple of tensors that its code has
  *     ROOT/constants/KEY     their storages
- *     ROOT/model.json        torch 1.0 and 1.1, in the place of data.pkl (torch_model.c)
+ *     ROOT/model.json        torch 1.0 and 1.1, in the place of data.pkl (model.c)
  *     ROOT/code/…            TorchScript: source text, never looked at
  *     ROOT/tconv.json        metadata that tconv wrote
  */
@@ -23,6 +23,7 @@
 #include "core/io/input.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
 #include "formats/zip/read.h"
 

@@ -4,12 +4,15 @@
  * may cross.
  */
 
-#include "formats/pickle/pickle.h"
+#include "formats/pickle/run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "formats/pickle/machine.h"
+#include "formats/pickle/opcodes.h"
 
 /* Bytes longer than this stay in the file. */
 #define INLINE_BYTES 4096u
@@ -126,8 +129,8 @@ static bool op_text_number(struct pickle *pickle, int kind) {
     struct tc_text line;
     if (!pickle_take_word(pickle, &line))
         return false;
-    return pickle_push(pickle, kind == 'F' ? pickle_real(pickle, line)
-                                           : pickle_integer(pickle, line, kind == 'I'));
+    return pickle_push(pickle, kind == OP_FLOAT ? pickle_real(pickle, line)
+                                                : pickle_integer(pickle, line, kind == OP_INT));
 }
 
 static bool op_float(struct pickle *pickle, int unused) {
@@ -208,8 +211,8 @@ static bool op_text_string(struct pickle *pickle, int kind) {
     struct tc_text line;
     if (!pickle_take_line(pickle, pickle->limits->pickle, &line))
         return false;
-    return pickle_push(pickle,
-                       kind == 'S' ? pickle_quoted(pickle, line) : pickle_escaped(pickle, line));
+    return pickle_push(pickle, kind == OP_STRING ? pickle_quoted(pickle, line)
+                                                 : pickle_escaped(pickle, line));
 }
 
 static bool op_collect(struct pickle *pickle, int kind) {
@@ -291,7 +294,8 @@ static bool op_memoize(struct pickle *pickle, int unused) {
 
 static bool op_buffer(struct pickle *pickle, int opcode) {
     if (pickle->mode == PICKLE_SCAN)
-        return opcode == 0x97 ? push_kind(pickle, PICKLE_BYTES) : pickle_top(pickle) != NULL;
+        return opcode == OP_NEXT_BUFFER ? push_kind(pickle, PICKLE_BYTES)
+                                        : pickle_top(pickle) != NULL;
     if (opcode == 0x98 && !pickle_top(pickle))
         return false;
     return pickle_unsupported(pickle, "pickle-buffer",
@@ -306,7 +310,7 @@ static bool op_proto(struct pickle *pickle, int unused) {
     if (pickle->opcode_at != pickle->start &&
         !pickle_odd(pickle, "a pickle's protocol is not at its start"))
         return false;
-    if (version <= 5)
+    if (version <= PICKLE_PROTOCOL)
         return true;
     if (pickle->mode == PICKLE_SCAN)
         return pickle_odd(pickle, "a pickle's protocol is not known");
@@ -339,74 +343,74 @@ static const struct opcode {
     bool (*run)(struct pickle *pickle, int argument);
     int argument;
 } opcodes[256] = {
-    ['('] = {op_mark, 0},
-    ['.'] = {op_stop, 0},
-    ['0'] = {op_pop, 0},
-    ['1'] = {op_pop_mark, 0},
-    ['2'] = {op_dup, 0},
-    ['F'] = {op_text_number, 'F'},
-    ['G'] = {op_float, 0},
-    ['I'] = {op_text_number, 'I'},
-    ['L'] = {op_text_number, 'L'},
-    ['J'] = {op_integer, 4},
-    ['K'] = {op_integer, 1},
-    ['M'] = {op_integer, 2},
-    [0x8A] = {op_long, 1},
-    [0x8B] = {op_long, 4},
-    ['N'] = {op_none, 0},
-    [0x88] = {op_bool, 1},
-    [0x89] = {op_bool, 0},
-    ['S'] = {op_text_string, 'S'},
-    ['V'] = {op_text_string, 'V'},
-    ['T'] = {op_string, 4},
-    ['U'] = {op_string, 1},
-    ['X'] = {op_unicode, 4},
-    [0x8C] = {op_unicode, 1},
-    [0x8D] = {op_unicode, 8},
-    ['B'] = {op_bytes, 4},
-    ['C'] = {op_bytes, 1},
-    [0x8E] = {op_bytes, 8},
-    [0x96] = {op_bytearray, 8},
-    [']'] = {op_empty, PICKLE_LIST},
-    [')'] = {op_empty, PICKLE_TUPLE},
-    ['}'] = {op_empty, PICKLE_DICT},
-    [0x8F] = {op_empty, PICKLE_SET},
-    ['l'] = {op_collect, PICKLE_LIST},
-    ['t'] = {op_collect, PICKLE_TUPLE},
-    ['d'] = {op_collect, PICKLE_DICT},
-    [0x91] = {op_collect, PICKLE_SET},
-    [0x85] = {op_tuple, 1},
-    [0x86] = {op_tuple, 2},
-    [0x87] = {op_tuple, 3},
-    ['a'] = {pickle_op_append, 0},
-    ['s'] = {pickle_op_setitem, 0},
-    ['e'] = {pickle_op_extend, PICKLE_LIST},
-    ['u'] = {pickle_op_extend, PICKLE_DICT},
-    [0x90] = {pickle_op_extend, PICKLE_SET},
-    ['p'] = {op_text_put, 0},
-    ['q'] = {op_put, 1},
-    ['r'] = {op_put, 4},
-    ['g'] = {op_text_get, 0},
-    ['h'] = {op_get, 1},
-    ['j'] = {op_get, 4},
-    [0x94] = {op_memoize, 0},
-    ['c'] = {pickle_op_global, 0},
-    [0x93] = {pickle_op_stack_global, 0},
-    [0x82] = {pickle_op_extension, 1},
-    [0x83] = {pickle_op_extension, 2},
-    [0x84] = {pickle_op_extension, 4},
-    ['R'] = {pickle_op_reduce, 'R'},
-    [0x81] = {pickle_op_reduce, 0x81},
-    [0x92] = {pickle_op_newobj_ex, 0},
-    ['i'] = {pickle_op_instance, 'i'},
-    ['o'] = {pickle_op_instance, 'o'},
-    ['b'] = {pickle_op_build, 0},
-    ['P'] = {pickle_op_persistent, 'P'},
-    ['Q'] = {pickle_op_persistent, 'Q'},
-    [0x80] = {op_proto, 0},
-    [0x95] = {op_frame, 0},
-    [0x97] = {op_buffer, 0x97},
-    [0x98] = {op_buffer, 0x98},
+    [OP_MARK] = {op_mark, 0},
+    [OP_STOP] = {op_stop, 0},
+    [OP_POP] = {op_pop, 0},
+    [OP_POP_MARK] = {op_pop_mark, 0},
+    [OP_DUP] = {op_dup, 0},
+    [OP_FLOAT] = {op_text_number, OP_FLOAT},
+    [OP_BINFLOAT] = {op_float, 0},
+    [OP_INT] = {op_text_number, OP_INT},
+    [OP_LONG] = {op_text_number, OP_LONG},
+    [OP_BININT] = {op_integer, 4},
+    [OP_BININT1] = {op_integer, 1},
+    [OP_BININT2] = {op_integer, 2},
+    [OP_LONG1] = {op_long, 1},
+    [OP_LONG4] = {op_long, 4},
+    [OP_NONE] = {op_none, 0},
+    [OP_NEWTRUE] = {op_bool, 1},
+    [OP_NEWFALSE] = {op_bool, 0},
+    [OP_STRING] = {op_text_string, OP_STRING},
+    [OP_UNICODE] = {op_text_string, OP_UNICODE},
+    [OP_BINSTRING] = {op_string, 4},
+    [OP_SHORT_BINSTRING] = {op_string, 1},
+    [OP_BINUNICODE] = {op_unicode, 4},
+    [OP_SHORT_BINUNICODE] = {op_unicode, 1},
+    [OP_BINUNICODE8] = {op_unicode, 8},
+    [OP_BINBYTES] = {op_bytes, 4},
+    [OP_SHORT_BINBYTES] = {op_bytes, 1},
+    [OP_BINBYTES8] = {op_bytes, 8},
+    [OP_BYTEARRAY8] = {op_bytearray, 8},
+    [OP_EMPTY_LIST] = {op_empty, PICKLE_LIST},
+    [OP_EMPTY_TUPLE] = {op_empty, PICKLE_TUPLE},
+    [OP_EMPTY_DICT] = {op_empty, PICKLE_DICT},
+    [OP_EMPTY_SET] = {op_empty, PICKLE_SET},
+    [OP_LIST] = {op_collect, PICKLE_LIST},
+    [OP_TUPLE] = {op_collect, PICKLE_TUPLE},
+    [OP_DICT] = {op_collect, PICKLE_DICT},
+    [OP_FROZENSET] = {op_collect, PICKLE_SET},
+    [OP_TUPLE1] = {op_tuple, 1},
+    [OP_TUPLE2] = {op_tuple, 2},
+    [OP_TUPLE3] = {op_tuple, 3},
+    [OP_APPEND] = {pickle_op_append, 0},
+    [OP_SETITEM] = {pickle_op_setitem, 0},
+    [OP_APPENDS] = {pickle_op_extend, PICKLE_LIST},
+    [OP_SETITEMS] = {pickle_op_extend, PICKLE_DICT},
+    [OP_ADDITEMS] = {pickle_op_extend, PICKLE_SET},
+    [OP_PUT] = {op_text_put, 0},
+    [OP_BINPUT] = {op_put, 1},
+    [OP_LONG_BINPUT] = {op_put, 4},
+    [OP_GET] = {op_text_get, 0},
+    [OP_BINGET] = {op_get, 1},
+    [OP_LONG_BINGET] = {op_get, 4},
+    [OP_MEMOIZE] = {op_memoize, 0},
+    [OP_GLOBAL] = {pickle_op_global, 0},
+    [OP_STACK_GLOBAL] = {pickle_op_stack_global, 0},
+    [OP_EXT1] = {pickle_op_extension, 1},
+    [OP_EXT2] = {pickle_op_extension, 2},
+    [OP_EXT4] = {pickle_op_extension, 4},
+    [OP_REDUCE] = {pickle_op_reduce, OP_REDUCE},
+    [OP_NEWOBJ] = {pickle_op_reduce, OP_NEWOBJ},
+    [OP_NEWOBJ_EX] = {pickle_op_newobj_ex, 0},
+    [OP_INST] = {pickle_op_instance, OP_INST},
+    [OP_OBJ] = {pickle_op_instance, OP_OBJ},
+    [OP_BUILD] = {pickle_op_build, 0},
+    [OP_PERSID] = {pickle_op_persistent, OP_PERSID},
+    [OP_BINPERSID] = {pickle_op_persistent, OP_BINPERSID},
+    [OP_PROTO] = {op_proto, 0},
+    [OP_FRAME] = {op_frame, 0},
+    [OP_NEXT_BUFFER] = {op_buffer, OP_NEXT_BUFFER},
+    [OP_READONLY_BUFFER] = {op_buffer, OP_READONLY_BUFFER},
 };
 
 static bool step(struct pickle *pickle) {
