@@ -12,55 +12,8 @@
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
 
-#define MAX_FINDINGS 100000u
-/* Repetitions of what was found shortly before are not told again. */
-#define REMEMBERED 64u
 /* Bytes that pickles of one file hand to loaders. */
 #define MAX_NESTED 1000u
-
-static bool told_before(const struct scan *scan, const struct scan_finding *finding) {
-    size_t first = scan->count > REMEMBERED ? scan->count - REMEMBERED : 0;
-    for (size_t i = first; i < scan->count; i++) {
-        const struct scan_finding *other = &scan->findings[i];
-        if (other->offset == finding->offset && other->kind == finding->kind &&
-            other->relative == finding->relative && other->what == finding->what &&
-            tc_text_equal(other->member, finding->member) &&
-            tc_text_equal(other->name, finding->name))
-            return true;
-    }
-    return false;
-}
-
-bool scan_add_finding(struct scan *scan, struct scan_finding finding, struct tc_error *error) {
-    const struct scan_region *region = scan->region;
-    scan->seen[finding.level] = true;
-    finding.member = region->name;
-    finding.relative = region->source->packed;
-    finding.offset += region->offset;
-    /* The unsafe ones matter most. */
-    size_t most = finding.level == SCAN_ALLOWED ? MAX_FINDINGS : 2 * MAX_FINDINGS;
-    if (scan->count >= most) {
-        scan->left_out++;
-        return true;
-    }
-    if (told_before(scan, &finding))
-        return true;
-    if (scan->count == scan->capacity) {
-        size_t capacity = scan->capacity ? scan->capacity * 2 : 64;
-        struct scan_finding *findings = reallocarray(scan->findings, capacity, sizeof *findings);
-        if (!findings)
-            return tc_fail_memory(error);
-        scan->findings = findings;
-        scan->capacity = capacity;
-    }
-    /* The machine's own arena goes before the finding is told. */
-    finding.name.bytes = tc_arena_copy(&scan->arena, finding.name.length ? finding.name.bytes : "",
-                                       finding.name.length, error);
-    if (!finding.name.bytes)
-        return false;
-    scan->findings[scan->count++] = finding;
-    return true;
-}
 
 /* A name that importing could make something of: its first part, the package,
  * is an identifier. Bytes that are no pickle hold such a name between two line

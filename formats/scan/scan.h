@@ -9,7 +9,7 @@
  *     scan_verdict(&scan); …
  *     scan_release(&scan);
  *
- * scan.c walks over regions: the file, members of archives, what compressed
+ * file.c walks over regions: the file, members of archives, what compressed
  * bytes hold, bytes that a pickle hands to a loader, shards, external data.
  * What each may be is told by pickle.c, zip.c, tar.c, npy.c,
  * source.c and graph.c.

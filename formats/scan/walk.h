@@ -1,8 +1,8 @@
 /*
- * The walk of scan.c over regions, for the parts that look into them. A region
- * is looked at once for everything it could be: each part below adds findings,
- * notes what is broken, adds regions of its own, and says whether it accounts
- * for every byte.
+ * The walk over regions, which file.c makes, for the parts that look into them. A
+ * region is looked at once for everything it could be: each part below adds
+ * findings, notes what is broken, adds regions of its own, and says whether it
+ * accounts for every byte.
  */
 #ifndef TCONV_FORMATS_SCAN_WALK_H
 #define TCONV_FORMATS_SCAN_WALK_H
@@ -75,6 +75,16 @@ struct scan_view {
     bool torch; /* and it has torch's data.pkl */
 };
 
+/* Bytes with one user, who drops them; takes the input, also where it fails. NULL
+ * for no input, and without memory, with the error filled. */
+struct scan_source *scan_source_new(struct tc_input *input, bool packed, struct tc_error *error);
+void scan_source_drop(struct scan_source *source);
+
+/* How many regions there may be grows with the bytes of files. */
+void scan_allow_regions(struct scan *scan, uint64_t size);
+/* Puts a region on the list, a user of its source: NULL with the error filled. */
+struct scan_region *scan_push_region(struct scan *scan, struct scan_region region,
+                                     struct tc_error *error);
 /* Another region inside the one that is looked at, at its offset there. Those
  * added first are looked at last. NULL with the error filled. */
 struct scan_region *scan_add_region(const struct scan_view *view, uint64_t offset, uint64_t length,

@@ -17,7 +17,7 @@
 #include "formats/pickle/opcodes.h"
 
 #define ROOT "archive/"
-/* Of the pickle: torch 1.13 and libtorch read no later one. */
+/* Of the pickle, as torch.save has it. */
 #define PROTOCOL 2
 /* As Python's pickler has it: so many pairs between two SETITEMS. */
 #define BATCH 1000

@@ -1,0 +1,306 @@
+/*
+ * A file from its first region to its last. Each region is looked at for all that
+ * it could be: rows of pickles and arrays, archives, programs, the formats that
+ * readers know, compressed bytes.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
+#include "formats/scan/known.h"
+#include "formats/scan/scan.h"
+#include "formats/scan/walk.h"
+
+/* Archives in archives: real ones are three deep. */
+#define MAX_DEPTH 16u
+/* A text of a member of an archive: licences, labels, versions. */
+#define MAX_TEXT ((uint64_t)16 << 20)
+/* Members of a file, and of archives in it that are packed, beside those that its
+ * length allows. */
+#define FREE_REGIONS 100000u
+
+void scan_init(struct scan *scan, const struct tc_format_options *options) {
+    *scan = (struct scan){.options = options,
+                          .broken = calloc(1, sizeof *scan->broken),
+                          .other = calloc(1, sizeof *scan->other)};
+    tc_arena_init(&scan->arena, options->limits.memory);
+}
+
+void scan_release(struct scan *scan) {
+    for (; scan->pending; scan->pending = scan->pending->next)
+        scan_source_drop(scan->pending->source);
+    tc_arena_release(&scan->arena);
+    free(scan->findings);
+    free(scan->broken);
+    free(scan->other);
+    *scan = (struct scan){0};
+}
+
+enum scan_verdict scan_verdict(const struct scan *scan, enum scan_level allowed) {
+    if (scan->seen[SCAN_UNKNOWN] || scan->seen[SCAN_DANGEROUS])
+        return SCAN_UNSAFE;
+    if ((scan->seen[SCAN_SCRIPT] && allowed < SCAN_SCRIPT) ||
+        (scan->seen[SCAN_PROGRAM] && allowed < SCAN_PROGRAM))
+        return SCAN_CODE;
+    return scan->broken->class != TC_OK  ? SCAN_BROKEN
+           : scan->other->class != TC_OK ? SCAN_OTHER
+                                         : SCAN_CLEAN;
+}
+
+/* One region */
+
+/* UTF-8 without control characters: text, which is no program by itself. */
+static bool is_text(const struct scan_view *view, bool *text, struct tc_error *error) {
+    uint64_t size = view->input->size;
+    *text = false;
+    if (size > MAX_TEXT)
+        return true;
+    char *bytes = tc_input_load(view->input, 0, size, error);
+    if (!bytes)
+        return false;
+    *text = tc_utf8_valid((struct tc_text){bytes, size});
+    for (uint64_t i = 0; i < size && *text; i++)
+        *text = (unsigned char)bytes[i] >= 0x20 || strchr("\t\n\r\f", bytes[i]);
+    free(bytes);
+    return true;
+}
+
+/* Programs for the processor, as torch's compiled models carry them. */
+static bool find_native(const struct scan_view *view, struct tc_error *error) {
+    static const struct {
+        const char *magic;
+        size_t length;
+    } kinds[] = {{"\177ELF", 4}, {"MZ\x90\0", 4}, {"\xCF\xFA\xED\xFE", 4}, {"\xCA\xFE\xBA\xBE", 4}};
+    for (size_t i = 0; view->region->archived && i < sizeof kinds / sizeof *kinds; i++)
+        if (view->region->role != SCAN_DATA && view->shown > 8 &&
+            memcmp(view->head, kinds[i].magic, kinds[i].length) == 0)
+            return scan_find(view, SCAN_DANGEROUS, "native-code", view->region->name, 0,
+                             "a program for the processor", error);
+    return true;
+}
+
+/* Pickles from the start, arrays from the start, pickles behind those. */
+static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *some,
+                         struct tc_error *error) {
+    uint64_t size = view->input->size;
+    uint64_t arrays = 0;
+    uint64_t behind = 0;
+    if (!scan_pickles(view, 0, &behind, error) || !scan_npy(view, &arrays, error))
+        return false;
+    if (arrays && arrays < size && !scan_pickles(view, arrays, &behind, error))
+        return false;
+    behind = behind > arrays ? behind : arrays;
+    *some = behind > 0;
+    *accounted |= behind > 0 && behind == size;
+    /* What is behind them may be anything else again. */
+    bool data = view->region->role == SCAN_DATA;
+    return behind == 0 || behind == size || data ||
+           scan_add_region(view, behind, size - behind, view->region->name, SCAN_DATA, error);
+}
+
+/* Compressed as a whole, as joblib and pandas unpack files: what it holds takes
+ * its place where nothing else does, and is looked at whatever else it is. */
+static bool look_at_packed(const struct scan_view *view, bool accounted, bool *replaced,
+                           struct tc_error *error) {
+    enum scan_packing packing = scan_packing_seen(view);
+    *replaced = false;
+    if (packing == SCAN_PLAIN || view->region->role == SCAN_DATA)
+        return true;
+    if (packing == SCAN_CLOSED) {
+        if (accounted)
+            scan_note(view->scan, "packed", "it could be unpacked by LZ4 too");
+        return true;
+    }
+    *replaced = !accounted && packing != SCAN_LZMA;
+    struct scan_region *region =
+        scan_add_region(view, 0, view->input->size, view->region->name,
+                        *replaced ? (enum scan_role)view->region->role : SCAN_DATA, error);
+    if (region)
+        region->packing = (uint8_t)packing;
+    return region != NULL;
+}
+
+/* Nothing accounts for it: why is it not clean? */
+static bool give_up(const struct scan_view *view, bool some, const struct scan_known *known,
+                    struct tc_error *error) {
+    struct scan *scan = view->scan;
+    bool text = false;
+    if (view->region->role == SCAN_MEMBER && !some && !is_text(view, &text, error))
+        return false;
+    if (text)
+        return true;
+    bool foreign = known->why->code && (strcmp(known->why->code, "wrong-file") == 0 ||
+                                        strcmp(known->why->code, "unknown-format") == 0 ||
+                                        strcmp(known->why->code, "empty") == 0);
+    if (some && (foreign || known->why->class == TC_OK))
+        scan_note(scan, "trailing", "something that is no pickle stands behind the last one");
+    else if (!foreign) {
+        /* A file that it needs is not there. */
+        if (known->why->class == TC_IO)
+            known->why->class = TC_INVALID;
+        return scan_note_broken(scan, known->why, error);
+    } else if (scan->other->class == TC_OK)
+        *scan->other = *known->why;
+    return true;
+}
+
+static bool look_at_formats(const struct scan_view *view, bool accounted, bool some,
+                            struct tc_error *error) {
+    struct scan_known known = {.why = calloc(1, sizeof *known.why)};
+    bool ok = known.why ? true : tc_fail_memory(error);
+    bool wanted = !accounted || view->region->role == SCAN_FILE;
+    bool graph = false;
+    if (ok && wanted && view->input->size)
+        ok = scan_formats(view, &known, error);
+    else if (ok && !view->input->size)
+        tc_fail(known.why, TC_INVALID, "empty", "the file is empty");
+    if (ok && !accounted && !known.opened)
+        ok = scan_tensorflow(view, &graph, error);
+    bool replaced = false;
+    bool whole = accounted || known.opened || graph;
+    if (ok)
+        ok = look_at_packed(view, whole, &replaced, error);
+    if (ok && accounted && !known.opened && known.sure)
+        ok = scan_note_broken(view->scan, known.why, error);
+    else if (ok && !whole && !replaced)
+        ok = give_up(view, some, &known, error);
+    free(known.why);
+    return ok;
+}
+
+static bool look(struct scan_view *view, struct tc_error *error) {
+    bool accounted = view->input->size == 0 && view->region->role != SCAN_FILE;
+    bool some = false;
+    if (!look_at_rows(view, &accounted, &some, error) || !scan_zip_seen(view, error))
+        return false;
+    if (view->zip && !scan_zip(view, &accounted, error))
+        return false;
+    if (!scan_tar(view, &accounted, error) || !scan_source_text(view, &accounted, error) ||
+        !find_native(view, error))
+        return false;
+    /* A zip that can't be read was told of already. */
+    return view->region->role == SCAN_DATA || (view->zip && !accounted) ||
+           look_at_formats(view, accounted, some, error);
+}
+
+static bool no_open(struct tc_reader *reader, struct tc_error *error) {
+    (void)reader;
+    (void)error;
+    return true;
+}
+
+static void no_close(struct tc_reader *reader) {
+    (void)reader;
+}
+
+/* A reader of bytes as they are, for what wants one. */
+static const struct tc_backend scanned = {.name = "scanned", .open = no_open, .close = no_close};
+
+/* A member has a name that leads nowhere: what is in an archive opens no files. */
+static char *region_path(const struct scan_region *region, struct tc_error *error) {
+    struct tc_buffer path = {0};
+    tc_buffer_add_string(&path, region->source->input->path);
+    if (region->archived) {
+        struct tc_text name = region->name;
+        const char *slash = name.length ? memrchr(name.bytes, '/', name.length) : NULL;
+        size_t skipped = slash ? (size_t)(slash - name.bytes) + 1 : 0;
+        tc_buffer_add_string(&path, "!/");
+        for (size_t i = skipped; i < name.length && name.bytes[i]; i++)
+            tc_buffer_add(&path, name.bytes + i, 1);
+    }
+    tc_buffer_add(&path, "", 1);
+    if (tc_buffer_ok(&path, error))
+        return path.bytes;
+    tc_buffer_release(&path);
+    return NULL;
+}
+
+static bool look_at_plain(struct scan *scan, const struct scan_region *region,
+                          struct tc_error *error) {
+    struct scan_view view = {.scan = scan, .region = region};
+    char *path = region_path(region, error);
+    struct tc_input *input =
+        path ? tc_input_part(region->source->input, path, region->offset, region->length, error)
+             : NULL;
+    free(path);
+    view.reader = input ? tc_reader_open(&scanned, input, scan->options, error) : NULL;
+    if (!view.reader)
+        return false;
+    view.input = view.reader->input;
+    view.shown = view.input->size < sizeof view.head ? view.input->size : sizeof view.head;
+    bool ok = tc_input_read(view.input, 0, view.head, view.shown, error) && look(&view, error);
+    tc_reader_close(view.reader);
+    return ok;
+}
+
+/* What can't be unpacked whole is looked at as far as it goes. */
+static bool look_at_region(struct scan *scan, struct scan_region region, struct tc_error *error) {
+    scan->region = &region;
+    if (region.depth > MAX_DEPTH) {
+        scan_note_limit(scan, "archives inside archives", NULL);
+        return true;
+    }
+    if (region.packing == SCAN_PLAIN)
+        return look_at_plain(scan, &region, error);
+    struct tc_error *damage = calloc(1, sizeof *damage);
+    if (!damage)
+        return tc_fail_memory(error);
+    struct scan_source *source =
+        scan_source_new(scan_unpack(scan, &region, damage, error), true, error);
+    bool ok = source != NULL;
+    if (ok && damage->class != TC_OK) {
+        ok = region.role == SCAN_DATA || scan_note_broken(scan, damage, error);
+        region.role = SCAN_DATA;
+    }
+    if (ok) {
+        region.source = source;
+        region.offset = 0;
+        region.length = source->input->size;
+        region.packing = SCAN_PLAIN;
+        ok = look_at_plain(scan, &region, error);
+    }
+    scan_source_drop(source);
+    free(damage);
+    return ok;
+}
+
+bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct scan_source *source = scan_source_new(input, false, error);
+    if (!source)
+        return false;
+    bool ok = scan->broken && scan->other ? true : tc_fail_memory(error);
+    scan->most_unpacked = tc_made_limit(scan->options->limits.made, source->input->size);
+    scan->most_regions = FREE_REGIONS;
+    scan_allow_regions(scan, source->input->size);
+    source->users++; /* ours: it is asked at last whether it changed */
+    ok = ok &&
+         scan_push_region(scan,
+                          (struct scan_region){
+                              .source = source, .length = source->input->size, .role = SCAN_FILE},
+                          error);
+    while (ok && scan->pending) {
+        struct scan_region *region = scan->pending;
+        scan->pending = region->next;
+        ok = look_at_region(scan, *region, error);
+        scan_source_drop(region->source);
+    }
+    ok = ok && tc_input_unchanged(source->input, error);
+    /* More memory than is allowed: what is not looked at is not proven. */
+    if (!ok && error->class == TC_UNSAFE) {
+        if (scan->broken->class == TC_OK)
+            *scan->broken = *error;
+        *error = (struct tc_error){0};
+        ok = true;
+    }
+    if (!ok)
+        tc_error_in_file(error, path);
+    scan_source_drop(source);
+    return ok;
+}
