@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
 #include "core/io/bzip2.h"
+#include "core/io/decoder.h"
 #include "core/io/deflate.h"
 #include "core/io/input.h"
 #include "core/io/lzma.h"
@@ -290,54 +291,32 @@ static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
     return ok;
 }
 
-/* Streams of bzip2, or of those that liblzma tells apart, in one file. */
-struct streams {
-    bool bzip2;
-    struct tc_bzip2_decoder as_bzip2;
-    struct tc_lzma_decoder as_lzma;
-};
-
-static bool streams_init(struct streams *streams, struct tc_input *input, struct tc_error *error) {
-    return streams->bzip2
-               ? tc_bzip2_decoder_init(&streams->as_bzip2, input, 0, input->size, error)
-               : tc_lzma_decoder_init_file(&streams->as_lzma, input, 0, input->size, error);
-}
-
-static bool streams_decode(struct streams *streams, void *buffer, size_t *got,
-                           struct tc_error *damage) {
-    return streams->bzip2 ? tc_bzip2_decode_some(&streams->as_bzip2, buffer, STEP, got, damage)
-                          : tc_lzma_decode_some(&streams->as_lzma, buffer, STEP, got, damage);
-}
-
 /* Goes on to the next stream where one has ended. *more: there was one. */
-static bool streams_next(struct sink *sink, struct streams *streams, bool *more,
-                         struct tc_error *error) {
-    if (!(streams->bzip2 ? streams->as_bzip2.ended : streams->as_lzma.ended))
+static bool next_stream(struct sink *sink, struct tc_decoder *decoder, bool *more,
+                        struct tc_error *error) {
+    if (!decoder->ended)
         return true;
-    *more =
-        streams->bzip2 ? tc_bzip2_follows(&streams->as_bzip2) : tc_lzma_follows(&streams->as_lzma);
-    *more = *more && may_go_on(sink->scan);
-    if (!*more)
-        return true;
-    return streams->bzip2 ? tc_bzip2_next(&streams->as_bzip2, error)
-                          : tc_lzma_next(&streams->as_lzma, error);
+    *more = tc_decoder_follows(decoder) && may_go_on(sink->scan);
+    return !*more || tc_decoder_next(decoder, error);
 }
 
-/* What follows the last stream and is none is damage. */
+/* Streams of bzip2, or of those that liblzma tells apart, in one file. What follows
+ * the last stream and is none is damage. */
 static bool unpack_streams(struct sink *sink, struct tc_input *input, bool bzip2, bool *full,
                            struct tc_error *damage, struct tc_error *error) {
-    struct streams streams = {.bzip2 = bzip2};
+    struct tc_decoder decoder = {0};
     unsigned char *buffer = malloc(STEP);
-    bool ok = buffer ? streams_init(&streams, input, error) : tc_fail_memory(error);
+    bool ok = !buffer ? tc_fail_memory(error)
+              : bzip2 ? tc_bzip2_init(&decoder, input, 0, input->size, error)
+                      : tc_lzma_init_file(&decoder, input, 0, input->size, error);
     bool more = ok;
     while (ok && more && !*full) {
         size_t got = 0;
-        more = streams_decode(&streams, buffer, &got, damage);
+        more = tc_decoder_read_some(&decoder, buffer, STEP, &got, damage);
         ok = take(sink, buffer, got, full, error) &&
-             (!more || streams_next(sink, &streams, &more, error));
+             (!more || next_stream(sink, &decoder, &more, error));
     }
-    tc_bzip2_decoder_release(&streams.as_bzip2);
-    tc_lzma_decoder_release(&streams.as_lzma);
+    tc_decoder_release(&decoder);
     free(buffer);
     return ok;
 }

@@ -14,6 +14,8 @@
 #include "core/base/checked.h"
 #include "core/base/little_endian.h"
 #include "core/base/memory.h"
+#include "core/io/bzip2.h"
+#include "core/io/lzma.h"
 
 #define END_BYTES 22u
 #define COMMENT_MAX 65535u
@@ -410,34 +412,23 @@ static bool start_unpacking(struct zip_stream *stream, struct tc_input *input,
     stream->member = member;
     switch (member->method) {
     case ZIP_BZIP2:
-        return tc_bzip2_decoder_init(&stream->packed.bzip2, input, start, end, error);
+        return tc_bzip2_init(&stream->packed.decoder, input, start, end, error);
     case ZIP_LZMA:
-        return tc_lzma_decoder_init(&stream->packed.lzma, input, start, end, member->size, error);
+        return tc_lzma_init(&stream->packed.decoder, input, start, end, member->size, error);
     default:
         return tc_inflater_init(&stream->packed.inflater, input, start, end, error);
     }
 }
 
 static bool unpack(struct zip_stream *stream, void *buffer, size_t length, struct tc_error *error) {
-    switch (stream->member->method) {
-    case ZIP_BZIP2:
-        return tc_bzip2_decode(&stream->packed.bzip2, buffer, length, error);
-    case ZIP_LZMA:
-        return tc_lzma_decode(&stream->packed.lzma, buffer, length, error);
-    default:
-        return tc_inflate(&stream->packed.inflater, buffer, length, error);
-    }
+    return stream->member->method == ZIP_DEFLATED
+               ? tc_inflate(&stream->packed.inflater, buffer, length, error)
+               : tc_decoder_read(&stream->packed.decoder, buffer, length, error);
 }
 
 static bool end_unpacking(struct zip_stream *stream, struct tc_error *error) {
-    switch (stream->member->method) {
-    case ZIP_BZIP2:
-        return tc_bzip2_decoder_end(&stream->packed.bzip2, error);
-    case ZIP_LZMA:
-        return tc_lzma_decoder_end(&stream->packed.lzma, error);
-    default:
-        return tc_inflater_end(&stream->packed.inflater, error);
-    }
+    return stream->member->method == ZIP_DEFLATED ? tc_inflater_end(&stream->packed.inflater, error)
+                                                  : tc_decoder_end(&stream->packed.decoder, error);
 }
 
 static bool unpack_next(struct zip_stream *stream, void *buffer, size_t length,
@@ -474,10 +465,8 @@ bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
 
 void zip_stream_release(struct zip_stream *stream) {
     uint16_t method = stream->member ? stream->member->method : ZIP_STORED;
-    if (method == ZIP_BZIP2)
-        tc_bzip2_decoder_release(&stream->packed.bzip2);
-    else if (method == ZIP_LZMA)
-        tc_lzma_decoder_release(&stream->packed.lzma);
+    if (method == ZIP_BZIP2 || method == ZIP_LZMA)
+        tc_decoder_release(&stream->packed.decoder);
     else if (method == ZIP_DEFLATED)
         tc_inflater_release(&stream->packed.inflater);
     *stream = (struct zip_stream){0};

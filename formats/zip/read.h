@@ -13,10 +13,9 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
-#include "core/io/bzip2.h"
+#include "core/io/decoder.h"
 #include "core/io/deflate.h"
 #include "core/io/input.h"
-#include "core/io/lzma.h"
 
 /* Those that are read; a member of any other is listed, and can't be read. */
 enum zip_method { ZIP_STORED = 0, ZIP_DEFLATED = 8, ZIP_BZIP2 = 12, ZIP_LZMA = 14 };
@@ -53,9 +52,8 @@ struct zip_stream {
     const struct zip_member *member; /* NULL: none yet */
     union {
         struct tc_inflater inflater;
-        struct tc_bzip2_decoder bzip2;
-        struct tc_lzma_decoder lzma;
-    } packed; /* by the member's method */
+        struct tc_decoder decoder; /* of bzip2 and LZMA */
+    } packed;                      /* by the member's method */
     uint64_t position;
     uint32_t crc;
 };
