@@ -1,0 +1,40 @@
+/*
+ * What core/io/deflate.c needs of a library that knows deflate, defined once in
+ * deflate_isal.c and once in deflate_zlib.c: the build takes one of them (the
+ * option `isal`). Both also define the checksums of core/io/deflate.h.
+ */
+#ifndef TCONV_CORE_IO_DEFLATE_CODEC_H
+#define TCONV_CORE_IO_DEFLATE_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What there is to take, and the room for what comes of it; a step moves both
+ * on. */
+struct tc_codec_span {
+    const unsigned char *in;
+    size_t in_left;
+    unsigned char *out;
+    size_t out_left;
+};
+
+enum tc_codec_result { TC_CODEC_MORE, TC_CODEC_ENDED, TC_CODEC_CORRUPT };
+
+/* NULL where there is no memory. */
+struct tc_packer *tc_packer_new(int level);
+/* Packs until there is no input or no room; with `last`, no input will follow. */
+enum tc_codec_result tc_packer_step(struct tc_packer *packer, struct tc_codec_span *span,
+                                    bool last);
+void tc_packer_free(struct tc_packer *packer);
+
+/* NULL where there is no memory. */
+struct tc_unpacker *tc_unpacker_new(void);
+/* Before another stream. */
+void tc_unpacker_reset(struct tc_unpacker *unpacker);
+/* Unpacks until there is no input, no room or the stream ends. */
+enum tc_codec_result tc_unpacker_step(struct tc_unpacker *unpacker, struct tc_codec_span *span);
+/* How many bytes of input it took and, at the stream's end, did not need. */
+size_t tc_unpacker_held(const struct tc_unpacker *unpacker);
+void tc_unpacker_free(struct tc_unpacker *unpacker);
+
+#endif
