@@ -173,7 +173,7 @@ static bool check_bare_names(struct tc_reader *reader, struct tc_error *error) {
 
 static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
-    if (!zip_open(&npz->zip, reader, error))
+    if (!zip_open_archive(&npz->zip, reader, error))
         return false;
     struct npy_array *arrays =
         tc_arena_array(&reader->arena, npz->zip.count, sizeof *arrays, error);

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test sanitize bench fuzz interop) lacks, or exits 6
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test sanitize bench fuzz interop arm64) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
 #
@@ -14,15 +14,26 @@ tconv_root=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}"
 tconv_packages() {
     case $1 in
     build)
+        # Deflate's library, which meson.build chooses.
+        case $(uname -m) in x86_64 | aarch64) echo libisal-dev=pc:libisal ;; *) echo zlib1g-dev=pc:zlib ;; esac
         echo meson=cmd:meson ninja-build=cmd:ninja gcc=cmd:cc libc6-dev=file:/usr/include/stdio.h \
-            pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd libisal-dev=pc:libisal \
+            pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd \
             libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
             liblzma-dev=pc:liblzma libbz2-dev=file:/usr/include/bzlib.h \
             libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
         ;;
-    test) echo libcriterion-dev=pc:criterion python3=cmd:python3 zstd=cmd:zstd time=cmd:time ;;
+    test)
+        echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \
+            zstd=cmd:zstd time=cmd:time
+        ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
-    sanitize | fuzz) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
+    sanitize) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
+    fuzz) echo "$(tconv_packages sanitize)" libzip-dev=pc:libzip ;;
+    arm64)
+        echo gcc-aarch64-linux-gnu=cmd:aarch64-linux-gnu-gcc \
+            libc6-dev-arm64-cross=file:/usr/aarch64-linux-gnu/include/stdio.h \
+            qemu-user=cmd:qemu-aarch64
+        ;;
     interop) # Rust is its own matter, by version
         echo python3=cmd:python3 python3-venv=python:ensurepip \
             ca-certificates=file:/etc/ssl/certs/ca-certificates.crt
@@ -114,6 +125,11 @@ tconv_options() {
     clang) # the same by clang, whose sanitizers see other things, such as a null pointer plus zero
         echo --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
             -Dtests=true -Dwerror=true
+        ;;
+    zlib) echo --buildtype=debugoptimized -Dtests=true -Dwerror=true -Disal=disabled ;;
+    arm64)
+        echo --buildtype=debugoptimized -Dtests=true -Dwerror=true \
+            --cross-file="$tconv_root/build/arm64.ini"
         ;;
     fuzz) echo --buildtype=debugoptimized -Dfuzz=true -Db_lundef=false ;;
     *) echo "tconv: no such build: $1" >&2 && return 1 ;;

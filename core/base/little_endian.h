@@ -4,6 +4,12 @@
 
 #include <stdint.h>
 
+/* These loads and stores would do on any machine. But the values of tensors are used as they lie in
+ * memory, and written as they are used. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tconv runs on little-endian machines only: it takes the bytes of tensors as they "
+               "lie in files, and on this machine every value would be wrong");
+
 static inline uint64_t tc_load(const void *from, unsigned count) {
     const unsigned char *bytes = from;
     uint64_t value = 0;

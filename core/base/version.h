@@ -1,6 +1,7 @@
+/* The version stands in meson.build, and comes from there with every file that is compiled. */
 #ifndef TCONV_CORE_BASE_VERSION_H
 #define TCONV_CORE_BASE_VERSION_H
 
-#define TC_VERSION "0.1.0"
+#define TC_VERSION TCONV_VERSION
 
 #endif

@@ -263,7 +263,7 @@ bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error) {
     struct tc_error *damage = calloc(1, sizeof *damage);
     if (!damage)
         return tc_fail_memory(error);
-    bool opened = zip_open(&zip, view->reader, damage);
+    bool opened = zip_open_archive(&zip, view->reader, damage);
     bool ok = true;
     if (!opened) {
         ok = scan_note_broken(view->scan, damage, error) && add_fragments(view, error);

@@ -16,9 +16,11 @@
 #include "core/inspect/digest.h"
 #include "core/io/deflate.h"
 #include "core/io/input.h"
+#include "core/io/publish.h"
 #include "core/plan/make_plan.h"
 #include "core/tensor/shape.h"
 #include "formats/registry.h"
+#include "formats/test/second_opinion.h"
 
 struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
 struct tc_error test_error;
@@ -154,6 +156,28 @@ char *test_digest(const char *path) {
     return text.bytes ? text.bytes : strdup("");
 }
 
+/* Every zip archive that is written is read by libzip too. */
+static void check_archive(const char *path) {
+    char what[SECOND_OPINION_TEXT];
+    size_t length;
+    char *bytes = test_load(path, &length);
+    if (length >= 4 && memcmp(bytes, "PK", 2) == 0)
+        cr_assert_eq(second_opinion(path, bytes, length, &test_options, what), SECOND_OPINION_SAME,
+                     "%s: %s", path, what);
+    free(bytes);
+}
+
+static void check_archives(const struct tc_plan *plan, const char *to) {
+    for (size_t i = 0; i < plan->part_count; i++) {
+        struct tc_buffer path = {0};
+        tc_buffer_add(&path, to, (size_t)(tc_path_name(to) - to));
+        tc_buffer_add_string(&path, plan->parts[i].name);
+        tc_buffer_add(&path, "", 1);
+        check_archive(path.bytes);
+        tc_buffer_release(&path);
+    }
+}
+
 enum tc_class test_convert(const char *from, const char *to, const struct tc_backend *target,
                            const struct tc_plan_options *options, size_t *promoted) {
     static const struct tc_plan_options plain = {.write = {.checksum = true}};
@@ -162,7 +186,8 @@ enum tc_class test_convert(const char *from, const char *to, const struct tc_bac
     struct tc_plan plan;
     struct tc_convert_options run = {.publish = {.no_sync = true}};
     if (tc_plan_make(&plan, &reader, 1, target, to, options ? options : &plain, &test_error))
-        tc_convert(&plan, to, &run, &test_error);
+        if (tc_convert(&plan, to, &run, &test_error))
+            check_archives(&plan, to);
     if (promoted)
         *promoted = tc_notes_count(&plan.notes, TC_CHANGE, TC_KIND_DTYPE) +
                     tc_notes_count(&plan.notes, TC_LOSS, TC_KIND_DTYPE);

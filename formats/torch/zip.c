@@ -353,7 +353,7 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
 
 bool torch_open_zip(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
-    if (!zip_open(&torch->zip, torch->reader, error) || !zip_all_readable(&torch->zip, error) ||
+    if (!zip_open_archive(&torch->zip, torch->reader, error) || !zip_all_readable(&torch->zip, error) ||
         !index_members(torch, error) || !find_root(torch, error) || !read_version(torch, error) ||
         !read_byteorder(torch, error))
         return false;

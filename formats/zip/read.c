@@ -349,7 +349,7 @@ static bool check_end(const struct end *end, const struct tc_reader *reader,
     return true;
 }
 
-bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error) {
+bool zip_open_archive(struct zip *zip, struct tc_reader *reader, struct tc_error *error) {
     struct tc_input *input = reader->input;
     struct end end;
     if (!read_end(input, &end, error) || !check_end(&end, reader, error))

@@ -37,7 +37,7 @@ struct zip {
     char *directory; /* its bytes: names point into it */
 };
 
-bool zip_open(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
+bool zip_open_archive(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
 /* Fails with TC_UNSUPPORTED where a member is encrypted, or packed in a way that
  * is not known: it can be listed, and not read. */

@@ -1,0 +1,27 @@
+/*
+ * What formats/zip/read makes of an archive beside what libzip makes of it. Where both accept
+ * something they must agree: on how many members there are, on their names, sizes and CRCs and on
+ * their bytes.
+ *
+ * Either may refuse what the other takes. Ours is the stricter of the two about the archive: one
+ * reading or none (its header tells). libzip is the stricter about deflated data where ours is read
+ * by ISA-L, which takes a code that leaves bit patterns unused.
+ */
+#ifndef TCONV_FORMATS_TEST_SECOND_OPINION_H
+#define TCONV_FORMATS_TEST_SECOND_OPINION_H
+
+#include "core/format/backend.h"
+
+enum second_opinion {
+    SECOND_OPINION_SAME,
+    SECOND_OPINION_OURS_REFUSES,   /* the archive or a member of it; what was read agrees */
+    SECOND_OPINION_LIBZIP_REFUSES, /* likewise */
+    SECOND_OPINION_DIFFERS
+};
+
+#define SECOND_OPINION_TEXT 1024
+/* `path` is a file of these bytes. `what` tells how the two differ, or why one refuses. */
+enum second_opinion second_opinion(const char *path, const void *bytes, size_t length,
+                                   const struct tc_format_options *options, char what[SECOND_OPINION_TEXT]);
+
+#endif
