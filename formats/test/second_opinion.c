@@ -73,8 +73,8 @@ static enum second_opinion compare_member(struct opinions *opinions, size_t inde
 static enum second_opinion compare(struct opinions *opinions) {
     enum second_opinion worst = SECOND_OPINION_SAME;
     if (opinions->zip.count != libzip_count(opinions->libzip)) {
-        snprintf(opinions->what, SECOND_OPINION_TEXT, "%zu members, and %zu for libzip", opinions->zip.count,
-                 libzip_count(opinions->libzip));
+        snprintf(opinions->what, SECOND_OPINION_TEXT, "%zu members, and %zu for libzip",
+                 opinions->zip.count, libzip_count(opinions->libzip));
         return SECOND_OPINION_DIFFERS;
     }
     for (size_t i = 0; i < opinions->zip.count && worst != SECOND_OPINION_DIFFERS; i++) {
@@ -86,7 +86,8 @@ static enum second_opinion compare(struct opinions *opinions) {
 }
 
 enum second_opinion second_opinion(const char *path, const void *bytes, size_t length,
-                                   const struct tc_format_options *options, char what[SECOND_OPINION_TEXT]) {
+                                   const struct tc_format_options *options,
+                                   char what[SECOND_OPINION_TEXT]) {
     struct tc_error error = {0};
     enum second_opinion opinion = SECOND_OPINION_OURS_REFUSES;
     struct tc_reader reader = {.options = options};

@@ -5,7 +5,8 @@
  *
  * Either may refuse what the other takes. Ours is the stricter of the two about the archive: one
  * reading or none (its header tells). libzip is the stricter about deflated data where ours is read
- * by ISA-L, which takes a code that leaves bit patterns unused.
+ * by ISA-L, which takes a code that leaves bit patterns unused; and before version 1.8 it does not
+ * know LZMA.
  */
 #ifndef TCONV_FORMATS_TEST_SECOND_OPINION_H
 #define TCONV_FORMATS_TEST_SECOND_OPINION_H
@@ -22,6 +23,7 @@ enum second_opinion {
 #define SECOND_OPINION_TEXT 1024
 /* `path` is a file of these bytes. `what` tells how the two differ, or why one refuses. */
 enum second_opinion second_opinion(const char *path, const void *bytes, size_t length,
-                                   const struct tc_format_options *options, char what[SECOND_OPINION_TEXT]);
+                                   const struct tc_format_options *options,
+                                   char what[SECOND_OPINION_TEXT]);
 
 #endif

@@ -32,6 +32,10 @@
 #define MODE_MASK 0xF000u
 #define MODE_FOLDER 0x4000u
 
+#define FIELD_UTF8_NAME 0x7075u
+#define UTF8_NAME_VERSION 1u
+#define UTF8_NAME_HEAD 5u /* its version, and the CRC-32 of the other name */
+
 #define FLAG_ENCRYPTED 0x0001u
 #define FLAG_DESCRIPTOR 0x0008u
 /* Compression options, a data descriptor, UTF-8 names. */
@@ -183,6 +187,25 @@ static bool read_extra(const unsigned char *extra, size_t length, struct zip_mem
     return true;
 }
 
+/* Info-ZIP's field of a name in UTF-8 counts for readers that know it, where the CRC in it is that
+ * of the name in the header: they would see a member that others do not. */
+static bool gives_another_name(const unsigned char *extra, size_t length, struct tc_text name) {
+    while (length >= 4 && u16(extra + 2) <= length - 4) {
+        size_t size = u16(extra + 2);
+        const unsigned char *field = extra + 4;
+        if (u16(extra) == FIELD_UTF8_NAME && size >= UTF8_NAME_HEAD &&
+            field[0] == UTF8_NAME_VERSION &&
+            u32(field + 1) == tc_crc32(0, name.bytes, name.length)) {
+            struct tc_text other = {(const char *)field + UTF8_NAME_HEAD, size - UTF8_NAME_HEAD};
+            if (!tc_text_equal(name, other))
+                return true;
+        }
+        extra += 4 + size;
+        length -= 4 + size;
+    }
+    return false;
+}
+
 static bool is_ascii(struct tc_text name) {
     for (size_t i = 0; i < name.length; i++)
         if (name.bytes[i] & 0x80)
@@ -250,6 +273,8 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
     bool ok = true;
     if (memcmp(rest, member->name.bytes, name_length) != 0)
         ok = bad(error, member->local, "a local header has another name than the directory");
+    else if (gives_another_name(rest + name_length, extra_length, member->name))
+        ok = bad(error, member->local, "an extra field gives a member another name");
     /* With a data descriptor behind the data these may be zero here. */
     bool later = member->flags & FLAG_DESCRIPTOR;
     if (ok && !(later && local.size == 0 && local.stored == 0)) {
@@ -287,8 +312,10 @@ static bool read_entry(const unsigned char *entry, size_t left, struct zip_membe
         .size = u32(entry + 24),
         .local = u32(entry + 42),
     };
-    return read_extra(entry + ENTRY_BYTES + name_length, extra_length, member, false, where,
-                      error) &&
+    const unsigned char *extra = entry + ENTRY_BYTES + name_length;
+    if (gives_another_name(extra, extra_length, member->name))
+        return bad(error, where, "an extra field gives a member another name");
+    return read_extra(extra, extra_length, member, false, where, error) &&
            check_member(member, u32(entry + 38), error);
 }
 
