@@ -4,9 +4,8 @@
  * their bytes.
  *
  * Either may refuse what the other takes. Ours is the stricter of the two about the archive: one
- * reading or none (its header tells). libzip is the stricter about deflated data where ours is read
- * by ISA-L, which takes a code that leaves bit patterns unused; and before version 1.8 it does not
- * know LZMA.
+ * reading or none (its header tells). libzip unpacks with zlib, which need not be as strict about
+ * deflated data as ISA-L is, or stricter; and before version 1.8 it does not know LZMA.
  */
 #ifndef TCONV_FORMATS_TEST_SECOND_OPINION_H
 #define TCONV_FORMATS_TEST_SECOND_OPINION_H
