@@ -6,9 +6,9 @@
 
 /* These loads and stores would do on any machine. But the values of tensors are used as they lie in
  * memory, and written as they are used. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "tconv runs on little-endian machines only: it takes the bytes of tensors as they "
-               "lie in files, and on this machine every value would be wrong");
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tconv runs on little-endian machines only: on this one every value would be wrong"
+#endif
 
 static inline uint64_t tc_load(const void *from, unsigned count) {
     const unsigned char *bytes = from;

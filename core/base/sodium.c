@@ -3,8 +3,6 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "core/base/little_endian.h"
-
 _Static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == 8,
                "SipHash takes a 16-byte key and gives 8 bytes");
 
