@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/base/limits.h"
-#include "core/base/little_endian.h"
 
 _Static_assert(sizeof(((struct tc_json *)0)->stack) == TC_MAX_JSON_DEPTH, "one byte a level");
 
