@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/number.h"
 #include "core/base/checked.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/dtype.h"
@@ -15,7 +16,7 @@
 
 /* How a column of floats is laid out: decided by all of them. */
 struct layout {
-    enum number_kind precision;
+    enum tc_precision precision;
     bool plus;       /* a sign in front of positive ones too */
     bool scientific; /* d.ddde±xx */
     int before;      /* characters before the point, the sign included */
@@ -32,12 +33,12 @@ struct printer {
     struct tc_buffer word;
 };
 
-static double narrowed(double value, enum number_kind precision) {
+static double narrowed(double value, enum tc_precision precision) {
     float single = (float)value;
     uint16_t half;
-    if (precision == NUMBER_F64)
+    if (precision == TC_PRECISION_F64)
         return value;
-    if (precision == NUMBER_F16) {
+    if (precision == TC_PRECISION_F16) {
         tc_cast(TC_F32, TC_F16, &single, &half, 1, NULL);
         tc_cast(TC_F16, TC_F32, &half, &single, 1, NULL);
     }
@@ -45,8 +46,9 @@ static double narrowed(double value, enum number_kind precision) {
 }
 
 /* numpy compares in the elements' own precision, so that limits are rounded too. */
-static bool wants_exponents(const double *values, size_t count, enum number_kind precision) {
-    static const double most[] = {[NUMBER_F16] = 1e3, [NUMBER_F32] = 1e6, [NUMBER_F64] = 1e8};
+static bool wants_exponents(const double *values, size_t count, enum tc_precision precision) {
+    static const double most[] = {
+        [TC_PRECISION_F16] = 1e3, [TC_PRECISION_F32] = 1e6, [TC_PRECISION_F64] = 1e8};
     double largest = 0, smallest = INFINITY;
     for (size_t i = 0; i < count; i++) {
         double size = fabs(values[i]);
@@ -67,7 +69,7 @@ static void widen(int *width, int at_least) {
 
 /* What one finite value needs. */
 static void make_room(struct layout *layout, double value) {
-    struct number_digits digits;
+    struct tc_digits digits;
     number_cut(&digits, value, layout->precision, PLACES, layout->scientific);
     int sign = digits.negative || layout->plus;
     if (layout->scientific) {
@@ -85,7 +87,7 @@ static int tail(const struct layout *layout) {
     return layout->behind + (layout->scientific ? layout->exponent + 2 : 0);
 }
 
-static struct layout lay_out(const double *values, size_t count, enum number_kind precision,
+static struct layout lay_out(const double *values, size_t count, enum tc_precision precision,
                              bool plus) {
     struct layout layout = {.precision = precision, .plus = plus};
     bool special = false, negative = plus;
@@ -104,7 +106,7 @@ static struct layout lay_out(const double *values, size_t count, enum number_kin
 /* All have as many digits as the longest needs: where fewer would do, those of
  * the exact value follow. */
 static void add_scientific(struct tc_buffer *word, const struct layout *layout, double value,
-                           struct number_digits digits) {
+                           struct tc_digits digits) {
     if (digits.count - 1 < layout->behind)
         number_round(&digits, value, layout->behind);
     tc_buffer_addf(word, "%c.%.*se%c%0*d", digits.digit[0], layout->behind, digits.digit + 1,
@@ -112,12 +114,12 @@ static void add_scientific(struct tc_buffer *word, const struct layout *layout, 
 }
 
 /* Places that the digits do not reach hold zeros. */
-static void add_digit(struct tc_buffer *word, const struct number_digits *digits, int at) {
+static void add_digit(struct tc_buffer *word, const struct tc_digits *digits, int at) {
     tc_buffer_add(word, at >= 0 && at < digits->count ? &digits->digit[at] : "0", 1);
 }
 
 static void add_positional(struct tc_buffer *word, const struct layout *layout,
-                           const struct number_digits *digits) {
+                           const struct tc_digits *digits) {
     int point = digits->exponent + 1, behind = 0;
     for (int i = point > 0 ? 0 : -1; i < (point > 0 ? point : 0); i++)
         add_digit(word, digits, i);
@@ -129,7 +131,7 @@ static void add_positional(struct tc_buffer *word, const struct layout *layout,
 }
 
 static void add_float(struct tc_buffer *word, const struct layout *layout, double value) {
-    struct number_digits digits;
+    struct tc_digits digits;
     if (!isfinite(value)) {
         const char *name = isnan(value) ? "nan" : "inf";
         const char *sign = isinf(value) && value < 0 ? "-" : layout->plus ? "+" : "";
@@ -256,9 +258,9 @@ static void add_axes(struct printer *printer) {
 }
 
 /* Python's complex numbers have no ".0", and no real part where it is +0. */
-static void add_part(struct tc_buffer *text, double value, enum number_kind precision) {
+static void add_part(struct tc_buffer *text, double value, enum tc_precision precision) {
     size_t start = text->length;
-    number_add_repr(text, value, precision);
+    tc_buffer_add_repr(text, value, precision);
     if (text->length - start > 2 && memcmp(text->bytes + text->length - 2, ".0", 2) == 0)
         text->length -= 2;
 }
@@ -275,7 +277,7 @@ static void add_scalar(const struct array *array, struct tc_buffer *text) {
         tc_buffer_add_string(text, digits);
         break;
     case ARRAY_REAL:
-        number_add_repr(text, array->reals[0], array->precision);
+        tc_buffer_add_repr(text, array->reals[0], array->precision);
         break;
     case ARRAY_COMPLEX: {
         double real = array->reals[0], imaginary = array->imaginaries[0];

@@ -6,7 +6,7 @@
 #ifndef TCONV_CMD_ARRAY_H
 #define TCONV_CMD_ARRAY_H
 
-#include "cmd/number.h"
+#include "core/base/digits.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
 
@@ -17,8 +17,8 @@ enum array_kind { ARRAY_TRUTH, ARRAY_INTEGER, ARRAY_REAL, ARRAY_COMPLEX };
 
 struct array {
     enum array_kind kind;
-    enum number_kind precision; /* of real and complex elements */
-    bool is_signed;             /* of integers */
+    enum tc_precision precision; /* of real and complex elements */
+    bool is_signed;              /* of integers */
     unsigned rank;
     uint64_t shape[TC_MAX_RANK];
     bool summarised;

@@ -24,7 +24,7 @@ static bool check_file(void *context, struct looked_at *file, struct tc_error *e
     struct tc_reader *reader = common_open(&check->common, file->path, error);
     bool ok = reader && tc_schema_check(&check->schema, reader, &file->findings, error);
     if (reader)
-        report_skipped(&file->skipped, reader, NULL);
+        findings_keep_skipped(file, reader);
     tc_reader_close(reader);
     return ok;
 }

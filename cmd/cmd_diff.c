@@ -6,9 +6,11 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/number.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -42,14 +44,26 @@ static void order_lists(struct tc_compare *compare, int sort) {
     qsort_r(compare->listed, compare->pair_count, sizeof *compare->listed, compare_pairs, &sort);
 }
 
-/* Where an element lies: its index on each axis, or [] of a scalar. */
-static void add_index(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t element) {
-    uint64_t index[TC_MAX_RANK];
+/* Where an element lies: its index on each axis. */
+static void find_index(const struct tc_tensor *tensor, uint64_t element,
+                       uint64_t index[TC_MAX_RANK]) {
     for (unsigned axis = tensor->rank; axis > 0; axis--) {
         index[axis - 1] = element % tensor->shape[axis - 1];
         element /= tensor->shape[axis - 1];
     }
+}
+
+static void add_index(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t element) {
+    uint64_t index[TC_MAX_RANK];
+    find_index(tensor, element, index);
     tc_shape_print(out, index, tensor->rank);
+}
+
+static void add_index_json(struct tc_json_writer *json, const char *key,
+                           const struct tc_tensor *tensor, uint64_t element) {
+    uint64_t index[TC_MAX_RANK];
+    find_index(tensor, element, index);
+    tc_json_add_numbers(json, key, index, tensor->rank);
 }
 
 static uint64_t element_count(const struct tc_tensor *tensor) {
@@ -59,113 +73,109 @@ static uint64_t element_count(const struct tc_tensor *tensor) {
     return count;
 }
 
-static void add_names_json(struct tc_buffer *out, const char *key,
+static void add_names_json(struct tc_json_writer *json, const char *key,
                            const struct tc_tensor *const *tensors, size_t count) {
-    tc_buffer_addf(out, ",\"%s\":[", key);
-    for (size_t i = 0; i < count; i++) {
-        tc_buffer_add_string(out, i ? "," : "");
-        tc_buffer_add_json(out, tensors[i]->name, TC_ESCAPE_DISPLAY);
-    }
-    tc_buffer_add_string(out, "]");
+    tc_json_open_array(json, key);
+    for (size_t i = 0; i < count; i++)
+        tc_json_add_text(json, NULL, tensors[i]->name);
+    tc_json_close(json);
 }
 
-static void add_shapes_json(struct tc_buffer *out, const struct tc_compare *compare) {
-    const char *before = ",\"shape\":[{\"name\":";
+static void add_shapes_json(struct tc_json_writer *json, const struct tc_compare *compare) {
+    tc_json_open_array(json, "shape");
     for (size_t i = 0; i < compare->pair_count; i++) {
         const struct tc_compared *pair = compare->listed[i];
         if (!pair->shape)
             continue;
-        tc_buffer_add_string(out, before);
-        before = "},{\"name\":";
-        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, ",\"a\":");
-        tc_shape_print(out, pair->a->shape, pair->a->rank);
-        tc_buffer_add_string(out, ",\"b\":");
-        tc_shape_print(out, pair->b->shape, pair->b->rank);
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "name", pair->a->name);
+        tc_json_add_numbers(json, "a", pair->a->shape, pair->a->rank);
+        tc_json_add_numbers(json, "b", pair->b->shape, pair->b->rank);
+        tc_json_close(json);
     }
-    tc_buffer_add_string(out, before[0] == ',' ? ",\"shape\":[]" : "}]");
+    tc_json_close(json);
 }
 
-static void add_dtypes_json(struct tc_buffer *out, const struct tc_compare *compare) {
-    const char *before = ",\"dtype\":[{\"name\":";
+static void add_dtypes_json(struct tc_json_writer *json, const struct tc_compare *compare) {
+    tc_json_open_array(json, "dtype");
     for (size_t i = 0; i < compare->pair_count; i++) {
         const struct tc_compared *pair = compare->listed[i];
         if (!pair->dtype)
             continue;
-        tc_buffer_add_string(out, before);
-        before = "},{\"name\":";
-        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(out, ",\"a\":\"%s\",\"b\":\"%s\"", tc_dtype_name(pair->a->dtype),
-                       tc_dtype_name(pair->b->dtype));
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "name", pair->a->name);
+        tc_json_add_string(json, "a", tc_dtype_name(pair->a->dtype));
+        tc_json_add_string(json, "b", tc_dtype_name(pair->b->dtype));
+        tc_json_close(json);
     }
-    tc_buffer_add_string(out, before[0] == ',' ? ",\"dtype\":[]" : "}]");
+    tc_json_close(json);
 }
 
 /* Packed elements have no errors: they are compared as bits alone. */
-static void add_error_json(struct tc_buffer *out, const struct tc_compared *pair, double error) {
+static void add_error_json(struct tc_json_writer *json, const char *key,
+                           const struct tc_compared *pair, double error) {
     if (tc_dtype_packed(pair->a->dtype))
-        tc_buffer_add_string(out, "null");
+        tc_json_add_null(json, key);
     else
-        tc_buffer_add_real(out, error);
+        tc_json_add_real(json, key, error);
 }
 
-static void add_values_json(struct tc_buffer *out, const struct tc_compare *compare) {
-    tc_buffer_add_string(out, ",\"values\":[");
+static void add_values_json(struct tc_json_writer *json, const struct tc_compare *compare) {
+    tc_json_open_array(json, "values");
     for (size_t i = 0; i < compare->worst_count; i++) {
         const struct tc_compared *pair = compare->worst[i];
         const struct tc_value_diff *values = pair->values;
-        tc_buffer_add_string(out, i ? ",{\"name\":" : "{\"name\":");
-        tc_buffer_add_json(out, pair->a->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(out, ",\"elements\":%" PRIu64 ",\"differing\":%" PRIu64 ",\"max_abs\":",
-                       element_count(pair->a), values->differing);
-        add_error_json(out, pair, values->max_abs);
-        tc_buffer_add_string(out, ",\"max_rel\":");
-        add_error_json(out, pair, values->max_rel);
-        tc_buffer_addf(out,
-                       ",\"nan\":%" PRIu64 ",\"bits_only\":%" PRIu64 ",\"first\":", values->nan,
-                       values->bits_only);
-        add_index(out, pair->a, values->first);
-        tc_buffer_add_string(out, ",\"worst\":");
-        add_index(out, pair->a, values->worst);
-        tc_buffer_add_string(out, "}");
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "name", pair->a->name);
+        tc_json_add_number(json, "elements", element_count(pair->a));
+        tc_json_add_number(json, "differing", values->differing);
+        add_error_json(json, "max_abs", pair, values->max_abs);
+        add_error_json(json, "max_rel", pair, values->max_rel);
+        tc_json_add_number(json, "nan", values->nan);
+        tc_json_add_number(json, "bits_only", values->bits_only);
+        add_index_json(json, "first", pair->a, values->first);
+        add_index_json(json, "worst", pair->a, values->worst);
+        tc_json_close(json);
     }
-    tc_buffer_add_string(out, "]");
+    tc_json_close(json);
 }
 
-static void add_text_json(struct tc_buffer *out, const char *key, const struct tc_text *text) {
-    tc_buffer_addf(out, ",\"%s\":", key);
+static void add_text_json(struct tc_json_writer *json, const char *key,
+                          const struct tc_text *text) {
     if (text)
-        tc_buffer_add_json(out, *text, TC_ESCAPE_DISPLAY);
+        tc_json_add_text(json, key, *text);
     else
-        tc_buffer_add_string(out, "null");
+        tc_json_add_null(json, key);
 }
 
-static void add_metadata_json(struct tc_buffer *out, const struct tc_compare *compare) {
-    tc_buffer_add_string(out, ",\"metadata\":[");
+static void add_metadata_json(struct tc_json_writer *json, const struct tc_compare *compare) {
+    tc_json_open_array(json, "metadata");
     for (size_t i = 0; i < compare->metadata_count; i++) {
         const struct tc_metadata_diff *diff = &compare->metadata[i];
-        tc_buffer_add_string(out, i ? ",{\"key\":" : "{\"key\":");
-        tc_buffer_add_json(out, diff->key, TC_ESCAPE_DISPLAY);
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "key", diff->key);
         if (diff->tensor.bytes)
-            add_text_json(out, "tensor", &diff->tensor);
-        add_text_json(out, "a", diff->a);
-        add_text_json(out, "b", diff->b);
-        tc_buffer_add_string(out, "}");
+            tc_json_add_text(json, "tensor", diff->tensor);
+        add_text_json(json, "a", diff->a);
+        add_text_json(json, "b", diff->b);
+        tc_json_close(json);
     }
-    tc_buffer_add_string(out, "]");
+    tc_json_close(json);
 }
 
 static void diff_json(struct tc_buffer *out, const struct tc_compare *compare,
                       const struct tc_reader *a, const struct tc_reader *b) {
-    tc_buffer_addf(out, "{\"equal\":%s", compare->equal ? "true" : "false");
-    add_names_json(out, "added", compare->added, compare->added_count);
-    add_names_json(out, "removed", compare->removed, compare->removed_count);
-    add_shapes_json(out, compare);
-    add_dtypes_json(out, compare);
-    add_values_json(out, compare);
-    add_metadata_json(out, compare);
-    report_skipped(out, a, b);
-    tc_buffer_add_string(out, "}\n");
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_boolean(&json, "equal", compare->equal);
+    add_names_json(&json, "added", compare->added, compare->added_count);
+    add_names_json(&json, "removed", compare->removed, compare->removed_count);
+    add_shapes_json(&json, compare);
+    add_dtypes_json(&json, compare);
+    add_values_json(&json, compare);
+    add_metadata_json(&json, compare);
+    report_skipped(&json, "skipped", a, b);
+    tc_json_end_line(&json);
 }
 
 static void add_alone_text(struct tc_buffer *out, const char *what,
@@ -213,9 +223,12 @@ static void add_values_text(struct tc_buffer *out, const struct tc_compare *comp
                        element_count(pair->a));
         add_index(out, pair->a, values->first);
         if (values->max_abs > 0 && !tc_dtype_packed(pair->a->dtype)) {
-            tc_buffer_addf(out, "; max abs %.6g at ", values->max_abs);
+            tc_buffer_add_string(out, "; max abs ");
+            number_add_brief(out, values->max_abs);
+            tc_buffer_add_string(out, " at ");
             add_index(out, pair->a, values->worst);
-            tc_buffer_addf(out, ", max rel %.6g", values->max_rel);
+            tc_buffer_add_string(out, ", max rel ");
+            number_add_brief(out, values->max_rel);
         }
         if (values->nan)
             tc_buffer_addf(out, "; %" PRIu64 " NaN on one side only", values->nan);

@@ -5,6 +5,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/tensor/dtype.h"
@@ -22,28 +23,36 @@ static const struct property {
 };
 #define PROPERTIES (sizeof properties / sizeof *properties)
 
-static void formats_json(struct tc_buffer *out) {
-    for (size_t f = 0; tc_registry[f]; f++) {
-        const struct tc_backend *backend = tc_registry[f];
-        tc_buffer_addf(out, "{\"format\":\"%s\",\"summary\":\"%s\",\"mime\":\"%s\"", backend->name,
-                       backend->summary, backend->mime);
-        for (size_t i = 0; backend->extensions[i]; i++)
-            tc_buffer_addf(out, "%s\"%s\"", i ? "," : ",\"extensions\":[", backend->extensions[i]);
-        tc_buffer_addf(out, "],\"read\":true,\"write\":%s,\"safe\":true",
-                       backend->caps & TC_CAN_WRITE ? "true" : "false");
-        for (size_t i = 0; i < PROPERTIES; i++)
-            tc_buffer_addf(out, ",\"%s\":%s", properties[i].name,
-                           backend->caps & properties[i].cap ? "true" : "false");
-        tc_buffer_addf(out, ",\"shards\":%s,\"stores\":{", backend->sharding ? "true" : "false");
-        const char *comma = "";
-        for (enum tc_dtype dtype = 0; dtype < TC_DTYPES && backend->dtypes; dtype++) {
-            enum tc_dtype as = tc_dtype_promote(dtype, backend->dtypes);
-            tc_buffer_addf(out, as == TC_NONE ? "%s\"%s\":null" : "%s\"%s\":\"%s\"", comma,
-                           tc_dtype_name(dtype), tc_dtype_name(as));
-            comma = ",";
-        }
-        tc_buffer_add_string(out, "}}\n");
+static void format_json(struct tc_json_writer *json, const struct tc_backend *backend) {
+    tc_json_open_object(json, NULL);
+    tc_json_add_string(json, "format", backend->name);
+    tc_json_add_string(json, "summary", backend->summary);
+    tc_json_add_string(json, "mime", backend->mime);
+    tc_json_open_array(json, "extensions");
+    for (size_t i = 0; backend->extensions[i]; i++)
+        tc_json_add_string(json, NULL, backend->extensions[i]);
+    tc_json_close(json);
+    tc_json_add_boolean(json, "read", true);
+    tc_json_add_boolean(json, "write", backend->caps & TC_CAN_WRITE);
+    tc_json_add_boolean(json, "safe", true);
+    for (size_t i = 0; i < PROPERTIES; i++)
+        tc_json_add_boolean(json, properties[i].name, backend->caps & properties[i].cap);
+    tc_json_add_boolean(json, "shards", backend->sharding);
+    tc_json_open_object(json, "stores");
+    for (enum tc_dtype dtype = 0; dtype < TC_DTYPES && backend->dtypes; dtype++) {
+        enum tc_dtype as = tc_dtype_promote(dtype, backend->dtypes);
+        if (as == TC_NONE)
+            tc_json_add_null(json, tc_dtype_name(dtype));
+        else
+            tc_json_add_string(json, tc_dtype_name(dtype), tc_dtype_name(as));
     }
+    tc_json_end_line(json);
+}
+
+static void formats_json(struct tc_buffer *out) {
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    for (size_t f = 0; tc_registry[f]; f++)
+        format_json(&json, tc_registry[f]);
 }
 
 /* Padding at the end of a line is of no use. */

@@ -5,6 +5,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/inspect/digest.h"
@@ -12,7 +13,6 @@
 #include "core/io/sha256.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/select.h"
-#include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
 struct hash {
@@ -44,22 +44,25 @@ static const unsigned char *sum_of(const struct hashed *hashed, const struct tc_
 
 static void add_json(struct tc_buffer *out, const struct hashed *hashed, const char *path,
                      const char *total) {
-    tc_buffer_add_string(out, "{\"file\":");
-    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"digest\":\"%s\",\"tensors\":[", total);
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", path);
+    tc_json_add_string(&json, "digest", total);
+    tc_json_open_array(&json, "tensors");
     for (size_t i = 0; i < hashed->chosen.count; i++) {
         const struct tc_tensor *tensor = hashed->chosen.tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
         tc_hex(sum_of(hashed, tensor), TC_SHA256_BYTES, hex);
-        tc_buffer_add_string(out, i ? ",{\"name\":" : "{\"name\":");
-        tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
-        tc_shape_print(out, tensor->shape, tensor->rank);
-        tc_buffer_addf(out, ",\"sha256\":\"%s\"}", hex);
+        tc_json_open_object(&json, NULL);
+        tc_json_add_text(&json, "name", tensor->name);
+        tc_json_add_string(&json, "dtype", tc_dtype_name(tensor->dtype));
+        tc_json_add_numbers(&json, "shape", tensor->shape, tensor->rank);
+        tc_json_add_string(&json, "sha256", hex);
+        tc_json_close(&json);
     }
-    tc_buffer_add_string(out, "]");
-    report_skipped(out, hashed->reader, NULL);
-    tc_buffer_add_string(out, "}\n");
+    tc_json_close(&json);
+    report_skipped(&json, "skipped", hashed->reader, NULL);
+    tc_json_end_line(&json);
 }
 
 static void add_lines(struct tc_buffer *out, const struct hashed *hashed) {

@@ -9,6 +9,7 @@
 #include "cmd/report.h"
 #include "cmd/table.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -84,67 +85,60 @@ static const char *format_name(const struct tc_reader *reader) {
     return reader->shard_backend ? reader->shard_backend->name : reader->backend->name;
 }
 
-static void add_sparse_json(struct tc_buffer *out, const struct tc_sparse *sparse) {
-    tc_buffer_add_string(out, ",\"sparse\":{\"layout\":");
-    tc_buffer_add_json(out, sparse->layout, TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, ",\"parent\":");
-    tc_buffer_add_json(out, sparse->parent, TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, ",\"role\":");
-    tc_buffer_add_json(out, sparse->role, TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, "}");
+static void add_sparse_json(struct tc_json_writer *json, const struct tc_sparse *sparse) {
+    tc_json_open_object(json, "sparse");
+    tc_json_add_text(json, "layout", sparse->layout);
+    tc_json_add_text(json, "parent", sparse->parent);
+    tc_json_add_text(json, "role", sparse->role);
+    tc_json_close(json);
 }
 
-static void add_tensor_json(struct tc_buffer *out, struct tc_reader *reader,
+static void add_tensor_json(struct tc_json_writer *json, struct tc_reader *reader,
                             const struct tc_tensor *tensor) {
     struct tc_extent extent;
     struct tc_sparse sparse;
-    tc_buffer_add_string(out, "{\"name\":");
-    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
-    tc_shape_print(out, tensor->shape, tensor->rank);
-    tc_buffer_addf(out, ",\"nbytes\":%" PRIu64, tensor->nbytes);
+    tc_json_open_object(json, NULL);
+    tc_json_add_text(json, "name", tensor->name);
+    tc_json_add_string(json, "dtype", tc_dtype_name(tensor->dtype));
+    tc_json_add_numbers(json, "shape", tensor->shape, tensor->rank);
+    tc_json_add_number(json, "nbytes", tensor->nbytes);
     if (tc_reader_extent(reader, tensor, &extent))
-        tc_buffer_addf(out, ",\"offset\":%" PRIu64, extent.offset);
-    if (reader->shard_count) {
-        tc_buffer_add_string(out, ",\"shard\":");
-        tc_buffer_add_json(out, tc_text_of(reader->shards[tensor->cookie]), TC_ESCAPE_DISPLAY);
-    }
-    if (tensor->metadata && tensor->metadata->count) {
-        tc_buffer_add_string(out, ",\"metadata\":");
-        tc_metadata_write(out, tensor->metadata, TC_ESCAPE_DISPLAY);
-    }
-    if (tied_to(&reader->table, tensor)) {
-        tc_buffer_add_string(out, ",\"tied_to\":");
-        tc_buffer_add_json(out, tied_to(&reader->table, tensor)->name, TC_ESCAPE_DISPLAY);
-    }
+        tc_json_add_number(json, "offset", extent.offset);
+    if (reader->shard_count)
+        tc_json_add_string(json, "shard", reader->shards[tensor->cookie]);
+    if (tensor->metadata && tensor->metadata->count)
+        tc_metadata_write(json, "metadata", tensor->metadata);
+    if (tied_to(&reader->table, tensor))
+        tc_json_add_text(json, "tied_to", tied_to(&reader->table, tensor)->name);
     if (tc_sparse_of(&reader->table, tensor, &sparse))
-        add_sparse_json(out, &sparse);
-    tc_buffer_add_string(out, "}");
+        add_sparse_json(json, &sparse);
+    tc_json_close(json);
 }
 
 static void info_json(struct tc_buffer *out, struct tc_reader *reader, const struct shown *shown,
                       const char *path) {
-    tc_buffer_add_string(out, "{\"file\":");
-    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"format\":\"%s\",\"size\":%" PRIu64, format_name(reader), reader->size);
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", path);
+    tc_json_add_string(&json, "format", format_name(reader));
+    tc_json_add_number(&json, "size", reader->size);
     if (reader->checksum)
-        tc_buffer_add_string(out, ",\"checksum\":true");
+        tc_json_add_boolean(&json, "checksum", true);
     if (reader->compressed)
-        tc_buffer_add_string(out, ",\"compressed\":true");
-    for (size_t i = 0; i < reader->shard_count; i++) {
-        tc_buffer_add_string(out, i ? "," : ",\"shards\":[");
-        tc_buffer_add_json(out, tc_text_of(reader->shards[i]), TC_ESCAPE_DISPLAY);
+        tc_json_add_boolean(&json, "compressed", true);
+    if (reader->shard_count) {
+        tc_json_open_array(&json, "shards");
+        for (size_t i = 0; i < reader->shard_count; i++)
+            tc_json_add_string(&json, NULL, reader->shards[i]);
+        tc_json_close(&json);
     }
-    tc_buffer_add_string(out, reader->shard_count ? "],\"metadata\":" : ",\"metadata\":");
-    tc_metadata_write(out, &reader->table.metadata, TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, ",\"tensors\":[");
-    for (size_t i = 0; i < shown->chosen.count; i++) {
-        tc_buffer_add_string(out, i ? "," : "");
-        add_tensor_json(out, reader, shown->chosen.tensors[i]);
-    }
-    tc_buffer_add_string(out, "]");
-    report_skipped(out, reader, NULL);
-    tc_buffer_add_string(out, "}\n");
+    tc_metadata_write(&json, "metadata", &reader->table.metadata);
+    tc_json_open_array(&json, "tensors");
+    for (size_t i = 0; i < shown->chosen.count; i++)
+        add_tensor_json(&json, reader, shown->chosen.tensors[i]);
+    tc_json_close(&json);
+    report_skipped(&json, "skipped", reader, NULL);
+    tc_json_end_line(&json);
 }
 
 struct rows {

@@ -5,6 +5,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/tensor/select.h"
@@ -15,6 +16,19 @@ struct list {
     bool several;
 };
 
+static void add_json(struct tc_buffer *out, const struct tc_reader *reader,
+                     const struct chosen *chosen, const char *path) {
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", path);
+    tc_json_open_array(&json, "tensors");
+    for (size_t i = 0; i < chosen->count; i++)
+        tc_json_add_text(&json, NULL, chosen->tensors[i]->name);
+    tc_json_close(&json);
+    report_skipped(&json, "skipped", reader, NULL);
+    tc_json_end_line(&json);
+}
+
 static bool list_names(void *context, struct tc_reader *reader, const char *path,
                        struct tc_error *error) {
     const struct list *list = context;
@@ -24,28 +38,15 @@ static bool list_names(void *context, struct tc_reader *reader, const char *path
         chosen_release(&chosen);
         return false;
     }
-    if (list->common.json) {
-        tc_buffer_add_string(&text, "{\"file\":");
-        tc_buffer_add_json(&text, tc_text_of(path), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(&text, ",\"tensors\":[");
-    }
-    for (size_t i = 0; i < chosen.count; i++) {
-        if (list->common.json) {
-            tc_buffer_add_string(&text, i ? "," : "");
-            tc_buffer_add_json(&text, chosen.tensors[i]->name, TC_ESCAPE_DISPLAY);
-            continue;
-        }
+    if (list->common.json)
+        add_json(&text, reader, &chosen, path);
+    for (size_t i = 0; i < chosen.count && !list->common.json; i++) {
         if (list->several) {
             tc_buffer_add_visible(&text, tc_text_of(path));
             tc_buffer_add_string(&text, "\t");
         }
         tc_buffer_add_visible(&text, chosen.tensors[i]->name);
         tc_buffer_add_string(&text, "\n");
-    }
-    if (list->common.json) {
-        tc_buffer_add_string(&text, "]");
-        report_skipped(&text, reader, NULL);
-        tc_buffer_add_string(&text, "}\n");
     }
     bool ok = tc_buffer_ok(&text, error);
     report_out(&text);

@@ -7,6 +7,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/format/reader.h"
@@ -52,34 +53,27 @@ static const struct {
     [TC_F4] = {"torch.float4_e2m1fn_x2", NULL},
 };
 
-/* As json.dump(…, indent=2) prints. */
-static void add_numbers(struct tc_buffer *out, const uint64_t *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        tc_buffer_addf(out, "%s\n        %" PRIu64, i ? "," : "[", numbers[i]);
-    tc_buffer_add_string(out, count ? "\n      ]" : "[]");
+static void add_word(struct tc_json_writer *json, const char *key, const char *word) {
+    if (word)
+        tc_json_add_string(json, key, word);
+    else
+        tc_json_add_null(json, key);
 }
 
-static void add_word(struct tc_buffer *out, const char *key, const char *word) {
-    tc_buffer_addf(out, "      \"%s\": %s%s%s,\n", key, word ? "\"" : "", word ? word : "null",
-                   word ? "\"" : "");
-}
-
-static void add_tensor(struct tc_buffer *out, const struct tc_tensor *tensor, uint64_t offset) {
+static void add_tensor(struct tc_json_writer *json, const struct tc_tensor *tensor,
+                       uint64_t offset) {
     const uint64_t offsets[2] = {offset, offset + tensor->nbytes};
-    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_ASCII);
-    tc_buffer_add_string(out, ": {\n      \"name\": ");
-    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_ASCII);
-    tc_buffer_add_string(out, ",\n");
-    add_word(out, "dtype", tc_dtype_name((enum tc_dtype)tensor->dtype));
-    add_word(out, "torch_dtype", words[tensor->dtype].torch);
-    add_word(out, "numpy_dtype", words[tensor->dtype].numpy);
-    tc_buffer_add_string(out, "      \"shape\": ");
-    add_numbers(out, tensor->shape, tensor->rank);
-    tc_buffer_add_string(out, ",\n      \"data_offsets\": ");
-    add_numbers(out, offsets, 2);
-    tc_buffer_addf(out, ",\n      \"nbytes\": %" PRIu64 ",\n      \"metadata\": ", tensor->nbytes);
-    tc_metadata_write_pretty(out, tensor->metadata, 6, TC_ESCAPE_ASCII);
-    tc_buffer_add_string(out, "\n    }");
+    tc_json_add_key(json, tensor->name);
+    tc_json_open_object(json, NULL);
+    tc_json_add_text(json, "name", tensor->name);
+    add_word(json, "dtype", tc_dtype_name((enum tc_dtype)tensor->dtype));
+    add_word(json, "torch_dtype", words[tensor->dtype].torch);
+    add_word(json, "numpy_dtype", words[tensor->dtype].numpy);
+    tc_json_add_numbers(json, "shape", tensor->shape, tensor->rank);
+    tc_json_add_numbers(json, "data_offsets", offsets, 2);
+    tc_json_add_number(json, "nbytes", tensor->nbytes);
+    tc_metadata_write(json, "metadata", tensor->metadata);
+    tc_json_close(json);
 }
 
 /*
@@ -87,7 +81,7 @@ static void add_tensor(struct tc_buffer *out, const struct tc_tensor *tensor, ui
  * file of these tensors, in their order without gaps; for safetensors that is
  * the same. Who shares another's data has its offsets.
  */
-static bool add_tensors(struct tc_buffer *out, const struct tc_reader *reader,
+static bool add_tensors(struct tc_json_writer *json, const struct tc_reader *reader,
                         struct tc_error *error) {
     const struct tc_table *table = &reader->table;
     bool own = strcmp(reader->backend->name, "deathtensors") == 0 && !reader->shard_count;
@@ -95,16 +89,16 @@ static bool add_tensors(struct tc_buffer *out, const struct tc_reader *reader,
     if (!offsets)
         return tc_fail_memory(error);
     uint64_t end = 0;
+    tc_json_open_object(json, "tensors");
     for (size_t i = 0; i < table->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[i];
         size_t source = tc_table_source(table, i);
         bool alias = source != i;
         offsets[i] = alias ? offsets[source] : own ? tensor->offset : end;
         end += alias ? 0 : tensor->nbytes;
-        tc_buffer_add_string(out, i ? ",\n    " : "{\n    ");
-        add_tensor(out, tensor, offsets[i]);
+        add_tensor(json, tensor, offsets[i]);
     }
-    tc_buffer_add_string(out, table->count ? "\n  }" : "{}");
+    tc_json_close(json);
     free(offsets);
     return true;
 }
@@ -114,16 +108,17 @@ static bool print(struct tc_buffer *out, const struct tc_reader *reader, struct 
     int64_t date = (int64_t)reader->input->modified.tv_sec;
     if (!common_source_date(&given, &date, error))
         return false;
-    tc_buffer_add_string(out, "{\n  \"deathtensors_version\": \"" PACKAGE_VERSION "\",\n"
-                              "  \"format_version\": 1,\n  \"magic\": \"DTLEGION\",\n"
-                              "  \"global_metadata\": ");
-    tc_metadata_write_pretty(out, &reader->table.metadata, 2, TC_ESCAPE_ASCII);
-    tc_buffer_add_string(out, ",\n  \"tensors\": ");
-    if (!add_tensors(out, reader, error))
+    /* As json.dump(…, indent=2) prints. */
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_ASCII, .style = TC_JSON_INDENTED};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "deathtensors_version", PACKAGE_VERSION);
+    tc_json_add_number(&json, "format_version", 1);
+    tc_json_add_string(&json, "magic", "DTLEGION");
+    tc_metadata_write(&json, "global_metadata", &reader->table.metadata);
+    if (!add_tensors(&json, reader, error))
         return false;
-    tc_buffer_add_string(out, ",\n  \"written_at\": \"");
-    tc_date_print(out, date, "+00:00");
-    tc_buffer_add_string(out, "\"\n}");
+    tc_json_add_date(&json, "written_at", date, "+00:00");
+    tc_json_close(&json);
     return tc_buffer_ok(out, error);
 }
 

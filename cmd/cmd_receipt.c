@@ -7,6 +7,7 @@
 #include "cmd/report.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/name_map.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
@@ -19,19 +20,20 @@
 #define RECEIPT_LIMIT (UINT64_C(256) << 20)
 
 struct findings {
-    struct tc_buffer json;
+    struct tc_buffer list; /* what `json` writes: an array that is still open */
+    struct tc_json_writer json;
     struct tc_buffer text;
     size_t count;
 };
 
 static void find(struct findings *findings, const char *code, const char *file,
                  const char *message) {
-    tc_buffer_addf(&findings->json, "%s{\"code\":\"%s\",\"file\":", findings->count++ ? "," : "",
-                   code);
-    tc_buffer_add_json(&findings->json, tc_text_of(file), TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(&findings->json, ",\"message\":");
-    tc_buffer_add_json(&findings->json, tc_text_of(message), TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(&findings->json, "}");
+    findings->count++;
+    tc_json_open_object(&findings->json, NULL);
+    tc_json_add_string(&findings->json, "code", code);
+    tc_json_add_string(&findings->json, "file", file);
+    tc_json_add_string(&findings->json, "message", message);
+    tc_json_close(&findings->json);
     tc_buffer_add_string(&findings->text, "  ");
     tc_buffer_add_visible(&findings->text, tc_text_of(file));
     tc_buffer_add_string(&findings->text, ": ");
@@ -153,12 +155,15 @@ static void print(const struct common *common, const char *path, const struct tc
     struct tc_buffer out = {0};
     bool ok = findings->count == 0;
     if (common->json) {
-        tc_buffer_add_string(&out, "{\"file\":");
-        tc_buffer_add_json(&out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(&out, ",\"ok\":%s,\"signature\":\"%s\",\"findings\":[",
-                       ok ? "true" : "false", signature);
-        tc_buffer_add(&out, findings->json.bytes, findings->json.length);
-        tc_buffer_add_string(&out, "]}\n");
+        struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "file", path);
+        tc_json_add_boolean(&json, "ok", ok);
+        tc_json_add_string(&json, "signature", signature);
+        tc_json_close(&findings->json);
+        tc_json_add_raw(&json, "findings",
+                        (struct tc_text){findings->list.bytes, findings->list.length});
+        tc_json_end_line(&json);
     } else {
         tc_buffer_add_visible(&out, tc_text_of(path));
         tc_buffer_addf(&out, ": %s, %zu file%s, signature %s\n", ok ? "ok" : "failed",
@@ -171,7 +176,10 @@ static void print(const struct common *common, const char *path, const struct tc
 int cmd_verify_receipt(const struct common *common, const char *receipt, const char *public_key,
                        const char *const *files, size_t count) {
     struct tc_error error = {0};
-    struct findings findings = {0};
+    struct findings findings = {
+        .json = {.out = &findings.list, .escape = TC_ESCAPE_DISPLAY},
+    };
+    tc_json_open_array(&findings.json, NULL);
     struct tc_receipt read = {0};
     struct tc_arena arena;
     struct places places = {.receipt = receipt, .files = files, .count = count};
@@ -191,14 +199,14 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
         const char *signature =
             check_signature(&read, receipt, public_key ? public : NULL, &findings);
         ok = check_files(&read, &places, &findings, &error) &&
-             tc_buffer_ok(&findings.json, &error) && tc_buffer_ok(&findings.text, &error);
+             tc_buffer_ok(&findings.list, &error) && tc_buffer_ok(&findings.text, &error);
         if (ok)
             print(common, receipt, &read, signature, &findings);
     }
     if (!ok)
         tc_error_in_file(&error, receipt);
     int code = !ok ? report_error(&error, common->json) : findings.count ? TC_DIFFERENT : TC_OK;
-    tc_buffer_release(&findings.json);
+    tc_buffer_release(&findings.list);
     tc_buffer_release(&findings.text);
     free(text);
     free(places.used);

@@ -13,6 +13,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -55,71 +56,58 @@ static const char *kind(const struct scan_finding *finding) {
 
 /* For programs */
 
-static void add_finding_json(struct tc_buffer *out, const struct scan_finding *finding) {
-    tc_buffer_add_string(out, "{\"name\":");
-    tc_buffer_add_json(out, finding->name, TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"offset\":%" PRIu64, finding->offset);
+static void add_finding_json(struct tc_json_writer *json, const struct scan_finding *finding) {
+    tc_json_open_object(json, NULL);
+    tc_json_add_text(json, "name", finding->name);
+    tc_json_add_number(json, "offset", finding->offset);
     if (finding->relative)
-        tc_buffer_add_string(out, ",\"relative\":true");
-    if (finding->member.bytes) {
-        tc_buffer_add_string(out, ",\"member\":");
-        tc_buffer_add_json(out, finding->member, TC_ESCAPE_DISPLAY);
-    }
+        tc_json_add_boolean(json, "relative", true);
+    if (finding->member.bytes)
+        tc_json_add_text(json, "member", finding->member);
     if (finding->code)
-        tc_buffer_addf(out, ",\"code\":\"%s\"", finding->code);
-    if (finding->what) {
-        tc_buffer_add_string(out, ",\"message\":");
-        tc_buffer_add_json(out, tc_text_of(finding->what), TC_ESCAPE_DISPLAY);
-    }
-    tc_buffer_addf(out, ",\"allowed\":%s,\"severity\":\"%s\"}",
-                   finding->level == SCAN_ALLOWED ? "true" : "false", severity(finding));
+        tc_json_add_string(json, "code", finding->code);
+    if (finding->what)
+        tc_json_add_string(json, "message", finding->what);
+    tc_json_add_boolean(json, "allowed", finding->level == SCAN_ALLOWED);
+    tc_json_add_string(json, "severity", severity(finding));
+    tc_json_close(json);
 }
 
-static void add_findings_json(struct tc_buffer *out, const struct scan *scan, enum scan_kind kind) {
-    bool first = true;
-    for (size_t i = 0; i < scan->count; i++) {
-        if (scan->findings[i].kind != kind)
-            continue;
-        if (!first)
-            tc_buffer_add_string(out, ",");
-        first = false;
-        add_finding_json(out, &scan->findings[i]);
-    }
+static void add_findings_json(struct tc_json_writer *json, const char *key, const struct scan *scan,
+                              enum scan_kind kind) {
+    tc_json_open_array(json, key);
+    for (size_t i = 0; i < scan->count; i++)
+        if (scan->findings[i].kind == kind)
+            add_finding_json(json, &scan->findings[i]);
+    tc_json_close(json);
 }
 
-static void add_reason_json(struct tc_buffer *out, const char *key, const struct tc_error *reason,
-                            struct tc_text member) {
+static void add_reason_json(struct tc_json_writer *json, const char *key, const char *member_key,
+                            const struct tc_error *reason, struct tc_text member) {
     if (reason->class == TC_OK)
         return;
-    tc_buffer_addf(out, ",\"%s\":", key);
-    tc_buffer_add_json(out, tc_text_of(reason->message), TC_ESCAPE_DISPLAY);
-    if (member.bytes) {
-        tc_buffer_addf(out, ",\"%s_member\":", key);
-        tc_buffer_add_json(out, member, TC_ESCAPE_DISPLAY);
-    }
-    if (reason->hint[0]) {
-        tc_buffer_add_string(out, ",\"hint\":");
-        tc_buffer_add_json(out, tc_text_of(reason->hint), TC_ESCAPE_DISPLAY);
-    }
+    tc_json_add_string(json, key, reason->message);
+    if (member.bytes)
+        tc_json_add_text(json, member_key, member);
+    if (reason->hint[0])
+        tc_json_add_string(json, "hint", reason->hint);
 }
 
 static void scan_json(struct tc_buffer *out, const struct scan *scan, enum scan_verdict verdict,
                       const char *path) {
-    tc_buffer_add_string(out, "{\"file\":");
-    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"verdict\":\"%s\",\"pickles\":%zu,\"globals\":[", verdicts[verdict],
-                   scan->pickles);
-    add_findings_json(out, scan, SCAN_IMPORT);
-    tc_buffer_add_string(out, "],\"calls\":[");
-    add_findings_json(out, scan, SCAN_CALL);
-    tc_buffer_add_string(out, "],\"findings\":[");
-    add_findings_json(out, scan, SCAN_OTHERWISE);
-    tc_buffer_add_string(out, "]");
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", path);
+    tc_json_add_string(&json, "verdict", verdicts[verdict]);
+    tc_json_add_number(&json, "pickles", scan->pickles);
+    add_findings_json(&json, "globals", scan, SCAN_IMPORT);
+    add_findings_json(&json, "calls", scan, SCAN_CALL);
+    add_findings_json(&json, "findings", scan, SCAN_OTHERWISE);
     if (scan->left_out)
-        tc_buffer_addf(out, ",\"left_out\":%zu", scan->left_out);
-    add_reason_json(out, "broken", scan->broken, scan->broken_in);
-    add_reason_json(out, "other", scan->other, scan->other_in);
-    tc_buffer_add_string(out, "}\n");
+        tc_json_add_number(&json, "left_out", scan->left_out);
+    add_reason_json(&json, "broken", "broken_member", scan->broken, scan->broken_in);
+    add_reason_json(&json, "other", "other_member", scan->other, scan->other_in);
+    tc_json_end_line(&json);
 }
 
 /* For people */
@@ -394,9 +382,17 @@ static void scan_folder(struct job *job, const char *top) {
     free(folder.depths);
 }
 
-static void add_counts(struct tc_buffer *out, const struct job *job, const char *format) {
+static void add_summary_json(struct tc_buffer *out, const struct job *job, size_t files) {
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_open_object(&json, "summary");
+    tc_json_add_number(&json, "files", files);
     for (size_t i = VERDICTS; i > 0; i--)
-        tc_buffer_addf(out, format, verdicts[i - 1], job->counts[i - 1]);
+        tc_json_add_number(&json, verdicts[i - 1], job->counts[i - 1]);
+    tc_json_add_number(&json, "failed", job->failed);
+    tc_json_add_number(&json, "links", job->links);
+    tc_json_add_number(&json, "skipped", job->odd);
+    tc_json_end_line(&json);
 }
 
 static void tell_summary(const struct job *job) {
@@ -405,10 +401,7 @@ static void tell_summary(const struct job *job) {
     for (size_t i = 0; i < VERDICTS; i++)
         files += job->counts[i];
     if (job->common.json) {
-        tc_buffer_addf(&out, "{\"summary\":{\"files\":%zu", files);
-        add_counts(&out, job, ",\"%s\":%zu");
-        tc_buffer_addf(&out, ",\"failed\":%zu,\"links\":%zu,\"skipped\":%zu}}\n", job->failed,
-                       job->links, job->odd);
+        add_summary_json(&out, job, files);
     } else {
         tc_buffer_addf(&out, "%zu file%s:", files, files == 1 ? "" : "s");
         const char *comma = " ";

@@ -4,10 +4,11 @@
 #include "cmd/array.h"
 #include "cmd/choose.h"
 #include "cmd/common.h"
-#include "cmd/number.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "core/base/digits.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -41,9 +42,9 @@ struct showing {
 static void choose_kind(struct showing *showing) {
     enum tc_dtype dtype = tc_unpacked(showing->tensor->dtype);
     struct array *array = &showing->array;
-    array->precision = dtype == TC_F64 || dtype == TC_C128  ? NUMBER_F64
-                       : dtype == TC_F16 || dtype == TC_C32 ? NUMBER_F16
-                                                            : NUMBER_F32;
+    array->precision = dtype == TC_F64 || dtype == TC_C128  ? TC_PRECISION_F64
+                       : dtype == TC_F16 || dtype == TC_C32 ? TC_PRECISION_F16
+                                                            : TC_PRECISION_F32;
     array->is_signed = dtype != TC_U64;
     if (dtype == TC_BOOL)
         array->kind = ARRAY_TRUTH;
@@ -177,16 +178,15 @@ static bool print(const struct show *show, const struct showing *showing, const 
     array_print(array, show->common.json ? keep : report_out, &text);
     bool ok = tc_buffer_ok(&text, error);
     if (ok && show->common.json) {
-        tc_buffer_add_string(&out, "{\"file\":");
-        tc_buffer_add_json(&out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(&out, ",\"name\":");
-        tc_buffer_add_json(&out, showing->tensor->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(&out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(showing->tensor->dtype));
-        tc_shape_print(&out, array->shape, array->rank);
-        tc_buffer_add_string(&out, ",\"text\":");
-        tc_buffer_add_json(&out, (struct tc_text){text.bytes, text.length - 1}, TC_ESCAPE_DISPLAY);
-        report_skipped(&out, showing->reader, NULL);
-        tc_buffer_add_string(&out, "}\n");
+        struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "file", path);
+        tc_json_add_text(&json, "name", showing->tensor->name);
+        tc_json_add_string(&json, "dtype", tc_dtype_name(showing->tensor->dtype));
+        tc_json_add_numbers(&json, "shape", array->shape, array->rank);
+        tc_json_add_text(&json, "text", (struct tc_text){text.bytes, text.length - 1});
+        report_skipped(&json, "skipped", showing->reader, NULL);
+        tc_json_end_line(&json);
         ok = tc_buffer_ok(&out, error);
     }
     if (ok)

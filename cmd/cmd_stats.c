@@ -11,6 +11,7 @@
 #include "cmd/stats_html.h"
 #include "cmd/table.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/inspect/histogram.h"
@@ -41,44 +42,42 @@ static void results_release(struct results *results) {
     free(results->histograms);
 }
 
-static void add_tensor_json(struct tc_buffer *out, const struct tc_tensor *tensor,
+static void add_tensor_json(struct tc_json_writer *json, const struct tc_tensor *tensor,
                             const struct tc_stats *stats, const struct tc_histogram *histogram) {
-    tc_buffer_add_string(out, "{\"name\":");
-    tc_buffer_add_json(out, tensor->name, TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name(tensor->dtype));
-    tc_shape_print(out, tensor->shape, tensor->rank);
-    tc_buffer_addf(out, ",\"count\":%" PRIu64 ",\"nbytes\":%" PRIu64 ",\"min\":", stats->count,
-                   tensor->nbytes);
-    number_add_value_json(out, &stats->min);
-    tc_buffer_add_string(out, ",\"max\":");
-    number_add_value_json(out, &stats->max);
-    tc_buffer_add_string(out, ",\"mean\":");
-    number_add_json(out, stats->mean);
-    tc_buffer_add_string(out, ",\"stddev\":");
-    number_add_json(out, stats->stddev);
-    tc_buffer_addf(
-        out, ",\"zeros\":%" PRIu64 ",\"nnz\":%" PRIu64 ",\"nan\":%" PRIu64 ",\"inf\":%" PRIu64,
-        stats->zeros, stats->nonzeros, stats->nan, stats->inf);
-    for (int i = 0; i < TC_HISTOGRAM_BINS && histogram; i++)
-        tc_buffer_addf(out, "%s%" PRIu64, i ? "," : ",\"histogram\":[", histogram->bins[i]);
-    tc_buffer_add_string(out, histogram ? "]}" : "}");
+    tc_json_open_object(json, NULL);
+    tc_json_add_text(json, "name", tensor->name);
+    tc_json_add_string(json, "dtype", tc_dtype_name(tensor->dtype));
+    tc_json_add_numbers(json, "shape", tensor->shape, tensor->rank);
+    tc_json_add_number(json, "count", stats->count);
+    tc_json_add_number(json, "nbytes", tensor->nbytes);
+    number_add_value_json(json, "min", &stats->min);
+    number_add_value_json(json, "max", &stats->max);
+    tc_json_add_real(json, "mean", stats->mean);
+    tc_json_add_real(json, "stddev", stats->stddev);
+    tc_json_add_number(json, "zeros", stats->zeros);
+    tc_json_add_number(json, "nnz", stats->nonzeros);
+    tc_json_add_number(json, "nan", stats->nan);
+    tc_json_add_number(json, "inf", stats->inf);
+    if (histogram)
+        tc_json_add_numbers(json, "histogram", histogram->bins, TC_HISTOGRAM_BINS);
+    tc_json_close(json);
 }
 
 static void add_json(struct tc_buffer *out, const struct tc_reader *reader,
                      const struct results *results, const char *path) {
     const struct tc_table *table = &reader->table;
-    tc_buffer_add_string(out, "{\"file\":");
-    tc_buffer_add_json(out, tc_text_of(path), TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, ",\"tensors\":[");
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", path);
+    tc_json_open_array(&json, "tensors");
     for (size_t i = 0; i < results->chosen.count; i++) {
         size_t position = (size_t)(results->chosen.tensors[i] - table->tensors);
-        tc_buffer_add_string(out, i ? "," : "");
-        add_tensor_json(out, results->chosen.tensors[i], &results->stats[position],
+        add_tensor_json(&json, results->chosen.tensors[i], &results->stats[position],
                         results->histograms ? &results->histograms[position] : NULL);
     }
-    tc_buffer_add_string(out, "]");
-    report_skipped(out, reader, NULL);
-    tc_buffer_add_string(out, "}\n");
+    tc_json_close(&json);
+    report_skipped(&json, "skipped", reader, NULL);
+    tc_json_end_line(&json);
 }
 
 struct rows {

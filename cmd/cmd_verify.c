@@ -40,7 +40,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
     bool ok = reader && tc_verify_file(reader, &audit, error);
     if (reader)
-        report_skipped(&file->skipped, reader, NULL);
+        findings_keep_skipped(file, reader);
     /* Else the findings have it. */
     if (reader && verify->common.quiet)
         report_warnings(reader, true, false);

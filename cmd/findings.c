@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cmd/report.h"
+#include "core/base/json_writer.h"
 #include "core/base/memory.h"
 #include "core/io/publish.h"
 
@@ -14,31 +15,39 @@ static const char *other_file(const struct looked_at *file, const struct tc_find
     return finding->file && strcmp(finding->file, file->path) != 0 ? finding->file : NULL;
 }
 
+static void add_finding(struct tc_json_writer *json, const struct looked_at *file,
+                        const struct tc_finding *finding) {
+    tc_json_open_object(json, NULL);
+    tc_json_add_string(json, "code", finding->code);
+    tc_json_add_string(json, "severity", finding->note ? "note" : "error");
+    if (other_file(file, finding))
+        tc_json_add_string(json, "file", finding->file);
+    if (finding->tensor.bytes)
+        tc_json_add_text(json, "tensor", finding->tensor);
+    if (finding->has_offset)
+        tc_json_add_number(json, "offset", finding->offset);
+    tc_json_add_string(json, "message", finding->message);
+    tc_json_close(json);
+}
+
 static void add_json(struct tc_buffer *out, const struct looked_at *file) {
-    tc_buffer_add_string(out, "{\"file\":");
-    tc_buffer_add_json(out, tc_text_of(file->path), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"ok\":%s,\"findings\":[", file->findings.failures ? "false" : "true");
-    for (size_t i = 0; i < file->findings.count; i++) {
-        const struct tc_finding *finding = &file->findings.list[i];
-        tc_buffer_addf(out, "%s{\"code\":\"%s\",\"severity\":\"%s\"", i ? "," : "", finding->code,
-                       finding->note ? "note" : "error");
-        if (other_file(file, finding)) {
-            tc_buffer_add_string(out, ",\"file\":");
-            tc_buffer_add_json(out, tc_text_of(finding->file), TC_ESCAPE_DISPLAY);
-        }
-        if (finding->tensor.bytes) {
-            tc_buffer_add_string(out, ",\"tensor\":");
-            tc_buffer_add_json(out, finding->tensor, TC_ESCAPE_DISPLAY);
-        }
-        if (finding->has_offset)
-            tc_buffer_addf(out, ",\"offset\":%" PRIu64, finding->offset);
-        tc_buffer_add_string(out, ",\"message\":");
-        tc_buffer_add_json(out, tc_text_of(finding->message), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, "}");
-    }
-    tc_buffer_add_string(out, "]");
-    tc_buffer_add(out, file->skipped.bytes, file->skipped.length);
-    tc_buffer_add_string(out, "}\n");
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "file", file->path);
+    tc_json_add_boolean(&json, "ok", !file->findings.failures);
+    tc_json_open_array(&json, "findings");
+    for (size_t i = 0; i < file->findings.count; i++)
+        add_finding(&json, file, &file->findings.list[i]);
+    tc_json_close(&json);
+    if (file->skipped.length)
+        tc_json_add_raw(&json, "skipped",
+                        (struct tc_text){file->skipped.bytes, file->skipped.length});
+    tc_json_end_line(&json);
+}
+
+void findings_keep_skipped(struct looked_at *file, const struct tc_reader *reader) {
+    struct tc_json_writer json = {.out = &file->skipped, .escape = TC_ESCAPE_DISPLAY};
+    report_skipped(&json, NULL, reader, NULL);
 }
 
 static void add_line(struct tc_buffer *out, const struct looked_at *file,

@@ -10,16 +10,20 @@
 #include "core/base/error.h"
 #include "core/base/findings.h"
 #include "core/base/text.h"
+#include "core/format/reader.h"
 
 struct looked_at {
     const char *path;
     struct tc_findings findings;
-    struct tc_buffer skipped; /* for JSON: what was left out; empty: nothing */
+    struct tc_buffer skipped; /* what was left out, as a JSON array; empty: nothing */
     struct tc_error *error;   /* why it could not be looked at; NULL: it could */
 };
 
 /* Fills what is found into file->findings, or file->error. */
 typedef bool findings_action(void *context, struct looked_at *file, struct tc_error *error);
+
+/* For an action: what the reader left out goes into the JSON of the file. */
+void findings_keep_skipped(struct looked_at *file, const struct tc_reader *reader);
 
 struct findings_run {
     const char *command; /* "verify" */

@@ -9,6 +9,7 @@
 #include "cmd/findings.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 
@@ -114,22 +115,22 @@ void findings_add_junit(struct tc_buffer *out, const struct findings_run *run) {
 }
 
 /* A path as a URI reference: relative as it is, absolute as a file's. */
-static void add_uri(struct tc_buffer *out, const char *path) {
+static void add_uri(struct tc_json_writer *json, const char *path) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                 "0123456789-._~/";
-    tc_buffer_add_string(out, path[0] == '/' ? "\"file://" : "\"");
+    struct tc_buffer uri = {0};
+    tc_buffer_add_string(&uri, path[0] == '/' ? "file://" : "");
     for (; *path; path++)
         if (strchr(plain, *path))
-            tc_buffer_add(out, path, 1);
+            tc_buffer_add(&uri, path, 1);
         else
-            tc_buffer_addf(out, "%%%02X", (unsigned char)*path);
-    tc_buffer_add_string(out, "\"");
+            tc_buffer_addf(&uri, "%%%02X", (unsigned char)*path);
+    tc_json_add_text(json, "uri", (struct tc_text){uri.bytes, uri.length});
+    json->out->failed |= uri.failed;
+    tc_buffer_release(&uri);
 }
 
-/* GitHub takes no result without a line, so each is on the first. */
-static void add_result(struct tc_buffer *out, const char *code, size_t rule, const char *level,
-                       const char *path, struct tc_text tensor, const char *message) {
-    tc_buffer_addf(out, "{\"ruleId\":\"%s\",\"ruleIndex\":%zu,\"level\":\"%s\"", code, rule, level);
+static void add_message(struct tc_json_writer *json, struct tc_text tensor, const char *message) {
     struct tc_buffer text = {0};
     if (tensor.bytes) {
         tc_buffer_add_string(&text, "tensor \"");
@@ -137,20 +138,47 @@ static void add_result(struct tc_buffer *out, const char *code, size_t rule, con
         tc_buffer_add_string(&text, "\": ");
     }
     tc_buffer_add_visible(&text, tc_text_of(message));
-    tc_buffer_add_string(out, ",\"message\":{\"text\":");
-    tc_buffer_add_json(out, (struct tc_text){text.bytes, text.length}, TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, "},\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{"
-                              "\"uri\":");
-    add_uri(out, path);
-    tc_buffer_add_string(out, "},\"region\":{\"startLine\":1}}");
-    if (tensor.bytes) {
-        tc_buffer_add_string(out, ",\"logicalLocations\":[{\"name\":");
-        tc_buffer_add_json(out, tensor, TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, ",\"kind\":\"member\"}]");
-    }
-    tc_buffer_add_string(out, "}]}");
-    out->failed |= text.failed;
+    tc_json_open_object(json, "message");
+    tc_json_add_text(json, "text", (struct tc_text){text.bytes, text.length});
+    tc_json_close(json);
+    json->out->failed |= text.failed;
     tc_buffer_release(&text);
+}
+
+/* GitHub takes no result without a line, so each is on the first. */
+static void add_location(struct tc_json_writer *json, const char *path, struct tc_text tensor) {
+    tc_json_open_array(json, "locations");
+    tc_json_open_object(json, NULL);
+    tc_json_open_object(json, "physicalLocation");
+    tc_json_open_object(json, "artifactLocation");
+    add_uri(json, path);
+    tc_json_close(json);
+    tc_json_open_object(json, "region");
+    tc_json_add_number(json, "startLine", 1);
+    tc_json_close(json);
+    tc_json_close(json);
+    if (tensor.bytes) {
+        tc_json_open_array(json, "logicalLocations");
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "name", tensor);
+        tc_json_add_string(json, "kind", "member");
+        tc_json_close(json);
+        tc_json_close(json);
+    }
+    tc_json_close(json);
+    tc_json_close(json);
+}
+
+static void add_result(struct tc_json_writer *json, const char *code, size_t rule,
+                       const char *level, const char *path, struct tc_text tensor,
+                       const char *message) {
+    tc_json_open_object(json, NULL);
+    tc_json_add_string(json, "ruleId", code);
+    tc_json_add_number(json, "ruleIndex", rule);
+    tc_json_add_string(json, "level", level);
+    add_message(json, tensor, message);
+    add_location(json, path, tensor);
+    tc_json_close(json);
 }
 
 /* Codes are few: a linear search a finding is quick. */
@@ -169,45 +197,76 @@ static size_t rule_of(struct rules *rules, const char *code) {
     return rules->count++;
 }
 
-static void add_results(struct tc_buffer *out, const struct findings_run *run,
+/* Rules are numbered as their codes first occur. */
+static void find_rules(const struct findings_run *run, struct rules *rules) {
+    for (size_t i = 0; i < run->count; i++) {
+        const struct looked_at *file = &run->files[i];
+        if (file->error)
+            rule_of(rules, file->error->code);
+        for (size_t f = 0; !file->error && f < file->findings.count; f++)
+            rule_of(rules, file->findings.list[f].code);
+    }
+}
+
+static void add_rules(struct tc_json_writer *json, const struct findings_run *run,
+                      const struct rules *rules) {
+    tc_json_open_array(json, "rules");
+    for (size_t i = 0; i < rules->count; i++) {
+        struct tc_buffer text = {0};
+        tc_buffer_addf(&text, "tconv %s: %s", run->command, rules->codes[i]);
+        tc_json_open_object(json, NULL);
+        tc_json_add_string(json, "id", rules->codes[i]);
+        tc_json_open_object(json, "shortDescription");
+        tc_json_add_text(json, "text", (struct tc_text){text.bytes, text.length});
+        tc_json_close(json);
+        tc_json_close(json);
+        json->out->failed |= text.failed;
+        tc_buffer_release(&text);
+    }
+    tc_json_close(json);
+}
+
+static void add_results(struct tc_json_writer *json, const struct findings_run *run,
                         struct rules *rules) {
-    const char *comma = "";
+    json->style = TC_JSON_LINES; /* a result a line */
+    tc_json_open_array(json, "results");
+    json->style = TC_JSON_COMPACT;
     for (size_t i = 0; i < run->count; i++) {
         const struct looked_at *file = &run->files[i];
         const struct tc_error *error = file->error;
         if (error) {
-            tc_buffer_add_string(out, comma);
-            comma = ",\n";
-            add_result(out, error->code, rule_of(rules, error->code), "error", file->path,
+            add_result(json, error->code, rule_of(rules, error->code), "error", file->path,
                        error->has_tensor ? tc_text_of(error->tensor) : (struct tc_text){0},
                        error->message);
             continue;
         }
         for (size_t f = 0; f < file->findings.count; f++) {
             const struct tc_finding *finding = &file->findings.list[f];
-            tc_buffer_add_string(out, comma);
-            comma = ",\n";
-            add_result(out, finding->code, rule_of(rules, finding->code),
+            add_result(json, finding->code, rule_of(rules, finding->code),
                        finding->note ? "note" : "error", finding->file ? finding->file : file->path,
                        finding->tensor, finding->message);
         }
     }
+    tc_json_close(json);
 }
 
 void findings_add_sarif(struct tc_buffer *out, const struct findings_run *run) {
     struct rules rules = {.count = 0};
-    struct tc_buffer results = {0};
-    add_results(&results, run, &rules);
-    tc_buffer_add_string(
-        out, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\","
-             "\"runs\":[{\"tool\":{\"driver\":{\"name\":\"tconv\",\"version\":\"" TC_VERSION
-             "\",\"rules\":[");
-    for (size_t i = 0; i < rules.count; i++)
-        tc_buffer_addf(out, "%s{\"id\":\"%s\",\"shortDescription\":{\"text\":\"tconv %s: %s\"}}",
-                       i ? "," : "", rules.codes[i], run->command, rules.codes[i]);
-    tc_buffer_add_string(out, "]}},\"columnKind\":\"unicodeCodePoints\",\"results\":[");
-    tc_buffer_add(out, results.bytes, results.length);
-    tc_buffer_add_string(out, "]}]}\n");
-    out->failed |= results.failed;
-    tc_buffer_release(&results);
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    find_rules(run, &rules);
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
+    tc_json_add_string(&json, "version", "2.1.0");
+    tc_json_open_array(&json, "runs");
+    tc_json_open_object(&json, NULL);
+    tc_json_open_object(&json, "tool");
+    tc_json_open_object(&json, "driver");
+    tc_json_add_string(&json, "name", "tconv");
+    tc_json_add_string(&json, "version", TC_VERSION);
+    add_rules(&json, run, &rules);
+    tc_json_close(&json);
+    tc_json_close(&json);
+    tc_json_add_string(&json, "columnKind", "unicodeCodePoints");
+    add_results(&json, run, &rules);
+    tc_json_end_line(&json);
 }

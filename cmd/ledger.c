@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/report.h"
+#include "core/base/json_writer.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/densify.h"
@@ -31,69 +32,70 @@ static size_t count_files(const struct tc_plan *plan) {
     return count;
 }
 
-static void add_item_json(struct tc_buffer *out, const struct tc_plan *plan,
+/* Known once the values were seen; a dry run sees none. */
+static void add_report_json(struct tc_json_writer *json, const struct tc_cast_report *report) {
+    tc_json_open_object(json, "error");
+    tc_json_add_number(json, "changed", report->inexact);
+    tc_json_add_real(json, "max_abs", report->max_abs);
+    tc_json_add_real(json, "max_rel", report->max_rel);
+    tc_json_add_number(json, "overflow", report->overflow);
+    tc_json_add_number(json, "underflow", report->underflow);
+    tc_json_add_number(json, "nan", report->nan_made);
+    tc_json_close(json);
+}
+
+static void add_item_json(struct tc_json_writer *json, const struct tc_plan *plan,
                           const struct tc_item *item, bool done) {
     const struct tc_item *kept = tc_ties_kept(plan, item);
     const struct tc_densify *densify = item->densify;
     uint64_t read = densify ? densify->nbytes : item->taken;
-    tc_buffer_add_string(out, "{\"name\":");
-    tc_buffer_add_json(out, item->name, TC_ESCAPE_DISPLAY);
-    if (!tc_text_equal(item->name, item->tensor->name)) {
-        tc_buffer_add_string(out, ",\"source\":");
-        tc_buffer_add_json(out, item->tensor->name, TC_ESCAPE_DISPLAY);
-    }
-    tc_buffer_addf(out, ",\"dtype\":\"%s\",\"as\":\"%s\",\"lossless\":%s,\"shape\":",
-                   tc_dtype_name(item->tensor->dtype), tc_dtype_name(item->dtype),
-                   item->lossy ? "false" : "true");
-    tc_shape_print(out, item->shape, item->rank);
-    tc_buffer_addf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, kept ? 0 : read,
-                   kept ? 0 : item->nbytes);
-    if (kept) {
-        tc_buffer_add_string(out, ",\"tied_to\":");
-        tc_buffer_add_json(out, kept->name, TC_ESCAPE_DISPLAY);
-    }
-    /* Known once the values were seen; a dry run sees none. */
-    const struct tc_cast_report *report = item->report;
-    if (report && done)
-        tc_buffer_addf(out,
-                       ",\"error\":{\"changed\":%" PRIu64 ",\"max_abs\":%.17g,\"max_rel\":%.17g,"
-                       "\"overflow\":%" PRIu64 ",\"underflow\":%" PRIu64 ",\"nan\":%" PRIu64 "}",
-                       report->inexact, report->max_abs, report->max_rel, report->overflow,
-                       report->underflow, report->nan_made);
-    tc_buffer_add_string(out, "}");
+    tc_json_open_object(json, NULL);
+    tc_json_add_text(json, "name", item->name);
+    if (!tc_text_equal(item->name, item->tensor->name))
+        tc_json_add_text(json, "source", item->tensor->name);
+    tc_json_add_string(json, "dtype", tc_dtype_name(item->tensor->dtype));
+    tc_json_add_string(json, "as", tc_dtype_name(item->dtype));
+    tc_json_add_boolean(json, "lossless", !item->lossy);
+    tc_json_add_numbers(json, "shape", item->shape, item->rank);
+    tc_json_add_number(json, "bytes_in", kept ? 0 : read);
+    tc_json_add_number(json, "bytes_out", kept ? 0 : item->nbytes);
+    if (kept)
+        tc_json_add_text(json, "tied_to", kept->name);
+    if (item->report && done)
+        add_report_json(json, item->report);
+    tc_json_close(json);
+}
+
+static void add_inputs_json(struct tc_json_writer *json, const struct tc_plan *plan) {
+    tc_json_add_string(json, "input", plan->readers[0]->input->path);
+    if (plan->reader_count == 1)
+        return;
+    tc_json_open_array(json, "inputs");
+    for (size_t r = 0; r < plan->reader_count; r++)
+        tc_json_add_string(json, NULL, plan->readers[r]->input->path);
+    tc_json_close(json);
 }
 
 static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const char *output,
                         bool done) {
-    tc_buffer_add_string(out, "{\"input\":");
-    tc_buffer_add_json(out, tc_text_of(plan->readers[0]->input->path), TC_ESCAPE_DISPLAY);
-    if (plan->reader_count > 1) {
-        tc_buffer_add_string(out, ",\"inputs\":[");
-        for (size_t r = 0; r < plan->reader_count; r++) {
-            tc_buffer_add_string(out, r ? "," : "");
-            tc_buffer_add_json(out, tc_text_of(plan->readers[r]->input->path), TC_ESCAPE_DISPLAY);
-        }
-        tc_buffer_add_string(out, "]");
-    }
-    tc_buffer_add_string(out, ",\"output\":");
-    tc_buffer_add_json(out, tc_text_of(output), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(out, ",\"format\":\"%s\",\"tensors\":[", plan->target->name);
-    for (size_t i = 0; i < plan->count; i++) {
-        tc_buffer_add_string(out, i ? "," : "");
-        add_item_json(out, plan, &plan->items[i], done);
-    }
-    tc_buffer_add_string(out, "],\"changes\":[");
-    tc_notes_print(out, &plan->notes, TC_CHANGE);
-    tc_buffer_add_string(out, "],\"losses\":[");
-    tc_notes_print(out, &plan->notes, TC_LOSS);
-    if (tc_notes_count(&plan->notes, TC_WARNING, TC_KINDS)) {
-        tc_buffer_add_string(out, "],\"warnings\":[");
-        tc_notes_print(out, &plan->notes, TC_WARNING);
-    }
-    tc_buffer_addf(out,
-                   "],\"files\":%zu,\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-                   ",\"memory\":%" PRIu64 "}\n",
-                   count_files(plan), plan->bytes_in, plan->bytes_out, memory_needed(plan));
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    add_inputs_json(&json, plan);
+    tc_json_add_string(&json, "output", output);
+    tc_json_add_string(&json, "format", plan->target->name);
+    tc_json_open_array(&json, "tensors");
+    for (size_t i = 0; i < plan->count; i++)
+        add_item_json(&json, plan, &plan->items[i], done);
+    tc_json_close(&json);
+    tc_notes_print(&json, "changes", &plan->notes, TC_CHANGE);
+    tc_notes_print(&json, "losses", &plan->notes, TC_LOSS);
+    if (tc_notes_count(&plan->notes, TC_WARNING, TC_KINDS))
+        tc_notes_print(&json, "warnings", &plan->notes, TC_WARNING);
+    tc_json_add_number(&json, "files", count_files(plan));
+    tc_json_add_number(&json, "bytes_in", plan->bytes_in);
+    tc_json_add_number(&json, "bytes_out", plan->bytes_out);
+    tc_json_add_number(&json, "memory", memory_needed(plan));
+    tc_json_end_line(&json);
 }
 
 static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {

@@ -8,6 +8,7 @@
 
 #include "cmd/report.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 
@@ -72,13 +73,19 @@ static void write_line(struct report_progress *progress, struct tc_buffer *line)
     tc_buffer_release(line);
 }
 
-static void print_event(struct report_progress *progress, const char *event, double elapsed) {
+/* `ok` is NULL while the work goes on. */
+static void print_event(struct report_progress *progress, const bool *ok, double elapsed) {
     struct tc_buffer line = {0};
-    double rate = elapsed > 0 ? (double)progress->done / elapsed : 0;
-    tc_buffer_addf(&line,
-                   "{\"event\":\"%s,\"done\":%" PRIu64 ",\"total\":%" PRIu64
-                   ",\"rate\":%.0f,\"seconds\":%.3f}\n",
-                   event, progress->done, progress->total, rate, elapsed);
+    struct tc_json_writer json = {.out = &line, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "event", ok ? "done" : "progress");
+    if (ok)
+        tc_json_add_boolean(&json, "ok", *ok);
+    tc_json_add_number(&json, "done", progress->done);
+    tc_json_add_number(&json, "total", progress->total);
+    tc_json_addf(&json, "rate", "%.0f", elapsed > 0 ? (double)progress->done / elapsed : 0);
+    tc_json_addf(&json, "seconds", "%.3f", elapsed);
+    tc_json_end_line(&json);
     write_line(progress, &line);
 }
 
@@ -116,7 +123,7 @@ void report_progress_step(void *context, uint64_t done, uint64_t total) {
     clock_gettime(CLOCK_MONOTONIC, &progress->last);
     progress->shown = true;
     if (progress->mode == PROGRESS_JSON)
-        print_event(progress, "progress\"", elapsed);
+        print_event(progress, NULL, elapsed);
     else
         print_bar(progress, elapsed);
 }
@@ -124,8 +131,7 @@ void report_progress_step(void *context, uint64_t done, uint64_t total) {
 void report_progress_end(struct report_progress *progress, bool ok) {
     struct tc_buffer line = {0};
     if (progress->mode == PROGRESS_JSON)
-        print_event(progress, ok ? "done\",\"ok\":true" : "done\",\"ok\":false",
-                    report_seconds_since(&progress->started));
+        print_event(progress, &ok, report_seconds_since(&progress->started));
     else if (progress->mode == PROGRESS_BAR && progress->shown)
         tc_buffer_add_string(&line, "\r\033[K");
     report_show(&line);

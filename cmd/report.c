@@ -18,24 +18,25 @@ static void emit(struct tc_buffer *buffer, FILE *stream) {
 
 static void error_json(const struct tc_error *error) {
     struct tc_buffer line = {0};
-    tc_buffer_addf(&line, "{\"error\":{\"class\":\"%s\",\"code\":\"%s\",\"file\":",
-                   tc_class_name(error->class), error->code ? error->code : "error");
+    struct tc_json_writer json = {.out = &line, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_open_object(&json, "error");
+    tc_json_add_string(&json, "class", tc_class_name(error->class));
+    tc_json_add_string(&json, "code", error->code ? error->code : "error");
     if (error->file[0])
-        tc_buffer_add_json(&line, tc_text_of(error->file), TC_ESCAPE_DISPLAY);
+        tc_json_add_string(&json, "file", error->file);
     else
-        tc_buffer_add_string(&line, "null");
-    tc_buffer_add_string(&line, ",\"tensor\":");
+        tc_json_add_null(&json, "file");
     if (error->has_tensor)
-        tc_buffer_add_json(&line, tc_text_of(error->tensor), TC_ESCAPE_DISPLAY);
+        tc_json_add_string(&json, "tensor", error->tensor);
     else
-        tc_buffer_add_string(&line, "null");
+        tc_json_add_null(&json, "tensor");
     if (error->has_offset)
-        tc_buffer_addf(&line, ",\"offset\":%" PRIu64, error->offset);
+        tc_json_add_number(&json, "offset", error->offset);
     else
-        tc_buffer_add_string(&line, ",\"offset\":null");
-    tc_buffer_add_string(&line, ",\"message\":");
-    tc_buffer_add_json(&line, tc_text_of(error->message), TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(&line, "}}\n");
+        tc_json_add_null(&json, "offset");
+    tc_json_add_string(&json, "message", error->message);
+    tc_json_end_line(&json);
     emit(&line, stdout);
 }
 
@@ -140,43 +141,37 @@ void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose) {
 }
 
 /* One that was left out, or where `name` is NULL several beyond those listed. */
-static void add_skipped(struct tc_buffer *out, const char *file, const struct tc_text *name,
+static void add_skipped(struct tc_json_writer *json, const char *file, const struct tc_text *name,
                         const struct tc_note_group *group) {
-    tc_buffer_add_string(out, "{");
-    if (file) {
-        tc_buffer_add_string(out, "\"file\":");
-        tc_buffer_add_json(out, tc_text_of(file), TC_ESCAPE_DISPLAY);
-        tc_buffer_add_string(out, ",");
-    }
-    if (name) {
-        tc_buffer_add_string(out, "\"name\":");
-        tc_buffer_add_json(out, *name, TC_ESCAPE_DISPLAY);
-    } else {
-        tc_buffer_addf(out, "\"count\":%zu", group->count - group->name_count);
-    }
-    tc_buffer_add_string(out, ",\"reason\":");
-    tc_buffer_add_json(out, tc_text_of(group->detail), TC_ESCAPE_DISPLAY);
-    tc_buffer_add_string(out, "}");
+    tc_json_open_object(json, NULL);
+    if (file)
+        tc_json_add_string(json, "file", file);
+    if (name)
+        tc_json_add_text(json, "name", *name);
+    else
+        tc_json_add_number(json, "count", group->count - group->name_count);
+    tc_json_add_string(json, "reason", group->detail);
+    tc_json_close(json);
 }
 
-void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+void report_skipped(struct tc_json_writer *json, const char *key, const struct tc_reader *reader,
                     const struct tc_reader *other) {
-    const char *before = ",\"skipped\":[";
+    bool any = false;
     for (const struct tc_reader *each = reader; each; each = each == other ? NULL : other) {
         const char *file = other ? each->input->path : NULL;
         for (size_t i = 0; i < each->notes.count; i++) {
             const struct tc_note_group *group = &each->notes.groups[i];
             if (group->severity != TC_LOSS || group->kind != TC_KIND_SKIPPED)
                 continue;
-            for (size_t n = 0; n < group->name_count + (group->count > group->name_count); n++) {
-                tc_buffer_add_string(out, before);
-                before = ",";
-                add_skipped(out, file, n < group->name_count ? &group->names[n] : NULL, group);
-            }
+            if (!any)
+                tc_json_open_array(json, key);
+            any = true;
+            for (size_t n = 0; n < group->name_count + (group->count > group->name_count); n++)
+                add_skipped(json, file, n < group->name_count ? &group->names[n] : NULL, group);
         }
     }
-    if (before[1] == '\0')
-        tc_buffer_add_string(out, "]");
+    if (any)
+        tc_json_close(json);
 }
 
 static void report_note(const struct tc_note_group *group, bool verbose) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -21,10 +22,10 @@ void report_notes(const struct tc_notes *notes);
 /* What a reader tells, a line for each kind; quiet: only what is missing from
  * the data. */
 void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
-/* ,"skipped":[{"name","reason"}, …] where something was left out; of what is
- * too much to list {"count","reason"}. Of two readers also with "file"; the
- * other may be NULL. */
-void report_skipped(struct tc_buffer *out, const struct tc_reader *reader,
+/* An array of {"name","reason"} where something was left out, else nothing; of
+ * what is too much to list {"count","reason"}. Of two readers also with "file";
+ * the other may be NULL. */
+void report_skipped(struct tc_json_writer *json, const char *key, const struct tc_reader *reader,
                     const struct tc_reader *other);
 /* What else is wrong with a plan that failed, before the error itself. */
 void report_problems(const struct tc_plan *plan);

@@ -2,66 +2,61 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 
-#include "cmd/number.h"
+#include "core/base/json_writer.h"
 #include "core/format/backend.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
-/* Text that is safe to look at, as JSON. */
-static void add_text(struct tc_buffer *out, struct tc_text text) {
+/* Text that is safe to look at. */
+static void add_text(struct tc_json_writer *json, const char *key, struct tc_text text) {
     struct tc_buffer visible = {0};
     tc_buffer_add_visible(&visible, text);
-    tc_buffer_add_json(out, (struct tc_text){visible.bytes, visible.length}, TC_ESCAPE_ASCII);
-    out->failed |= visible.failed;
+    tc_json_add_text(json, key, (struct tc_text){visible.bytes, visible.length});
+    json->out->failed |= visible.failed;
     tc_buffer_release(&visible);
 }
 
-static void add_number(struct tc_buffer *out, double value) {
+static void add_number(struct tc_json_writer *json, double value) {
     if (isfinite(value))
-        number_add_json(out, value);
+        tc_json_add_real(json, NULL, value);
     else
-        tc_buffer_add_string(out, "null");
+        tc_json_add_null(json, NULL);
 }
 
 /* An integer as text: a script's numbers have 53 bits. */
-static void add_value(struct tc_buffer *out, const struct tc_value *value) {
+static void add_value(struct tc_json_writer *json, const struct tc_value *value) {
+    char digits[24];
     if (!value->integer) {
-        add_number(out, value->real);
+        add_number(json, value->real);
         return;
     }
-    tc_buffer_add_string(out, "\"");
-    number_add_value_json(out, value);
-    tc_buffer_add_string(out, "\"");
+    snprintf(digits, sizeof digits, "%s%" PRIu64, value->negative ? "-" : "", value->magnitude);
+    tc_json_add_string(json, NULL, digits);
 }
 
-static void add_tensor(struct tc_buffer *out, const struct tc_table *table, size_t position,
+static void add_tensor(struct tc_json_writer *json, const struct tc_table *table, size_t position,
                        const struct tc_stats *stats, const struct tc_histogram *histogram) {
     const struct tc_tensor *tensor = &table->tensors[position];
-    tc_buffer_add_string(out, "[");
-    add_text(out, tensor->name);
-    tc_buffer_addf(out, ",\"%s\",", tc_dtype_name(tensor->dtype));
-    tc_shape_print(out, tensor->shape, tensor->rank);
-    tc_buffer_addf(out, ",%" PRIu64 ",%" PRIu64 ",", stats->count, tensor->nbytes);
-    add_value(out, &stats->min);
-    tc_buffer_add_string(out, ",");
-    add_value(out, &stats->max);
-    tc_buffer_add_string(out, ",");
-    add_number(out, stats->mean);
-    tc_buffer_add_string(out, ",");
-    add_number(out, stats->stddev);
-    tc_buffer_addf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",[", stats->zeros, stats->nan,
-                   stats->inf);
-    for (int i = 0; i < TC_HISTOGRAM_BINS && stats->zeros + stats->nonzeros; i++)
-        tc_buffer_addf(out, "%s%" PRIu64, i ? "," : "", histogram->bins[i]);
-    tc_buffer_add_string(out, "]");
-    if (tc_table_source(table, position) != position) {
-        tc_buffer_add_string(out, ",");
-        add_text(out, table->tensors[tc_table_source(table, position)].name);
-    }
-    tc_buffer_add_string(out, "]");
+    tc_json_open_array(json, NULL);
+    add_text(json, NULL, tensor->name);
+    tc_json_add_string(json, NULL, tc_dtype_name(tensor->dtype));
+    tc_json_add_numbers(json, NULL, tensor->shape, tensor->rank);
+    tc_json_add_number(json, NULL, stats->count);
+    tc_json_add_number(json, NULL, tensor->nbytes);
+    add_value(json, &stats->min);
+    add_value(json, &stats->max);
+    add_number(json, stats->mean);
+    add_number(json, stats->stddev);
+    tc_json_add_number(json, NULL, stats->zeros);
+    tc_json_add_number(json, NULL, stats->nan);
+    tc_json_add_number(json, NULL, stats->inf);
+    bool finite = stats->zeros + stats->nonzeros > 0;
+    tc_json_add_numbers(json, NULL, histogram->bins, finite ? TC_HISTOGRAM_BINS : 0);
+    if (tc_table_source(table, position) != position)
+        add_text(json, NULL, table->tensors[tc_table_source(table, position)].name);
+    tc_json_close(json);
 }
 
 /* JSON inside a page: what could end the element it lies in, or begin another,
@@ -88,24 +83,26 @@ static bool write_page(struct tc_outfile *out, const struct tc_reader *reader, c
                        const struct tc_histogram *histograms, struct tc_error *error) {
     const struct tc_backend *format =
         reader->shard_backend ? reader->shard_backend : reader->backend;
-    struct tc_buffer json = {0};
-    const char *before = "";
+    struct tc_buffer text = {0};
+    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_ASCII};
     bool ok = tc_outfile_write(out, stats_page_before.bytes, stats_page_before.length, error);
-    tc_buffer_add_string(&json, "{\"file\":");
-    add_text(&json, tc_text_of(path));
-    tc_buffer_addf(&json, ",\"format\":\"%s\",\"size\":%" PRIu64 ",\"tensors\":[", format->name,
-                   reader->size);
+    tc_json_open_object(&json, NULL);
+    add_text(&json, "file", tc_text_of(path));
+    tc_json_add_string(&json, "format", format->name);
+    tc_json_add_number(&json, "size", reader->size);
+    json.style = TC_JSON_LINES; /* a tensor a line */
+    tc_json_open_array(&json, "tensors");
+    json.style = TC_JSON_COMPACT;
     for (size_t i = 0; i < reader->table.count && ok; i++)
         if (wanted[i]) {
-            tc_buffer_add_string(&json, before);
             add_tensor(&json, &reader->table, i, &stats[i], &histograms[i]);
-            ok = write_json(out, &json, error);
-            before = ",\n";
+            ok = write_json(out, &text, error);
         }
-    tc_buffer_add_string(&json, "]}");
-    ok = ok && write_json(out, &json, error) &&
+    tc_json_close(&json);
+    tc_json_close(&json);
+    ok = ok && write_json(out, &text, error) &&
          tc_outfile_write(out, stats_page_behind.bytes, stats_page_behind.length, error);
-    tc_buffer_release(&json);
+    tc_buffer_release(&text);
     return ok;
 }
 

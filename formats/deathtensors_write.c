@@ -2,6 +2,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
@@ -19,39 +20,32 @@
 
 #define METADATA_LIMIT (UINT64_C(1) << 20)
 
-/* serde_json's pretty form: two spaces a level, "[]" when empty. */
-static void add_numbers(struct tc_buffer *text, const uint64_t *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        tc_buffer_add_string(text, i ? ",\n        " : "[\n        ");
-        tc_buffer_add_number(text, numbers[i]);
-    }
-    tc_buffer_add_string(text, count ? "\n      ]" : "[]");
-}
-
+/* In serde_json's pretty form. */
 static void add_header(struct tc_buffer *text, const struct tc_metadata *metadata,
                        const struct tc_item *items, size_t count) {
-    tc_buffer_add_string(text, "{\n  \"format\": \"deathtensors\",\n  \"format_version\": 1,\n"
-                               "  \"created_by\": \"tconv " TC_VERSION "\",\n"
-                               "  \"global_metadata\": ");
-    tc_metadata_write_pretty(text, metadata, 2, TC_ESCAPE_SERDE);
-    tc_buffer_add_string(text, ",\n  \"tensors\": ");
+    struct tc_json_writer json = {
+        .out = text, .escape = TC_ESCAPE_SERDE, .style = TC_JSON_INDENTED};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "format", "deathtensors");
+    tc_json_add_number(&json, "format_version", 1);
+    tc_json_add_string(&json, "created_by", "tconv " TC_VERSION);
+    tc_metadata_write(&json, "global_metadata", metadata);
+    tc_json_open_object(&json, "tensors");
     uint64_t offset = 0;
     for (size_t i = 0; i < count; i++) {
         const struct tc_item *item = &items[i];
         const uint64_t offsets[2] = {offset, offset + item->nbytes};
-        tc_buffer_addf(text, "%s\n    ", i ? "," : "{");
-        tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
-        tc_buffer_addf(
-            text, ": {\n      \"dtype\": \"%s\",\n      \"shape\": ", tc_dtype_name(item->dtype));
-        add_numbers(text, item->shape, item->rank);
-        tc_buffer_add_string(text, ",\n      \"data_offsets\": ");
-        add_numbers(text, offsets, 2);
-        tc_buffer_add_string(text, ",\n      \"metadata\": ");
-        tc_metadata_write_pretty(text, item->metadata, 6, TC_ESCAPE_SERDE);
-        tc_buffer_add_string(text, "\n    }");
+        tc_json_add_key(&json, item->name);
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "dtype", tc_dtype_name(item->dtype));
+        tc_json_add_numbers(&json, "shape", item->shape, item->rank);
+        tc_json_add_numbers(&json, "data_offsets", offsets, 2);
+        tc_metadata_write(&json, "metadata", item->metadata);
+        tc_json_close(&json);
         offset += item->nbytes;
     }
-    tc_buffer_add_string(text, count ? "\n  }\n}" : "{}\n}");
+    tc_json_close(&json);
+    tc_json_close(&json);
 }
 
 bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
@@ -195,19 +189,20 @@ static bool shard_metadata(struct tc_plan *plan, struct tc_output_file *part, si
 
 /* The list of shards as Python's json.dumps prints it. */
 static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
-    tc_buffer_add_string(text, "[");
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_ASCII, .style = TC_JSON_SPACED};
+    tc_json_open_array(&json, NULL);
     for (size_t p = 0; p < plan->part_count; p++) {
         const struct tc_output_file *part = &plan->parts[p];
-        tc_buffer_add_string(text, p ? ", {\"path\": " : "{\"path\": ");
-        tc_buffer_add_json(text, tc_text_of(part->name), TC_ESCAPE_ASCII);
-        tc_buffer_add_string(text, ", \"tensors\": [");
-        for (size_t i = 0; i < part->count; i++) {
-            tc_buffer_add_string(text, i ? ", " : "");
-            tc_buffer_add_json(text, plan->items[part->first + i].name, TC_ESCAPE_ASCII);
-        }
-        tc_buffer_addf(text, "], \"bytes\": %llu}", (unsigned long long)part->nbytes);
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "path", part->name);
+        tc_json_open_array(&json, "tensors");
+        for (size_t i = 0; i < part->count; i++)
+            tc_json_add_text(&json, NULL, plan->items[part->first + i].name);
+        tc_json_close(&json);
+        tc_json_add_number(&json, "bytes", part->nbytes);
+        tc_json_close(&json);
     }
-    tc_buffer_add_string(text, "]");
+    tc_json_close(&json);
 }
 
 /* The index is never compressed. */

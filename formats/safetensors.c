@@ -13,6 +13,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
@@ -26,7 +27,6 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/metadata_json.h"
-#include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 #include "formats/shards.h"
 #include "formats/tensor_entry.h"
@@ -196,31 +196,23 @@ struct safetensors_writer {
 
 static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
                        const struct tc_output_file *part) {
-    const char *comma = "";
-    tc_buffer_add(text, "{", 1);
-    if (part->metadata.count) {
-        tc_buffer_add_string(text, "\"__metadata__\":");
-        tc_metadata_write(text, &part->metadata, TC_ESCAPE_SERDE);
-        comma = ",";
-    }
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
+    if (part->metadata.count)
+        tc_metadata_write(&json, "__metadata__", &part->metadata);
     uint64_t offset = 0;
     for (size_t i = 0; i < part->count; i++) {
         const struct tc_item *item = &plan->items[part->first + i];
-        tc_buffer_add_string(text, comma);
-        comma = ",";
-        tc_buffer_add_json(text, item->name, TC_ESCAPE_SERDE);
-        tc_buffer_add_string(text, ":{\"dtype\":\"");
-        tc_buffer_add_string(text, tc_dtype_name(item->dtype));
-        tc_buffer_add_string(text, "\",\"shape\":");
-        tc_shape_print(text, item->shape, item->rank);
-        tc_buffer_add_string(text, ",\"data_offsets\":[");
-        tc_buffer_add_number(text, offset);
-        tc_buffer_add_string(text, ",");
-        tc_buffer_add_number(text, offset + item->nbytes);
-        tc_buffer_add_string(text, "]}");
+        const uint64_t offsets[2] = {offset, offset + item->nbytes};
+        tc_json_add_key(&json, item->name);
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "dtype", tc_dtype_name(item->dtype));
+        tc_json_add_numbers(&json, "shape", item->shape, item->rank);
+        tc_json_add_numbers(&json, "data_offsets", offsets, 2);
+        tc_json_close(&json);
         offset += item->nbytes;
     }
-    tc_buffer_add(text, "}", 1);
+    tc_json_close(&json);
     tc_buffer_addf(text, "%*s", (int)(-text->length & 7), "");
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/findings.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/notes.h"
 #include "core/tensor/metadata.h"
@@ -424,40 +425,39 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* The size, in its place among what else the index says of the model. */
-static void print_metadata(struct tc_buffer *text, const struct tc_metadata *metadata,
+static void print_metadata(struct tc_json_writer *json, const struct tc_metadata *metadata,
                            uint64_t total) {
     struct tc_text size = TC_TEXT("total_size");
     bool printed = false;
+    tc_json_open_object(json, "metadata");
     for (size_t i = 0; i <= metadata->count; i++) {
         const struct tc_pair *pair = i < metadata->count ? &metadata->pairs[i] : NULL;
         if (!printed && (!pair || tc_text_compare(size, pair->key) < 0)) {
-            tc_buffer_addf(text, "%s    \"total_size\": %llu", i ? ",\n" : "",
-                           (unsigned long long)total);
+            tc_json_add_number(json, size.bytes, total);
             printed = true;
         }
         if (!pair)
             break;
-        tc_buffer_add_string(text, i || printed ? ",\n    " : "    ");
-        tc_buffer_add_json(text, pair->key, TC_ESCAPE_ASCII);
-        tc_buffer_add_string(text, ": ");
-        tc_buffer_add_text(text, pair->value);
+        tc_json_add_key(json, pair->key);
+        tc_json_add_raw(json, NULL, pair->value);
     }
+    tc_json_close(json);
 }
 
 /* As transformers writes it: json.dumps(…, indent=2, sort_keys=True). */
 static void print_index(struct tc_buffer *text, struct placed *placed, size_t count,
                         const struct tc_plan *plan) {
+    struct tc_json_writer json = {
+        .out = text, .escape = TC_ESCAPE_ASCII, .style = TC_JSON_INDENTED};
     qsort(placed, count, sizeof *placed, by_name);
-    tc_buffer_add_string(text, "{\n  \"metadata\": {\n");
-    print_metadata(text, &plan->index_metadata, plan->bytes_out);
-    tc_buffer_add_string(text, "\n  },\n  \"weight_map\": {");
+    tc_json_open_object(&json, NULL);
+    print_metadata(&json, &plan->index_metadata, plan->bytes_out);
+    tc_json_open_object(&json, "weight_map");
     for (size_t i = 0; i < count; i++) {
-        tc_buffer_add_string(text, i ? ",\n    " : "\n    ");
-        tc_buffer_add_json(text, placed[i].name, TC_ESCAPE_ASCII);
-        tc_buffer_add_string(text, ": ");
-        tc_buffer_add_json(text, tc_text_of(placed[i].file), TC_ESCAPE_ASCII);
+        tc_json_add_key(&json, placed[i].name);
+        tc_json_add_string(&json, NULL, placed[i].file);
     }
-    tc_buffer_add_string(text, count ? "\n  }\n}\n" : "}\n}\n");
+    tc_json_end_line(&json);
 }
 
 /* Every name that the index lists, with its file. */

@@ -19,7 +19,7 @@ tconv_packages() {
         echo meson=cmd:meson ninja-build=cmd:ninja gcc=cmd:cc libc6-dev=file:/usr/include/stdio.h \
             pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd \
             libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
-            liblzma-dev=pc:liblzma libbz2-dev=file:/usr/include/bzlib.h \
+            liblzma-dev=pc:liblzma libjansson-dev=pc:jansson libbz2-dev=file:/usr/include/bzlib.h \
             libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
         ;;
     test)

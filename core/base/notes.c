@@ -191,23 +191,21 @@ bool tc_notes_tell(const struct tc_notes *notes, enum tc_severity severity, cons
     return false;
 }
 
-static void print_note(struct tc_buffer *text, const struct tc_note_group *group,
+static void print_note(struct tc_json_writer *json, const struct tc_note_group *group,
                        const struct tc_text *name, size_t count) {
-    tc_buffer_addf(text, "{\"kind\":\"%s\"", kind_names[group->kind]);
-    if (name) {
-        tc_buffer_add_string(text, ",\"tensor\":");
-        tc_buffer_add_json(text, *name, TC_ESCAPE_DISPLAY);
-    }
-    tc_buffer_add_string(text, ",\"detail\":");
-    tc_buffer_add_json(text, tc_text_of(group->detail), TC_ESCAPE_DISPLAY);
+    tc_json_open_object(json, NULL);
+    tc_json_add_string(json, "kind", kind_names[group->kind]);
+    if (name)
+        tc_json_add_text(json, "tensor", *name);
+    tc_json_add_string(json, "detail", group->detail);
     if (count > 1)
-        tc_buffer_addf(text, ",\"count\":%zu", count);
-    tc_buffer_add_string(text, "}");
+        tc_json_add_number(json, "count", count);
+    tc_json_close(json);
 }
 
-void tc_notes_print(struct tc_buffer *text, const struct tc_notes *notes,
+void tc_notes_print(struct tc_json_writer *json, const char *key, const struct tc_notes *notes,
                     enum tc_severity severity) {
-    const char *comma = "";
+    tc_json_open_array(json, key);
     for (size_t i = 0; i < notes->count; i++) {
         const struct tc_note_group *group = &notes->groups[i];
         if (group->severity != severity)
@@ -215,11 +213,9 @@ void tc_notes_print(struct tc_buffer *text, const struct tc_notes *notes,
         for (size_t n = 0; n <= group->name_count; n++) {
             const struct tc_text *name = n < group->name_count ? &group->names[n] : NULL;
             size_t count = name ? 1 : group->count - group->name_count;
-            if (count == 0)
-                continue;
-            tc_buffer_add_string(text, comma);
-            comma = ",";
-            print_note(text, group, name, count);
+            if (count)
+                print_note(json, group, name, count);
         }
     }
+    tc_json_close(json);
 }

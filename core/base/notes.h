@@ -14,6 +14,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 
 enum tc_severity {
@@ -93,9 +94,9 @@ size_t tc_notes_count(const struct tc_notes *notes, enum tc_severity severity, e
 /* Whether a group of this severity has these words in its detail or a name. */
 bool tc_notes_tell(const struct tc_notes *notes, enum tc_severity severity, const char *words);
 
-/* {"kind","tensor"?,"detail"}, …: one for each name that is kept, and one with
+/* [{"kind","tensor"?,"detail"}, …]: one for each name that is kept, and one with
  * a "count" for all the others of its group where they are more than one. */
-void tc_notes_print(struct tc_buffer *text, const struct tc_notes *notes,
+void tc_notes_print(struct tc_json_writer *json, const char *key, const struct tc_notes *notes,
                     enum tc_severity severity);
 
 #endif

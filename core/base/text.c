@@ -1,6 +1,5 @@
 #include "core/base/text.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,29 +167,6 @@ void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number) {
         number /= 10;
     } while (number);
     tc_buffer_add(buffer, digits + at, sizeof digits - at);
-}
-
-void tc_buffer_add_shortest(struct tc_buffer *buffer, double number) {
-    char digits[32];
-    if (!isfinite(number)) {
-        tc_buffer_add_string(buffer, isnan(number) ? "\"NaN\""
-                                     : number > 0  ? "\"Infinity\""
-                                                   : "\"-Infinity\"");
-        return;
-    }
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, number);
-        if (strtod(digits, NULL) == number)
-            break;
-    }
-    tc_buffer_add_string(buffer, digits);
-}
-
-void tc_buffer_add_real(struct tc_buffer *buffer, double number) {
-    if (fabs(number) < 1e15 && number == trunc(number)) /* as people write it, without e+01 */
-        tc_buffer_addf(buffer, "%.0f", number);
-    else
-        tc_buffer_add_shortest(buffer, number);
 }
 
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error) {

@@ -52,12 +52,6 @@ void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* In decimal. */
 void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number);
-/* As JSON: the shortest digits that read back as the same number; what is not
- * finite as "NaN", "Infinity" or "-Infinity", with the quotes. */
-void tc_buffer_add_real(struct tc_buffer *buffer, double number);
-/* For JSON: the fewest digits that read back as the same number; what is not
- * finite as the strings "NaN", "Infinity" and "-Infinity". */
-void tc_buffer_add_shortest(struct tc_buffer *buffer, double number);
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error);
 
 enum tc_escape {

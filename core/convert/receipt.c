@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/jansson.h"
 #include "core/base/json.h"
 #include "core/base/name_map.h"
 #include "core/base/notes.h"
@@ -14,7 +15,6 @@
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
 #define STEP ((size_t)1 << 18)
@@ -84,62 +84,76 @@ void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone) {
                    date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec, zone);
 }
 
-static bool add_file(struct tc_buffer *text, const char *key, const char *name,
+void tc_json_add_date(struct tc_json_writer *json, const char *key, int64_t seconds,
+                      const char *zone) {
+    struct tc_buffer date = {0};
+    tc_date_print(&date, seconds, zone);
+    tc_json_add_text(json, key, (struct tc_text){date.bytes, date.length});
+    json->out->failed |= date.failed;
+    tc_buffer_release(&date);
+}
+
+static bool add_file(struct tc_json_writer *json, const char *key, const char *name,
                      struct tc_input *input, struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
     if (!tc_input_sum(input, hex, error))
         return tc_error_in_file(error, input->path);
-    tc_buffer_addf(text, "{\"%s\":", key);
-    tc_buffer_add_json(text, tc_text_of(name), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(text, ",\"size\":%" PRIu64 ",\"sha256\":\"%s\"}", input->size, hex);
+    tc_json_open_object(json, NULL);
+    tc_json_add_string(json, key, name);
+    tc_json_add_number(json, "size", input->size);
+    tc_json_add_string(json, "sha256", hex);
+    tc_json_close(json);
     return true;
 }
 
-static bool add_inputs(struct tc_buffer *text, const struct tc_receipt_facts *facts,
+static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_facts *facts,
                        struct tc_error *error) {
     const struct tc_conversion *conversion = facts->conversion;
+    tc_json_open_array(json, "inputs");
     for (size_t i = 0; i < conversion->input_count; i++) {
         struct tc_input *input = conversion->inputs[i];
-        tc_buffer_add_string(text, i ? "," : "");
-        if (!add_file(text, "path", input->path, input, error))
+        if (!add_file(json, "path", input->path, input, error))
             return false;
     }
     for (size_t i = 0; i < facts->also_count; i++) {
         struct tc_input *input = tc_input_open(facts->also[i], NULL, error);
-        tc_buffer_add_string(text, ",");
-        bool ok = input && add_file(text, "path", input->path, input, error);
+        bool ok = input && add_file(json, "path", input->path, input, error);
         tc_input_close(input);
         if (!ok)
             return false;
     }
+    tc_json_close(json);
     return true;
 }
 
-static bool add_outputs(struct tc_buffer *text, const struct tc_publish *publish,
+static bool add_outputs(struct tc_json_writer *json, const struct tc_publish *publish,
                         struct tc_error *error) {
+    tc_json_open_array(json, "outputs");
     for (const struct tc_outfile *out = publish->files; out; out = out->next) {
         struct tc_input *input = tc_outfile_reopen(out, NULL, error);
-        tc_buffer_add_string(text, out == publish->files ? "" : ",");
-        bool ok = input && add_file(text, "name", out->name, input, error);
+        bool ok = input && add_file(json, "name", out->name, input, error);
         tc_input_close(input);
         if (!ok)
             return false;
     }
+    tc_json_close(json);
     return true;
 }
 
-static void add_tensors(struct tc_buffer *text, const struct tc_read_back *proof) {
+static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *proof) {
+    tc_json_open_array(json, "tensors");
     for (size_t i = 0; i < proof->count; i++) {
         const struct tc_read_back_tensor *tensor = &proof->tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
         tc_hex(tensor->sum, TC_SHA256_BYTES, hex);
-        tc_buffer_add_string(text, i ? ",{\"name\":" : "{\"name\":");
-        tc_buffer_add_json(text, tensor->name, TC_ESCAPE_DISPLAY);
-        tc_buffer_addf(text,
-                       ",\"dtype\":\"%s\",\"shape\":", tc_dtype_name((enum tc_dtype)tensor->dtype));
-        tc_shape_print(text, tensor->shape, tensor->rank);
-        tc_buffer_addf(text, ",\"sha256\":\"%s\"}", hex);
+        tc_json_open_object(json, NULL);
+        tc_json_add_text(json, "name", tensor->name);
+        tc_json_add_string(json, "dtype", tc_dtype_name((enum tc_dtype)tensor->dtype));
+        tc_json_add_numbers(json, "shape", tensor->shape, tensor->rank);
+        tc_json_add_string(json, "sha256", hex);
+        tc_json_close(json);
     }
+    tc_json_close(json);
 }
 
 bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *facts,
@@ -149,38 +163,33 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     char digest[2 * TC_SHA256_BYTES + 1];
     if (!tc_read_back_digest(&conversion->proof, digest, error))
         return false;
-    tc_buffer_add_string(text, "{\"tconv_receipt\":1,\"tconv\":\"" TC_VERSION "\"");
-    if (facts->dated) {
-        tc_buffer_add_string(text, ",\"date\":\"");
-        tc_date_print(text, facts->date, "Z");
-        tc_buffer_add_string(text, "\"");
-    }
-    tc_buffer_add_string(text, ",\"inputs\":[");
-    if (!add_inputs(text, facts, error))
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_number(&json, "tconv_receipt", 1);
+    tc_json_add_string(&json, "tconv", TC_VERSION);
+    if (facts->dated)
+        tc_json_add_date(&json, "date", facts->date, "Z");
+    if (!add_inputs(&json, facts, error))
         return false;
-    tc_buffer_add_string(text, "],\"output\":");
-    tc_buffer_add_json(text, tc_text_of(facts->output), TC_ESCAPE_DISPLAY);
-    tc_buffer_addf(text, ",\"format\":\"%s\",\"outputs\":[", plan->target->name);
-    if (!add_outputs(text, &conversion->publish, error))
+    tc_json_add_string(&json, "output", facts->output);
+    tc_json_add_string(&json, "format", plan->target->name);
+    if (!add_outputs(&json, &conversion->publish, error))
         return false;
-    tc_buffer_addf(text, "],\"digest\":\"%s\",\"options\":", digest);
-    tc_buffer_add_text(text, facts->options);
-    tc_buffer_add_string(text, ",\"changes\":[");
-    tc_notes_print(text, &plan->notes, TC_CHANGE);
-    tc_buffer_add_string(text, "],\"losses\":[");
-    tc_notes_print(text, &plan->notes, TC_LOSS);
-    if (facts->tensors) {
-        tc_buffer_add_string(text, "],\"tensors\":[");
-        add_tensors(text, &conversion->proof);
-    }
-    tc_buffer_add_string(text, "]}");
+    tc_json_add_string(&json, "digest", digest);
+    tc_json_add_raw(&json, "options", facts->options);
+    tc_notes_print(&json, "changes", &plan->notes, TC_CHANGE);
+    tc_notes_print(&json, "losses", &plan->notes, TC_LOSS);
+    if (facts->tensors)
+        add_tensors(&json, &conversion->proof);
+    tc_json_close(&json);
     return tc_buffer_ok(text, error);
 }
 
 bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
                      const unsigned char *secret, struct tc_error *error) {
-    tc_buffer_add_string(file, "{\"receipt\":");
-    tc_buffer_add(file, text->bytes, text->length);
+    struct tc_json_writer json = {.out = file, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_raw(&json, "receipt", (struct tc_text){text->bytes, text->length});
     if (secret) {
         unsigned char signature[TC_SIGNATURE_BYTES];
         unsigned char public[TC_KEY_BYTES];
@@ -190,70 +199,119 @@ bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
             return tc_fail(error, TC_INTERNAL, "sign", "the receipt cannot be signed");
         tc_hex(signature, sizeof signature, value);
         tc_hex(public, sizeof public, key);
-        tc_buffer_addf(file,
-                       ",\"signature\":{\"algorithm\":\"ed25519\",\"public_key\":\"%s\","
-                       "\"value\":\"%s\"}",
-                       key, value);
+        tc_json_open_object(&json, "signature");
+        tc_json_add_string(&json, "algorithm", "ed25519");
+        tc_json_add_string(&json, "public_key", key);
+        tc_json_add_string(&json, "value", value);
     }
-    tc_buffer_add_string(file, "}\n");
+    tc_json_end_line(&json);
     return tc_buffer_ok(file, error);
 }
 
-static bool read_output(struct tc_json *json, struct tc_receipt_output *output) {
+/* Which of the keys it is, each a bit; 0 where it is none of them. */
+static unsigned find_key(struct tc_text key, const char *const keys[3]) {
+    for (unsigned i = 0; i < 3; i++)
+        if (tc_text_equal(key, tc_text_of(keys[i])))
+            return 1u << i;
+    return 0;
+}
+
+static bool read_output(const struct tc_document *document, const struct tc_document_value *object,
+                        struct tc_receipt_output *output, struct tc_arena *arena) {
+    static const char *const keys[] = {"name", "size", "sha256"};
     unsigned char sum[TC_SHA256_BYTES];
-    struct tc_text key;
+    struct tc_document_member member = {0};
+    struct tc_text text;
     unsigned seen = 0;
-    tc_json_begin(json, TC_JSON_OBJECT);
-    while (tc_json_key(json, &key)) {
-        struct tc_text text;
-        unsigned which = tc_text_equal(key, TC_TEXT("name"))     ? 1
-                         : tc_text_equal(key, TC_TEXT("size"))   ? 2
-                         : tc_text_equal(key, TC_TEXT("sha256")) ? 4
-                                                                 : 0;
-        if (!which || seen & which)
-            return tc_json_fail(json, "a key of an output that is unknown or occurs twice");
+    if (!tc_document_expect(document, object, TC_JSON_OBJECT))
+        return false;
+    while (tc_document_next(object, &member)) {
+        unsigned which = find_key(member.key, keys);
         seen |= which;
-        if (which == 2 ? !tc_json_unsigned(json, &output->size) : !tc_json_string(json, &text))
+        if (!which)
+            return tc_document_fail(document, member.value, "a key of an output that is unknown");
+        if (which == 2 ? !tc_document_unsigned(document, member.value, &output->size)
+                       : !tc_document_text(document, member.value, &text))
             return false;
         if (which == 1)
             output->name = text;
         if (which == 4 && !tc_unhex(text.bytes, text.length, sum, sizeof sum))
-            return tc_json_fail(json, "sha256 is not 64 hexadecimal digits");
+            return tc_document_fail(document, member.value, "sha256 is not 64 hexadecimal digits");
     }
-    if (json->failed || seen != 7)
-        return json->failed ? false : tc_json_fail(json, "an output lacks name, size or sha256");
+    if (seen != 7)
+        return tc_document_fail(document, object, "an output lacks name, size or sha256");
     tc_hex(sum, sizeof sum, output->sum);
-    if (tc_path_is_plain(output->name))
-        return true;
-    json->failed = true;
-    return tc_fail(json->error, TC_UNSAFE, "receipt", "an output is not called by a plain name");
+    if (!tc_path_is_plain(output->name))
+        return tc_fail(document->error, TC_UNSAFE, "receipt",
+                       "an output is not called by a plain name");
+    return tc_document_keep(document, &output->name, arena);
 }
 
-static bool read_outputs(struct tc_json *json, struct tc_receipt *receipt) {
-    size_t capacity = 0;
-    struct tc_json ahead;
-    struct tc_text ignored;
-    tc_json_peek(json);
-    ahead = *json;
-    tc_json_begin(&ahead, TC_JSON_ARRAY);
-    while (tc_json_element(&ahead) && tc_json_skip(&ahead, &ignored))
-        capacity++;
-    if (ahead.failed)
-        return false;
-    receipt->outputs = tc_arena_array(json->arena, capacity, sizeof *receipt->outputs, json->error);
+static bool read_outputs(const struct tc_document *document, struct tc_receipt *receipt,
+                         struct tc_arena *arena) {
     struct tc_name_map names;
-    tc_name_map_init(&names, json->arena);
-    tc_json_begin(json, TC_JSON_ARRAY);
+    if (!tc_document_expect(document, document->root, TC_JSON_ARRAY))
+        return false;
+    size_t count = tc_document_count(document->root);
+    receipt->outputs = tc_arena_array(arena, count, sizeof *receipt->outputs, document->error);
+    tc_name_map_init(&names, arena);
     bool ok = receipt->outputs != NULL;
-    while (ok && tc_json_element(json)) {
+    for (size_t i = 0; i < count && ok; i++) {
+        const struct tc_document_value *object = tc_document_item(document->root, i);
         struct tc_receipt_output *output = &receipt->outputs[receipt->count++];
-        ok = read_output(json, output);
+        ok = read_output(document, object, output, arena);
         if (ok && tc_name_map_find(&names, output->name))
-            ok = tc_json_fail(json, "two outputs have one name");
-        ok = ok && tc_name_add(&names, output->name, 0, TC_MAX_NAMES, json->error);
+            ok = tc_document_fail(document, object, "two outputs have one name");
+        ok = ok && tc_name_add(&names, output->name, 0, TC_MAX_NAMES, document->error);
     }
     tc_name_map_release(&names);
-    return ok && !json->failed;
+    return ok;
+}
+
+static bool read_signature(const struct tc_document *document, struct tc_receipt *receipt,
+                           struct tc_arena *arena) {
+    static const char *const keys[] = {"algorithm", "public_key", "value"};
+    struct tc_document_member member = {0};
+    unsigned seen = 0;
+    (void)arena;
+    if (!tc_document_expect(document, document->root, TC_JSON_OBJECT))
+        return false;
+    while (tc_document_next(document->root, &member)) {
+        struct tc_text text;
+        unsigned which = find_key(member.key, keys);
+        seen |= which;
+        if (!which)
+            return tc_document_fail(document, member.value,
+                                    "a key of the signature that is unknown");
+        if (!tc_document_text(document, member.value, &text))
+            return false;
+        if (which == 1 && !tc_text_equal(text, TC_TEXT("ed25519")))
+            return tc_fail(document->error, TC_UNSUPPORTED, "signature",
+                           "the signature is not Ed25519");
+        if ((which == 2 && !tc_unhex(text.bytes, text.length, receipt->public, TC_KEY_BYTES)) ||
+            (which == 4 &&
+             !tc_unhex(text.bytes, text.length, receipt->signature, TC_SIGNATURE_BYTES)))
+            return tc_document_fail(document, member.value,
+                                    "a signature or key of the wrong length");
+    }
+    receipt->is_signed = true;
+    return seen == 7 || tc_document_fail(document, document->root, "the signature lacks a key");
+}
+
+typedef bool read_part(const struct tc_document *document, struct tc_receipt *receipt,
+                       struct tc_arena *arena);
+
+/* The value that the scanner is at, as a document of its own. */
+static bool read_value(struct tc_json *json, read_part *read, struct tc_receipt *receipt) {
+    struct tc_document document;
+    struct tc_text text;
+    if (!tc_json_skip(json, &text))
+        return false;
+    uint64_t base = json->base + (uint64_t)(text.bytes - json->bytes);
+    bool ok = tc_document_parse(&document, text, base, json->error) &&
+              read(&document, receipt, json->arena);
+    tc_document_release(&document);
+    return ok;
 }
 
 static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
@@ -271,7 +329,7 @@ static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
         version |= is_version;
         outputs |= is_outputs;
         if (!(is_version   ? tc_json_unsigned(json, &number)
-              : is_outputs ? read_outputs(json, receipt)
+              : is_outputs ? read_value(json, read_outputs, receipt)
                            : tc_json_skip(json, &ignored)))
             return false;
         if (is_version && number != 1)
@@ -283,33 +341,9 @@ static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
     return tc_json_end(json);
 }
 
-static bool read_signature(struct tc_json *json, struct tc_receipt *receipt) {
-    struct tc_text key;
-    unsigned seen = 0;
-    tc_json_begin(json, TC_JSON_OBJECT);
-    while (tc_json_key(json, &key)) {
-        struct tc_text text;
-        unsigned which = tc_text_equal(key, TC_TEXT("algorithm"))    ? 1
-                         : tc_text_equal(key, TC_TEXT("public_key")) ? 2
-                         : tc_text_equal(key, TC_TEXT("value"))      ? 4
-                                                                     : 0;
-        if (!which || seen & which)
-            return tc_json_fail(json, "a key of the signature that is unknown or occurs twice");
-        seen |= which;
-        if (!tc_json_string(json, &text))
-            return false;
-        if (which == 1 && !tc_text_equal(text, TC_TEXT("ed25519")))
-            return tc_fail(json->error, TC_UNSUPPORTED, "signature",
-                           "the signature is not Ed25519");
-        if ((which == 2 && !tc_unhex(text.bytes, text.length, receipt->public, TC_KEY_BYTES)) ||
-            (which == 4 &&
-             !tc_unhex(text.bytes, text.length, receipt->signature, TC_SIGNATURE_BYTES)))
-            return tc_json_fail(json, "a signature or key of the wrong length");
-    }
-    receipt->is_signed = true;
-    return !json->failed && (seen == 7 || tc_json_fail(json, "the signature lacks a key"));
-}
-
+/* The scanner finds where the parts of a receipt lie: the signature is over the
+ * bytes as they stand, and the list of tensors, which nothing here needs, may
+ * have 100 MB. The parts that are needed are read as documents. */
 bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
                      struct tc_arena *arena, struct tc_error *error) {
     struct tc_json json;
@@ -322,7 +356,7 @@ bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length
             if (!tc_json_skip(&json, &receipt->text))
                 return false;
         } else if (tc_text_equal(key, TC_TEXT("signature")) && !receipt->is_signed) {
-            if (!read_signature(&json, receipt))
+            if (!read_value(&json, read_signature, receipt))
                 return false;
         } else {
             return tc_json_fail(&json, "a key that is unknown or occurs twice");

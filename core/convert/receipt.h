@@ -18,6 +18,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
@@ -73,5 +74,7 @@ bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length
 
 /* "2026-11-16T07:30:00" and the zone, which is UTC's however it is written. */
 void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone);
+void tc_json_add_date(struct tc_json_writer *json, const char *key, int64_t seconds,
+                      const char *zone);
 
 #endif

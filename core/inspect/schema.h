@@ -40,11 +40,9 @@ struct tc_schema_rule {
 
 struct tc_schema {
     struct tc_arena arena;
-    char *text;
     struct tc_name_map names; /* of all rules; the number is the rule's */
     struct tc_schema_rule *rules;
     size_t count;
-    size_t capacity;
     struct tc_text *keys; /* of the file's metadata */
     size_t key_count;
     bool allow_extra;

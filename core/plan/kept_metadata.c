@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/arena.h"
+#include "core/base/json_writer.h"
 #include "core/base/notes.h"
 #include "core/format/backend.h"
 #include "core/format/restore_metadata.h"
@@ -18,9 +19,9 @@ static int by_name(const void *a, const void *b) {
     return tc_text_compare(x->name, y->name);
 }
 
-/* {name: {key: value}} of the items that have metadata; nothing where none has. */
-static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc_buffer *text,
-                            struct tc_error *error) {
+/* {name: {key: value}} of the items that have metadata. */
+static bool add_tensor_maps(struct tc_json_writer *json, const char *key,
+                            const struct tc_item *items, size_t count, struct tc_error *error) {
     const struct tc_item **sorted = calloc(count ? count : 1, sizeof(struct tc_item *));
     if (!sorted)
         return tc_fail_memory(error);
@@ -29,43 +30,40 @@ static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc
         if (items[i].metadata && items[i].metadata->count)
             sorted[used++] = &items[i];
     qsort(sorted, used, sizeof(struct tc_item *), by_name);
+    tc_json_open_object(json, key);
     for (size_t i = 0; i < used; i++) {
-        tc_buffer_add(text, i ? "," : "{", 1);
-        tc_buffer_add_json(text, sorted[i]->name, TC_ESCAPE_SERDE);
-        tc_buffer_add(text, ":", 1);
-        tc_metadata_write(text, sorted[i]->metadata, TC_ESCAPE_SERDE);
+        tc_json_add_key(json, sorted[i]->name);
+        tc_metadata_write(json, NULL, sorted[i]->metadata);
     }
-    if (used)
-        tc_buffer_add(text, "}", 1);
+    tc_json_close(json);
     free(sorted);
-    return tc_buffer_ok(text, error);
+    return tc_buffer_ok(json->out, error);
 }
 
 bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *part,
                                struct tc_buffer *text, struct tc_error *error) {
-    return add_tensor_maps(plan->items + part->first, part->count, text, error);
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
+    const struct tc_item *items = plan->items + part->first;
+    for (size_t i = 0; i < part->count; i++)
+        if (items[i].metadata && items[i].metadata->count)
+            return add_tensor_maps(&json, NULL, items, part->count, error);
+    return true;
 }
 
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
                        size_t count, bool names, struct tc_buffer *text, struct tc_error *error) {
-    tc_buffer_add_string(text, "{\"metadata\":");
-    tc_metadata_write(text, metadata, TC_ESCAPE_SERDE);
-    if (names)
-        tc_buffer_add_string(text, ",\"names\":[");
-    for (size_t i = 0; names && i < count; i++) {
-        if (i)
-            tc_buffer_add(text, ",", 1);
-        tc_buffer_add_json(text, items[i].name, TC_ESCAPE_SERDE);
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
+    tc_metadata_write(&json, "metadata", metadata);
+    if (names) {
+        tc_json_open_array(&json, "names");
+        for (size_t i = 0; i < count; i++)
+            tc_json_add_text(&json, NULL, items[i].name);
+        tc_json_close(&json);
     }
-    if (names)
-        tc_buffer_add(text, "]", 1);
-    tc_buffer_add_string(text, ",\"tensors\":");
-    size_t before = text->length;
-    if (!add_tensor_maps(items, count, text, error))
+    if (!add_tensor_maps(&json, "tensors", items, count, error))
         return false;
-    if (text->length == before)
-        tc_buffer_add_string(text, "{}");
-    tc_buffer_add_string(text, "}\n");
+    tc_json_end_line(&json);
     return tc_buffer_ok(text, error);
 }
 

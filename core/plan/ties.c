@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/arena.h"
+#include "core/base/json_writer.h"
 #include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
@@ -178,23 +179,23 @@ static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases
                          struct tc_error *error) {
     struct tc_name_map texts;
     struct tc_buffer list = {0};
+    struct tc_json_writer json = {.out = &list, .escape = TC_ESCAPE_SERDE};
     size_t mistaken = 0;
     tc_name_map_init(&texts, &plan->arena);
     bool ok = list_texts(&texts, plan, error);
+    tc_json_open_array(&json, NULL);
     for (size_t i = 0; i < plan->metadata.count && ok; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i];
         bool alias = tc_metadata_find(aliases, pair->key) != NULL;
         bool taken = tc_alias_looks_recorded(pair->key) && is_written(&texts, pair->value) &&
                      !is_written(&texts, pair->key);
         mistaken += alias != taken;
-        if (!alias)
-            continue;
-        tc_buffer_add_string(&list, list.length ? "," : "[");
-        tc_buffer_add_json(&list, pair->key, TC_ESCAPE_SERDE);
+        if (alias)
+            tc_json_add_text(&json, NULL, pair->key);
     }
+    tc_json_close(&json);
     tc_name_map_release(&texts);
     if (ok && mistaken) {
-        tc_buffer_add_string(&list, list.length ? "]" : "[]");
         size_t length = list.length;
         const char *text = tc_plan_keep(plan, &list, error);
         ok = text && tc_metadata_set(&plan->metadata, &plan->arena, TC_TEXT(TC_ALIASES_KEY),

@@ -1,31 +1,15 @@
 #include "core/tensor/metadata_json.h"
 
-void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadata,
-                       enum tc_escape how) {
-    tc_buffer_add(text, "{", 1);
-    for (size_t i = 0; metadata && i < metadata->count; i++) {
-        if (i)
-            tc_buffer_add(text, ",", 1);
-        tc_buffer_add_json(text, metadata->pairs[i].key, how);
-        tc_buffer_add(text, ":", 1);
-        tc_buffer_add_json(text, metadata->pairs[i].value, how);
-    }
-    tc_buffer_add(text, "}", 1);
-}
+#include "core/base/text.h"
 
-void tc_metadata_write_pretty(struct tc_buffer *text, const struct tc_metadata *metadata,
-                              int indent, enum tc_escape how) {
-    if (!metadata || metadata->count == 0) {
-        tc_buffer_add_string(text, "{}");
-        return;
+void tc_metadata_write(struct tc_json_writer *json, const char *key,
+                       const struct tc_metadata *metadata) {
+    tc_json_open_object(json, key);
+    for (size_t i = 0; metadata && i < metadata->count; i++) {
+        tc_json_add_key(json, metadata->pairs[i].key);
+        tc_json_add_text(json, NULL, metadata->pairs[i].value);
     }
-    for (size_t i = 0; i < metadata->count; i++) {
-        tc_buffer_addf(text, "%s\n%*s", i ? "," : "{", indent + 2, "");
-        tc_buffer_add_json(text, metadata->pairs[i].key, how);
-        tc_buffer_add_string(text, ": ");
-        tc_buffer_add_json(text, metadata->pairs[i].value, how);
-    }
-    tc_buffer_addf(text, "\n%*s}", indent, "");
+    tc_json_close(json);
 }
 
 bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata) {
@@ -47,13 +31,13 @@ bool tc_index_metadata_set(struct tc_metadata *metadata, const struct tc_metadat
         tc_metadata_remove(metadata, key);
         return true;
     }
+    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
     for (size_t i = 0; i < pairs->count; i++) {
-        tc_buffer_add_string(&text, i ? "," : "{");
-        tc_buffer_add_json(&text, pairs->pairs[i].key, TC_ESCAPE_SERDE);
-        tc_buffer_add_string(&text, ":");
-        tc_buffer_add_text(&text, pairs->pairs[i].value);
+        tc_json_add_key(&json, pairs->pairs[i].key);
+        tc_json_add_raw(&json, NULL, pairs->pairs[i].value);
     }
-    tc_buffer_add_string(&text, "}");
+    tc_json_close(&json);
     char *copy =
         tc_buffer_ok(&text, error) ? tc_arena_copy(arena, text.bytes, text.length, error) : NULL;
     bool ok =

@@ -5,15 +5,12 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/base/text.h"
+#include "core/base/json_writer.h"
 #include "core/tensor/metadata.h"
 
-/* A compact object; "{}" for NULL. */
-void tc_metadata_write(struct tc_buffer *text, const struct tc_metadata *metadata,
-                       enum tc_escape how);
-/* The same with a pair a line, two spaces further in than `indent`. */
-void tc_metadata_write_pretty(struct tc_buffer *text, const struct tc_metadata *metadata,
-                              int indent, enum tc_escape how);
+/* An object, empty for NULL. */
+void tc_metadata_write(struct tc_json_writer *json, const char *key,
+                       const struct tc_metadata *metadata);
 /* An object of strings, as the next value; keys must differ. */
 bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata);
 

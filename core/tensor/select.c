@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/jansson.h"
 #include "core/base/json.h"
-#include "core/base/memory.h"
 #include "core/io/input.h"
 #include "core/tensor/table.h"
 
@@ -138,28 +138,38 @@ bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_erro
     return true;
 }
 
-static bool read_map(struct tc_select *select, const char *text, size_t length,
-                     struct tc_error *error) {
-    struct tc_json json;
-    struct tc_text old_name;
-    tc_json_init(&json, text, length, 0, &select->arena, error);
-    tc_json_begin(&json, TC_JSON_OBJECT);
-    size_t capacity = 0;
-    while (tc_json_key(&json, &old_name)) {
-        size_t count = select->map.count;
-        if (count == capacity) {
-            capacity = capacity ? capacity * 2 : 64;
-            struct tc_mapped *grown = reallocarray(select->mapped, capacity, sizeof *grown);
-            if (!grown)
-                return tc_fail_memory(error);
-            select->mapped = grown;
-        }
-        select->mapped[count] = (struct tc_mapped){0};
-        if (!tc_json_string(&json, &select->mapped[count].name) ||
-            !tc_name_add(&select->map, old_name, (uint32_t)count, TC_MAX_NAMES, error))
+/* The names are copied: the document goes once it is read. */
+static bool read_map(struct tc_select *select, const struct tc_document *document) {
+    struct tc_document_member member = {0};
+    size_t count = 0;
+    if (!tc_document_expect(document, document->root, TC_JSON_OBJECT))
+        return false;
+    while (tc_document_next(document->root, &member))
+        count++;
+    select->mapped = calloc(count ? count : 1, sizeof *select->mapped);
+    if (!select->mapped)
+        return tc_fail_memory(document->error);
+    while (tc_document_next(document->root, &member)) {
+        struct tc_mapped *mapped = &select->mapped[select->map.count];
+        struct tc_text old_name = member.key;
+        if (!tc_document_text(document, member.value, &mapped->name) ||
+            !tc_document_keep(document, &mapped->name, &select->arena) ||
+            !tc_document_keep(document, &old_name, &select->arena) ||
+            !tc_name_add(&select->map, old_name, (uint32_t)select->map.count, TC_MAX_NAMES,
+                         document->error))
             return false;
     }
-    return tc_json_end(&json);
+    return true;
+}
+
+static bool parse_map(struct tc_select *select, struct tc_input *input, struct tc_error *error) {
+    struct tc_document document = {0};
+    char *text = tc_input_load(input, 0, input->size, error);
+    bool ok = text && tc_document_parse(&document, (struct tc_text){text, input->size}, 0, error) &&
+              read_map(select, &document);
+    tc_document_release(&document);
+    free(text);
+    return ok;
 }
 
 bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *error) {
@@ -172,11 +182,7 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
                      (unsigned long long)MAP_LIMIT);
         tc_error_hint(error, "this limit is fixed: rules with --rename need less room");
     }
-    tc_memory_earn(input->size);
-    /* Names point into the text, which the arena keeps. */
-    char *text = ok ? tc_arena_alloc(&select->arena, input->size, error) : NULL;
-    ok = text && tc_input_read(input, 0, text, input->size, error) &&
-         read_map(select, text, input->size, error);
+    ok = ok && parse_map(select, input, error);
     select->has_map = true;
     if (!ok)
         tc_error_in_file(error, path);

@@ -8,16 +8,6 @@
 /* Bytes that may be metadata; the machine keeps no longer ones in memory. */
 #define MAX_BYTES 4096u
 
-/* A whole number shows that it is a float. */
-static void add_real(struct tc_buffer *text, double value) {
-    size_t start = text->length;
-    tc_buffer_add_shortest(text, value);
-    if (isfinite(value) && !text->failed &&
-        !memchr(text->bytes + start, '.', text->length - start) &&
-        !memchr(text->bytes + start, 'e', text->length - start))
-        tc_buffer_add_string(text, ".0");
-}
-
 /* Names that are values: dtypes, schemes. Any other is a class or a function. */
 static bool is_constant(const struct pickle_node *node) {
     return node->kind == PICKLE_GLOBAL &&
@@ -31,21 +21,25 @@ bool torch_leaf_is_scalar(const struct pickle_node *node) {
            pickle_calls(node, PICKLE_LAYOUT);
 }
 
-void torch_leaf_number(struct tc_buffer *text, const struct pickle_node *node) {
+void torch_leaf_number(struct tc_json_writer *json, const struct pickle_node *node) {
     if (pickle_is(node, PICKLE_INT))
-        tc_buffer_addf(text, "%lld", (long long)node->integer);
+        tc_json_addf(json, NULL, "%lld", (long long)node->integer);
     else if (pickle_is(node, PICKLE_FLOAT))
-        add_real(text, node->real);
+        tc_json_add_real(json, NULL, node->real);
     else
-        tc_buffer_add_string(text, "null");
+        tc_json_add_null(json, NULL);
 }
 
-/* Bytes are text of the characters U+0000 to U+00FF. */
-static void add_bytes(struct tc_buffer *text, const struct pickle_node *node) {
-    tc_buffer_add_string(text, "\"");
+/* Bytes are text of the characters U+0000 to U+00FF, all of them escaped. */
+static void add_bytes(struct tc_json_writer *json, const struct pickle_node *node) {
+    struct tc_buffer text = {0};
+    tc_buffer_add_string(&text, "\"");
     for (size_t i = 0; i < node->length; i++)
-        tc_buffer_addf(text, "\\u%04x", (unsigned char)node->text[i]);
-    tc_buffer_add_string(text, "\"");
+        tc_buffer_addf(&text, "\\u%04x", (unsigned char)node->text[i]);
+    tc_buffer_add_string(&text, "\"");
+    tc_json_add_raw(json, NULL, (struct tc_text){text.bytes, text.length});
+    json->out->failed |= text.failed;
+    tc_buffer_release(&text);
 }
 
 /* What is a word rather than a number: as it stands. */
@@ -67,26 +61,25 @@ bool torch_leaf_is_word(const struct pickle_node *node) {
            (node->kind == PICKLE_CALL && !pickle_calls(node, PICKLE_COMPLEX));
 }
 
-void torch_leaf_json(struct tc_buffer *text, const struct pickle_node *node) {
+void torch_leaf_json(struct tc_json_writer *json, const struct pickle_node *node) {
     if (torch_leaf_is_word(node)) {
         struct tc_buffer word = {0};
         torch_leaf_word(&word, node);
-        tc_buffer_add_json(text, (struct tc_text){word.bytes, word.length}, TC_ESCAPE_SERDE);
-        text->failed |= word.failed;
+        tc_json_add_text(json, NULL, (struct tc_text){word.bytes, word.length});
+        json->out->failed |= word.failed;
         tc_buffer_release(&word);
     } else if (node->kind == PICKLE_BOOL) {
-        tc_buffer_add_string(text, node->value ? "true" : "false");
+        tc_json_add_boolean(json, NULL, node->value);
     } else if (node->kind == PICKLE_LONG) {
-        tc_buffer_add_text(text, pickle_text(node));
+        tc_json_add_raw(json, NULL, pickle_text(node));
     } else if (node->kind == PICKLE_BYTES) {
-        add_bytes(text, node);
+        add_bytes(json, node);
     } else if (node->kind == PICKLE_CALL) {
-        tc_buffer_add_string(text, "[");
-        torch_leaf_number(text, pickle_item(node->arguments, 0));
-        tc_buffer_add_string(text, ",");
-        torch_leaf_number(text, pickle_item(node->arguments, 1));
-        tc_buffer_add_string(text, "]");
+        tc_json_open_array(json, NULL);
+        torch_leaf_number(json, pickle_item(node->arguments, 0));
+        torch_leaf_number(json, pickle_item(node->arguments, 1));
+        tc_json_close(json);
     } else {
-        torch_leaf_number(text, node);
+        torch_leaf_number(json, node);
     }
 }

@@ -5,6 +5,7 @@
 #ifndef TCONV_FORMATS_TORCH_LEAF_H
 #define TCONV_FORMATS_TORCH_LEAF_H
 
+#include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "formats/pickle/pickle.h"
 
@@ -14,8 +15,9 @@ bool torch_leaf_is_scalar(const struct pickle_node *node);
 bool torch_leaf_is_word(const struct pickle_node *node);
 
 void torch_leaf_word(struct tc_buffer *text, const struct pickle_node *node);
-void torch_leaf_json(struct tc_buffer *text, const struct pickle_node *node);
-/* An integer or a float; null for anything else. */
-void torch_leaf_number(struct tc_buffer *text, const struct pickle_node *node);
+/* As the next value, and so a number: an integer or a float; null for anything
+ * else. */
+void torch_leaf_json(struct tc_json_writer *json, const struct pickle_node *node);
+void torch_leaf_number(struct tc_json_writer *json, const struct pickle_node *node);
 
 #endif

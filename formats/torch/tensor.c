@@ -8,6 +8,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
@@ -268,7 +269,8 @@ static bool add_sparse(struct torch_walk *walk, const struct pickle_node *node) 
 static bool add_quantity(struct torch_walk *walk, struct tc_metadata *metadata, const char *key,
                          const struct pickle_node *number) {
     struct tc_buffer text = {0};
-    torch_leaf_number(&text, number);
+    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_SERDE};
+    torch_leaf_number(&json, number);
     return torch_add_metadata(walk, metadata, tc_text_of(key), &text);
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -98,15 +99,14 @@ static bool is_inert(const struct torch_walk *walk) {
 
 /* Leaves as metadata */
 
-static void add_items(struct torch_walk *walk, struct tc_buffer *value,
+static void add_items(struct torch_walk *walk, struct tc_json_writer *json,
                       const struct pickle_node *node) {
-    tc_buffer_add_string(value, "[");
+    tc_json_open_array(json, NULL);
     for (size_t i = 0; i < node->count; i++) {
-        tc_buffer_add_string(value, i ? "," : "");
-        torch_leaf_json(value, node->items[i]);
+        torch_leaf_json(json, node->items[i]);
         walk->surrogates += node->items[i]->surrogates;
     }
-    tc_buffer_add_string(value, "]");
+    tc_json_close(json);
 }
 
 /* A key as the file's metadata has it: what could be no tensor's name could be
@@ -126,6 +126,7 @@ static bool make_key(struct torch_walk *walk, struct tc_text *key) {
 static bool add_leaf(struct torch_walk *walk, const struct pickle_node *node) {
     struct tc_metadata *metadata = &walk->torch->reader->table.metadata;
     struct tc_buffer value = {0};
+    struct tc_json_writer json = {.out = &value, .escape = TC_ESCAPE_SERDE};
     struct tc_text key;
     walk->torch->reader->beyond = "values that are no tensors";
     if (!charge_text(walk, walk->path.length + (node->kind == PICKLE_TEXT ? node->length : 0)) ||
@@ -140,11 +141,11 @@ static bool add_leaf(struct torch_walk *walk, const struct pickle_node *node) {
     if (node->kind == PICKLE_DICT)
         tc_buffer_add_string(&value, "{}");
     else if (node->kind >= PICKLE_LIST && node->kind <= PICKLE_SET)
-        add_items(walk, &value, node);
+        add_items(walk, &json, node);
     else if (torch_leaf_is_word(node))
         torch_leaf_word(&value, node);
     else
-        torch_leaf_json(&value, node);
+        torch_leaf_json(&json, node);
     if (charge_text(walk, value.length))
         return torch_add_metadata(walk, metadata, key, &value);
     tc_buffer_release(&value);
