@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -100,22 +101,21 @@ static void dtypes_table(struct tc_buffer *out) {
 
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
-    const struct option options[] = {
-        COMMON_PLAIN_OPTIONS(&common, "one JSON object a format"),
-        {.type = OPTION_END},
-    };
+    struct option_table table;
+    options_init(&table);
+    common_add_plain_options(&table, &common, "one JSON object a format");
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && arguments.count)
         ok = tc_fail(&error, TC_USAGE, "usage", "formats takes no file");
     struct tc_buffer out = {0};
     if (ok && common.help) {
-        options_print_help("tconv formats [--json]",
-                           "Lists what is read and written, and what each dtype becomes.\n"
-                           "safe: reading it never runs code. lazy: one tensor is read without\n"
-                           "the others.",
-                           options);
+        help_print(common.help, "tconv formats [--json]",
+                   "Lists what is read and written, and what each dtype becomes.\n"
+                   "safe: reading it never runs code. lazy: one tensor is read without\n"
+                   "the others.",
+                   &table);
     } else if (ok && common.json) {
         formats_json(&out);
     } else if (ok) {
@@ -125,6 +125,7 @@ int cmd_formats(int argc, char **argv) {
     ok = ok && tc_buffer_ok(&out, &error);
     report_out(&out);
     int code = ok ? 0 : report_error(&error, common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

@@ -22,6 +22,7 @@
 #include "core/base/findings.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
+#include "core/format/format_option.h"
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 
@@ -51,15 +52,14 @@ enum tc_caps {
     TC_HAS_NO_END = 1 << 11,      /* cut at some places a file is a whole one of less */
 };
 
-/* Everything a user may say about a format; each backend takes what it knows. */
+/* How a file is read: what the user says of every format, and of options that
+ * only some formats have. */
 struct tc_format_options {
     struct tc_limits limits;
-    enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
+    struct tc_option_settings settings; /* of the options that formats declare for reading */
     /* Where damage is noted and passed over, so that all of it is found; NULL: it
      * is an error. */
     struct tc_findings *findings;
-    int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
-    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* What is read is this output, which has its names not yet; NULL: files. */
     const struct tc_publish *unpublished;
@@ -81,7 +81,8 @@ struct tc_probe {
 struct tc_write_options {
     int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
     bool checksum;
-    bool onnx_external; /* ONNX: data beside the model, whatever its size */
+    bool companion; /* with a second file for the data, where the format has such files */
+    struct tc_option_settings settings; /* of the options that formats declare for writing */
 };
 #define TC_COMPRESS_DEFAULT (-1)
 
@@ -130,9 +131,14 @@ struct tc_backend {
     unsigned caps;
     tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
     unsigned max_rank;
-    size_t max_name;          /* bytes */
-    bool empty_name;          /* "" is a name */
-    int max_level;            /* of compression; levels start at 1 */
+    size_t max_name; /* bytes */
+    bool empty_name; /* "" is a name */
+    /* Options of its own, for reading and for writing, NULL at the end; NULL: none. */
+    const struct tc_format_option *const *options;
+    const char *checksum;     /* what --no-checksum leaves out; NULL: nothing */
+    const char *compression;  /* its name, for the help */
+    int default_level;        /* of compression */
+    int max_level;            /* likewise; levels start at 1 */
     uint64_t compress_memory; /* what that takes beside the stream; 0: next to nothing */
 
     /* 0 to 100, from content alone. */
@@ -155,6 +161,9 @@ struct tc_backend {
     bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
+    /* Another format that the settings ask to be written under this one's name
+     * and extension; NULL: this one. May be NULL: always this one. */
+    const struct tc_backend *(*written_instead)(const struct tc_option_settings *settings);
     size_t writer_size;
     /* The order in which items are written, unless the user names one; NULL:
      * as they come. */
@@ -176,6 +185,15 @@ struct tc_backend {
     void (*abort)(struct tc_writer *writer);
     const struct tc_sharding *sharding; /* NULL: none */
 };
+
+/* Whether an option is one of the format's own. */
+static inline bool tc_backend_declares(const struct tc_backend *backend,
+                                       const struct tc_format_option *option) {
+    for (size_t i = 0; backend->options && backend->options[i]; i++)
+        if (backend->options[i] == option)
+            return true;
+    return false;
+}
 
 /* Whether its tensors are called 0, 1, … for want of names. */
 static inline bool tc_backend_numbers(const struct tc_backend *backend) {

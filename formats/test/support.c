@@ -20,7 +20,7 @@
 #include "core/tensor/shape.h"
 #include "formats/registry.h"
 
-struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
+struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT};
 struct tc_error test_error;
 
 static char folder[64];
