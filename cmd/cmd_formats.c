@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
@@ -22,6 +23,42 @@ static const struct property {
     {"checksum", TC_CAN_CHECKSUM},
 };
 #define PROPERTIES (sizeof properties / sizeof *properties)
+
+/* What an option is without being given, as it would be written; a flag is off,
+ * and an option without a default has none. */
+static const char *default_of(const struct tc_format_option *option) {
+    switch (option->type) {
+    case TC_OPTION_FLAG:
+        return NULL;
+    case TC_OPTION_CHOICE:
+        return option->choices[option->initial.choice];
+    case TC_OPTION_DTYPE:
+        break;
+    }
+    return option->initial.dtype == TC_NONE ? NULL : tc_dtype_name(option->initial.dtype);
+}
+
+static void add_text_json(struct tc_buffer *out, const char *key, const char *value) {
+    tc_buffer_addf(out, ",\"%s\":", key);
+    if (value)
+        tc_buffer_add_json(out, tc_text_of(value), TC_ESCAPE_DISPLAY);
+    else
+        tc_buffer_add_string(out, "null");
+}
+
+static void add_options_json(struct tc_buffer *out, const struct tc_backend *backend) {
+    tc_buffer_add_string(out, ",\"options\":[");
+    for (size_t i = 0; backend->options && backend->options[i]; i++) {
+        const struct tc_format_option *option = backend->options[i];
+        tc_buffer_addf(out, "%s{\"name\":\"--%s\"", i ? "," : "", option->name);
+        add_text_json(out, "for", option->use == TC_FOR_READING ? "reading" : "writing");
+        add_text_json(out, "argument", option->argument);
+        add_text_json(out, "default", default_of(option));
+        add_text_json(out, "help", option->help);
+        tc_buffer_add_string(out, "}");
+    }
+    tc_buffer_add_string(out, "]");
+}
 
 static void formats_json(struct tc_buffer *out) {
     for (size_t f = 0; tc_registry[f]; f++) {
@@ -43,7 +80,9 @@ static void formats_json(struct tc_buffer *out) {
                            tc_dtype_name(dtype), tc_dtype_name(as));
             comma = ",";
         }
-        tc_buffer_add_string(out, "}}\n");
+        tc_buffer_add_string(out, "}");
+        add_options_json(out, backend);
+        tc_buffer_add_string(out, "}\n");
     }
 }
 
@@ -99,6 +138,24 @@ static void dtypes_table(struct tc_buffer *out) {
                               "an error.\n");
 }
 
+/* The options that only some formats have, and which those are. */
+static void options_table(struct tc_buffer *out) {
+    static const char *const uses[] = {[TC_FOR_READING] = "reading", [TC_FOR_WRITING] = "writing"};
+    const struct tc_format_option *option;
+    tc_buffer_addf(out, "\n%-28s %-8s %s\n", "option", "for", "formats");
+    for (enum tc_option_use use = TC_FOR_READING; use <= TC_FOR_WRITING; use++)
+        for (size_t i = 0; (option = tc_registry_option(use, i)); i++) {
+            char name[64];
+            snprintf(name, sizeof name, "--%s %s", option->name,
+                     option->argument ? option->argument : "");
+            tc_buffer_addf(out, "%-28s %-8s", name, uses[use]);
+            for (size_t f = 0; tc_registry[f]; f++)
+                if (tc_backend_declares(tc_registry[f], option))
+                    tc_buffer_addf(out, " %s", tc_registry[f]->name);
+            tc_buffer_add_string(out, "\n");
+        }
+}
+
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     struct option_table table;
@@ -111,16 +168,18 @@ int cmd_formats(int argc, char **argv) {
         ok = tc_fail(&error, TC_USAGE, "usage", "formats takes no file");
     struct tc_buffer out = {0};
     if (ok && common.help) {
-        help_print(common.help, "tconv formats [--json]",
-                   "Lists what is read and written, and what each dtype becomes.\n"
-                   "safe: reading it never runs code. lazy: one tensor is read without\n"
-                   "the others.",
-                   &table);
+        help_print(
+            common.help, "tconv formats [--json]",
+            "Lists what is read and written, what each dtype becomes, and formats' own options.\n"
+            "safe: reading it never runs code. lazy: one tensor is read without\n"
+            "the others.",
+            &table);
     } else if (ok && common.json) {
         formats_json(&out);
     } else if (ok) {
         formats_table(&out);
         dtypes_table(&out);
+        options_table(&out);
     }
     ok = ok && tc_buffer_ok(&out, &error);
     report_out(&out);

@@ -20,7 +20,10 @@ tconv_packages() {
             liblzma-dev=pc:liblzma libbz2-dev=file:/usr/include/bzlib.h \
             libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
         ;;
-    test) echo libcriterion-dev=pc:criterion python3=cmd:python3 zstd=cmd:zstd time=cmd:time ;;
+    test)
+        echo libcriterion-dev=pc:criterion python3=cmd:python3 zstd=cmd:zstd time=cmd:time \
+            groff-base=cmd:groff
+        ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
     sanitize | fuzz) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
     interop) # Rust is its own matter, by version
