@@ -47,7 +47,7 @@ static const struct example examples[] = {
     {"diff",
      {{"tconv diff model.safetensors model.npz --ignore-metadata",
        "Compares two files of different formats, values bit by bit."},
-      {"tconv diff --rtol 1e-3 --exclude '^optimizer' --ignore-metadata model.npz ckpt.safetensors",
+      {"tconv diff --rtol 1e-3 --exclude '^optimizer' model.npz ckpt.safetensors",
        "Compares as numbers, which may differ by a thousandth, and passes over some tensors."}}},
     {"verify",
      {{"tconv verify model.deathtensors model.npz",

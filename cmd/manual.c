@@ -8,20 +8,31 @@
 #include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
-/* Text for troff: no control line, no escape of its own, real hyphens. */
+/* Characters that troff would take for something else, or print as something
+ * else: what is copied from a page must be what one types. The ellipsis is not
+ * in every terminal's character set. */
+static const struct {
+    const char *text;
+    const char *troff;
+} escapes[] = {
+    {"\\", "\\e"},  {"-", "\\-"},   {"'", "\\(aq"},          {"`", "\\(ga"},
+    {"^", "\\(ha"}, {"~", "\\(ti"}, {"\xe2\x80\xa6", "..."},
+};
+#define ESCAPES (sizeof escapes / sizeof *escapes)
+
 static void print_escaped(const char *text, size_t length) {
-    bool start = true;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        if (start && (c == '.' || c == '\''))
+    for (size_t i = 0; i < length;) {
+        size_t e = 0;
+        while (e < ESCAPES && strncmp(text + i, escapes[e].text, strlen(escapes[e].text)) != 0)
+            e++;
+        /* A full stop at the start of a line would make it a command. */
+        if (text[i] == '.' && (i == 0 || text[i - 1] == '\n'))
             fputs("\\&", stdout);
-        if (c == '\\')
-            fputs("\\e", stdout);
-        else if (c == '-')
-            fputs("\\-", stdout);
+        if (e < ESCAPES)
+            fputs(escapes[e].troff, stdout);
         else
-            putchar(c);
-        start = c == '\n';
+            putchar(text[i]);
+        i += e < ESCAPES ? strlen(escapes[e].text) : 1;
     }
 }
 
@@ -107,9 +118,11 @@ static void print_examples(const char *command) {
         return;
     printf(".SH EXAMPLES\n");
     for (size_t i = 0; i < EXAMPLES_MOST && example->lines[i].line; i++) {
-        printf(".TP\n.B ");
-        print_line(example->lines[i].line);
+        printf(".PP\n");
         print_line(example->lines[i].what);
+        printf(".PP\n.RS 4\n.EX\n");
+        print_line(example->lines[i].line);
+        printf(".EE\n.RE\n");
     }
 }
 

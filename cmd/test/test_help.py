@@ -48,17 +48,21 @@ def check_troff(arguments, folder):
     if not shutil.which("groff"):
         raise Skip("groff is not here")
     page = expect(folder, OK, *arguments, "--help=man").out
-    result = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", "-z", "-K", "utf8"], input=page, capture_output=True, check=True
-    )
-    check_equal(result.stderr.decode(), "", "what groff says")
+    for device in ("utf8", "ascii"):
+        result = subprocess.run(
+            ["groff", "-man", f"-T{device}", "-ww", "-z", "-K", "utf8"], input=page, capture_output=True, check=True
+        )
+        check_equal(result.stderr.decode(), "", f"what groff says of {device}")
 
 
 def examples(page):
     """The command lines of a page's examples, each with what it does."""
     part = re.search(r"\n\.SH EXAMPLES\n(.*?)(?=\n\.SH )", page, re.S)
-    plain = part[1].replace("\\-", "-").replace("\\e", "\\").replace("\\&", "")
-    return re.findall(r"^\.TP\n\.B (.+)\n(.+)$", plain, re.M)
+    plain = part[1]
+    for troff, text in (("\\-", "-"), ("\\(aq", "'"), ("\\(ha", "^"), ("\\(ti", "~"), ("\\&", ""), ("\\e", "\\")):
+        plain = plain.replace(troff, text)
+    found = re.findall(r"^\.PP\n(.+)\n\.PP\n\.RS 4\n\.EX\n(.+)\n\.EE\n\.RE$", plain, re.M)
+    return [(line, what) for what, line in found]
 
 
 def check_examples(arguments, folder):
