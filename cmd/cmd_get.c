@@ -14,6 +14,7 @@
 #include "core/plan/make_plan.h"
 #include "core/plan/plan.h"
 #include "core/tensor/select.h"
+#include "formats/registry.h"
 
 struct get {
     struct common common;
@@ -28,7 +29,7 @@ struct get {
 
 static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
     const char *output = get->output ? get->output : "-";
-    const char *to = get->to || strcmp(output, "-") != 0 ? get->to : "npy";
+    const char *to = get->to || strcmp(output, "-") != 0 ? get->to : tc_registry_for_one()->name;
     const struct tc_backend *target = common_target(to, output, error);
     if (!target)
         return false;
