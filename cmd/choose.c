@@ -7,9 +7,23 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 
-const char *const choose_sorts[] = {"file", "name", "size", "dtype", NULL};
+void choose_add_options(struct option_table *table, struct choose *choose) {
+    static const char *const sorts[] = {"file", "name", "size", "dtype", NULL};
+    const struct option rows[] = {
+        SELECT_OPTION("include", &choose->select, tc_select_include, .argument = "REGEX",
+                      .help = "only tensors whose names match; may be given again"),
+        SELECT_OPTION("exclude", &choose->select, tc_select_exclude, .argument = "REGEX",
+                      .help = "without tensors whose names match; may be given again"),
+        SELECT_OPTION("filter", &choose->select, tc_select_include, .argument = "REGEX",
+                      .help = "the same as --include"),
+        CHOICE_OPTION("sort", &choose->sort, sorts, .argument = "file|name|size|dtype",
+                      .help =
+                          "their order: as in the file, or by name, size (largest first), dtype"),
+    };
+    options_add(table, "Choosing tensors:", rows, OPTION_COUNT(rows));
+}
 
-int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sort) {
+int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, enum choose_sort sort) {
     int order = sort == SORT_NAME    ? tc_text_compare(a->name, b->name)
                 : sort == SORT_SIZE  ? (a->nbytes < b->nbytes) - (a->nbytes > b->nbytes)
                 : sort == SORT_DTYPE ? (a->dtype > b->dtype) - (a->dtype < b->dtype)
@@ -19,10 +33,10 @@ int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sor
 
 static int compare_listed(const void *a, const void *b, void *sort) {
     return choose_compare(*(const struct tc_tensor *const *)a, *(const struct tc_tensor *const *)b,
-                          *(const int *)sort);
+                          *(const enum choose_sort *)sort);
 }
 
-void choose_order(const struct tc_tensor **tensors, size_t count, int sort) {
+void choose_order(const struct tc_tensor **tensors, size_t count, enum choose_sort sort) {
     if (sort != SORT_FILE)
         qsort_r(tensors, count, sizeof *tensors, compare_listed, &sort);
 }

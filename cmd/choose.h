@@ -10,40 +10,16 @@
 #include "core/tensor/table.h"
 
 enum choose_sort { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_DTYPE };
-extern const char *const choose_sorts[];
 
 /* The caller says tc_select_init and choose_end. */
 struct choose {
     struct tc_select select;
-    int sort; /* enum choose_sort */
+    enum choose_sort sort;
 };
 
-/* Rows of an option table. --filter is what info had before the others. */
-#define CHOOSE_OPTIONS(choose)                                                                     \
-    {.type = OPTION_HEADING, .help = "Choosing tensors:"},                                         \
-        {.name = "include",                                                                        \
-         .type = OPTION_CALL,                                                                      \
-         .value = &(choose)->select,                                                               \
-         .argument = "REGEX",                                                                      \
-         .help = "only tensors whose names match; may be given again",                             \
-         .call = common_include},                                                                  \
-        {.name = "exclude",                                                                        \
-         .type = OPTION_CALL,                                                                      \
-         .value = &(choose)->select,                                                               \
-         .argument = "REGEX",                                                                      \
-         .help = "without tensors whose names match; may be given again",                          \
-         .call = common_exclude},                                                                  \
-        {.name = "filter",                                                                         \
-         .type = OPTION_CALL,                                                                      \
-         .value = &(choose)->select,                                                               \
-         .argument = "REGEX",                                                                      \
-         .help = "the same as --include",                                                          \
-         .call = common_include},                                                                  \
-    {                                                                                              \
-        .name = "sort", .type = OPTION_CHOICE, .value = &(choose)->sort,                           \
-        .argument = "file|name|size|dtype", .choices = choose_sorts,                               \
-        .help = "their order: as in the file, or by name, size (largest first), dtype"             \
-    }
+/* Adds the options by which tensors are chosen. --filter is what info had
+ * before the others. */
+void choose_add_options(struct option_table *table, struct choose *choose);
 
 /* What was chosen of one file. */
 struct chosen {
@@ -67,7 +43,7 @@ bool chosen_some(const struct chosen *chosen, const struct tc_reader *reader,
 void choose_end(struct choose *choose, const struct common *common, int code);
 
 /* Tensors by one of the orders; what is equal stays as it is in memory. */
-int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, int sort);
-void choose_order(const struct tc_tensor **tensors, size_t count, int sort);
+int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, enum choose_sort sort);
+void choose_order(const struct tc_tensor **tensors, size_t count, enum choose_sort sort);
 
 #endif

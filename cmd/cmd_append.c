@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
-#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/notes.h"
 #include "core/format/backend.h"
@@ -18,8 +18,6 @@ struct append {
     struct perform perform;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
-    int order;
-    int keep;
     bool keep_given;
 };
 
@@ -50,13 +48,12 @@ static bool run_append(struct append *append, struct tc_reader **readers, size_t
     const struct tc_reader *file = readers[0];
     if (!check_file(file, error))
         return false;
-    append->plan.order = (enum tc_order)append->order;
-    append->plan.keep_metadata =
-        !append->keep_given && file->sidecar ? TC_KEEP_SIDECAR : (enum tc_keep)append->keep;
+    if (!append->keep_given && file->sidecar)
+        append->plan.keep_metadata = TC_KEEP_SIDECAR;
     append->plan.extra_metadata = &append->metadata;
     append->plan.write.compress = file->compressed ? TC_COMPRESS_DEFAULT : 0;
     append->plan.write.checksum = file->checksum;
-    append->plan.write.onnx_external = file->companion_count > 0;
+    append->plan.write.companion = file->companion_count > 0;
     append->perform.run.in_place = true;
     if (perform(&append->perform, readers, count, file->backend, &append->plan, error))
         return true;
@@ -99,53 +96,38 @@ static bool check_arguments(const struct append *append, const struct arguments 
 int cmd_append(int argc, char **argv) {
     struct append append = {.common = COMMON_DEFAULTS};
     struct tc_error error = {0};
-    struct tc_arena arena;
-    struct arguments arguments = {.arena = &arena, .record = true};
+    struct arguments arguments = {0};
     append.perform.common = &append.common;
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Adding:"},
-        {.name = "replace",
-         .type = OPTION_FLAG,
-         .value = &append.plan.replace,
-         .help = "a tensor takes the place of one that has its name"},
-        {.name = "metadata",
-         .type = OPTION_PAIR,
-         .value = &append.metadata,
-         .argument = "KEY=VALUE",
-         .help = "add or replace a metadata entry of the file"},
-        {.name = "keep-metadata",
-         .type = OPTION_CHOICE,
-         .value = &append.keep,
-         .argument = "HOW",
-         .help = "auto, sidecar, drop, as in converting",
-         .choices = (const char *const[]){"auto", "sidecar", "drop", NULL},
-         .given = &append.keep_given},
-        {.name = "order",
-         .type = OPTION_CHOICE,
-         .value = &append.order,
-         .argument = "HOW",
-         .help = "target (default): the format's own, else new ones last; source, name",
-         .choices = (const char *const[]){"target", "source", "name", NULL}},
-        PERFORM_OPTIONS(&append.perform),
-        COMMON_OPTIONS(&append.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        FLAG_OPTION("replace", &append.plan.replace,
+                    .help = "a tensor takes the place of one that has its name"),
+        METADATA_OPTION("metadata", &append.metadata, .argument = "KEY=VALUE",
+                        .help = "add or replace a metadata entry of the file"),
+        CHOICE_OPTION("keep-metadata", &append.plan.keep_metadata, perform_keeps, .argument = "HOW",
+                      .given = &append.keep_given, .help = "auto, sidecar, drop, as in converting"),
+        CHOICE_OPTION("order", &append.plan.order, perform_orders, .argument = "HOW",
+                      .help =
+                          "target (default): the format's own, else new ones last; source, name"),
     };
-    tc_arena_init(&arena, 0);
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    options_init(&table);
+    options_add(&table, "Adding:", rows, OPTION_COUNT(rows));
+    perform_add_options(&table, &append.perform);
+    common_add_options(&table, &append.common);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && append.common.help)
-        options_print_help(
-            "tconv append [options] FILE [IN...]",
-            "Adds the tensors of IN, and --metadata, to FILE, in FILE's format, "
-            "checksum and compression kept.\nFILE is written anew beside itself and then "
-            "replaced, whole or not at all.",
-            options);
+        help_print(append.common.help, "tconv append [options] FILE [IN...]",
+                   "Adds the tensors of IN, and --metadata, to FILE, in FILE's format, "
+                   "checksum and compression kept.\nFILE is written anew beside itself and then "
+                   "replaced, whole or not at all.",
+                   &table);
     else if (ok)
-        ok = perform_note_options(&append.perform, options, &arguments, &error) &&
+        ok = perform_note_options(&append.perform, &table, &arguments, &error) &&
              check_arguments(&append, &arguments, &error) &&
              append_files(&append, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, append.common.json);
     arguments_release(&arguments);
+    options_release(&table);
     perform_release(&append.perform);
-    tc_arena_release(&arena);
     return code;
 }

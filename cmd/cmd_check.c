@@ -3,6 +3,7 @@
 
 #include "cmd/common.h"
 #include "cmd/findings.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -62,11 +63,11 @@ static bool check_usage(const struct check *check, const struct arguments *argum
     return findings_check_output(check->output, arguments, error);
 }
 
-static int run(struct check *check, const struct option *options, int argc, char **argv) {
+static int run(struct check *check, struct option_table *table, int argc, char **argv) {
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = TC_OK;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(table, argc, argv, &arguments, &error);
     bool help = ok && check->common.help;
     ok = ok && (help || check_usage(check, &arguments, &error));
     if (ok && !help && !check->write)
@@ -74,18 +75,18 @@ static int run(struct check *check, const struct option *options, int argc, char
     if (!ok)
         code = report_error(&error, check->common.json);
     else if (help)
-        options_print_help(
-            "tconv check --schema S.json [options] FILE...\n"
-            "       tconv check --write-schema [-o S.json] FILE",
-            "Tells whether files have the tensors, dtypes, shapes and metadata keys that a\n"
-            "schema asks for, and all that they have not. Exits with 1 where one differs.\n"
-            "Reads headers only, unless the schema wants finite values.",
-            options);
+        help_print(check->common.help,
+                   "tconv check --schema S.json [options] FILE...\n"
+                   "       tconv check --write-schema [-o S.json] FILE",
+                   "Tells whether files have the tensors, dtypes, shapes and metadata keys that a\n"
+                   "schema asks for, and all that they have not. Exits with 1 where one differs.\n"
+                   "Reads headers only, unless the schema wants finite values.",
+                   table);
     else if (check->write)
         code = write_schema(check, arguments.names[0]);
     else
         code = findings_each_file(&check->run, &check->common, &arguments, check_file, check);
-    free(arguments.names);
+    arguments_release(&arguments);
     tc_schema_release(&check->schema);
     return code;
 }
@@ -93,26 +94,20 @@ static int run(struct check *check, const struct option *options, int argc, char
 int cmd_check(int argc, char **argv) {
     struct check check = {.common = COMMON_DEFAULTS,
                           .run = {.command = "check", .damaged = "not as the schema says"}};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Checking:"},
-        {.name = "schema",
-         .type = OPTION_TEXT,
-         .value = &check.schema_path,
-         .argument = "S.json",
-         .help = "what the files must be"},
-        {.name = "write-schema",
-         .type = OPTION_FLAG,
-         .value = &check.write,
-         .help = "write the schema that FILE keeps, instead of checking"},
-        {.name = "output",
-         .letter = 'o',
-         .type = OPTION_TEXT,
-         .value = &check.output,
-         .argument = "S.json",
-         .help = "where to write that schema (default: stdout)"},
-        FINDINGS_OPTIONS(&check.run),
-        COMMON_OPTIONS(&check.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        TEXT_OPTION("schema", &check.schema_path, .argument = "S.json",
+                    .help = "what the files must be"),
+        FLAG_OPTION("write-schema", &check.write,
+                    .help = "write the schema that FILE keeps, instead of checking"),
+        TEXT_OPTION("output", &check.output, .letter = 'o', .argument = "S.json",
+                    .help = "where to write that schema (default: stdout)"),
     };
-    return run(&check, options, argc, argv);
+    options_init(&table);
+    options_add(&table, "Checking:", rows, OPTION_COUNT(rows));
+    findings_add_options(&table, &check.run);
+    common_add_options(&table, &check.common);
+    int code = run(&check, &table, argc, argv);
+    options_release(&table);
+    return code;
 }

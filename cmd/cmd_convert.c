@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
@@ -13,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/plan/dtype_policy.h"
 #include "core/plan/plan.h"
@@ -30,39 +32,26 @@ struct convert {
     struct tc_policy policy;
     const char *prefix;
     const char *strip_prefix;
-    bool implicit;     /* the word was left out */
-    const char **maps; /* files that --map names */
-    size_t map_count;
-    int order;
-    int keep;
-    int tied;
-    int ot_dialect;
-    bool checksum;
+    bool implicit; /* the word was left out */
     bool checksum_given;
 };
 
-static const char *const orders[] = {"target", "source", "name", NULL};
-static const char *const keeps[] = {"auto", "sidecar", "drop", NULL};
-static const char *const tieds[] = {"auto", "keep", "copy", "error", NULL};
-
-/* The target's format: named, by the output's extension, or npy for a folder. */
+/* The target's format: named, by the output's extension, or that of single
+ * tensors for a folder. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
+    const char *to = convert->to;
     const char *output = convert->perform.output;
-    char shard[4096];
-    const struct tc_backend *by_path = tc_registry_for_path(output);
-    if (!convert->to && by_path && tc_registry_is_index(by_path)) {
-        /* model.safetensors.index.json: the format of its shards. */
-        size_t length = strlen(output) - strlen(".index.json");
-        snprintf(shard, sizeof shard, "%.*s", (int)(length < 4000 ? length : 4000), output);
-        output = shard;
-    }
+    char indexed[4096];
+    /* An index has the format of its shards. */
+    if (!to && tc_registry_indexed_path(output, indexed, sizeof indexed))
+        output = indexed;
     const struct tc_backend *target =
-        common_target(!convert->to && folder ? "npy" : convert->to, output, error);
-    /* The other thing that is called .ot is an ONNX model. */
-    return target && convert->ot_dialect && strcmp(target->name, "ot") == 0
-               ? common_backend("onnx", NULL, error)
-               : target;
+        common_target(!to && folder ? tc_registry_for_one()->name : to, output, error);
+    const struct tc_backend *instead = target && target->written_instead
+                                           ? target->written_instead(&convert->plan.write.settings)
+                                           : NULL;
+    return instead ? instead : target;
 }
 
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
@@ -72,9 +61,8 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (!target)
         return false;
-    if (convert->ot_dialect && strcmp(target->name, "onnx") != 0)
-        convert->plan.idle = "--ot-dialect has nothing to do: the output is no .ot";
-    if (convert->checksum_given && convert->checksum && !(target->caps & TC_CAN_CHECKSUM))
+    if (convert->checksum_given && convert->plan.write.checksum &&
+        !(target->caps & TC_CAN_CHECKSUM))
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
     return perform(&convert->perform, readers, count, target, &convert->plan, error);
 }
@@ -94,6 +82,19 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
         tc_reader_close(readers[i]);
     free(readers);
     return ok;
+}
+
+/* The files that --map names: what an output depends on beside its inputs. */
+static bool list_maps(struct convert *convert, const struct arguments *arguments,
+                      struct tc_arena *arena, struct tc_error *error) {
+    const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
+    size_t count = 0;
+    for (size_t i = 0; maps && i < arguments->given_count; i++)
+        if (arguments->given[i].option->rule == tc_select_map)
+            maps[count++] = arguments->given[i].value;
+    convert->perform.beside.also = maps;
+    convert->perform.beside.also_count = count;
+    return maps != NULL;
 }
 
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
@@ -116,16 +117,10 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     }
     if (!convert->perform.dry_run && !common_check_terminal(convert->perform.output, error))
         return false;
-    convert->plan.order = (enum tc_order)convert->order;
-    convert->plan.keep_metadata = (enum tc_keep)convert->keep;
-    convert->plan.tied = (enum tc_tied)convert->tied;
     convert->plan.extra_metadata = &convert->metadata;
-    convert->plan.write.checksum = convert->checksum;
     convert->plan.select = &convert->select;
     convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
-    convert->perform.beside.also = convert->maps;
-    convert->perform.beside.also_count = convert->map_count;
     if (convert->prefix)
         convert->select.prefix = tc_text_of(convert->prefix);
     if (convert->strip_prefix)
@@ -142,196 +137,167 @@ static void hint_word(const struct arguments *arguments, struct tc_error *error)
         hint_command(word, error, NULL);
 }
 
-static bool add_rename(void *select, const char *value, struct tc_error *error) {
-    return tc_select_rename(select, value, error);
+/* Keeps a text for as long as the table lives. */
+static const char *keep_text(struct option_table *table, struct tc_buffer *text) {
+    struct tc_error error = {0};
+    const char *kept = tc_buffer_ok(text, &error)
+                           ? tc_arena_copy(&table->arena, text->bytes, text->length, &error)
+                           : NULL;
+    tc_buffer_release(text);
+    table->failed |= !kept;
+    return kept;
 }
 
-static bool add_map(void *context, const char *value, struct tc_error *error) {
-    struct convert *convert = context;
-    const char **maps = reallocarray(convert->maps, convert->map_count + 1, sizeof(char *));
-    if (!maps)
-        return tc_fail_memory(error);
-    convert->maps = maps;
-    maps[convert->map_count++] = value;
-    return tc_select_map(&convert->select, value, error);
+/* What each format that compresses makes of a level. */
+static const char *compression_help(struct option_table *table) {
+    struct tc_buffer text = {0};
+    for (size_t i = 0; tc_registry[i]; i++)
+        if (tc_registry[i]->compression)
+            tc_buffer_addf(&text, "%s%s: %s, 1 to %d (%d)", text.length ? "; " : "",
+                           tc_registry[i]->name, tc_registry[i]->compression,
+                           tc_registry[i]->max_level, tc_registry[i]->default_level);
+    return keep_text(table, &text);
 }
 
-static bool add_dtype(void *policy, const char *value, struct tc_error *error) {
-    return tc_policy_add(policy, value, error);
+static const char *checksum_help(struct option_table *table) {
+    struct tc_buffer text = {0};
+    for (size_t i = 0; tc_registry[i]; i++)
+        if (tc_registry[i]->checksum)
+            tc_buffer_addf(&text, "%s%s: with %s (the default)", text.length ? "; " : "",
+                           tc_registry[i]->name, tc_registry[i]->checksum);
+    return keep_text(table, &text);
 }
 
-static bool add_rows(void *select, const char *value, struct tc_error *error) {
-    return tc_select_rows(select, value, error);
+static int highest_level(void) {
+    int most = 0;
+    for (size_t i = 0; tc_registry[i]; i++)
+        most = tc_registry[i]->max_level > most ? tc_registry[i]->max_level : most;
+    return most;
+}
+
+static void add_output_options(struct option_table *table, struct convert *convert) {
+    const struct option rows[] = {
+        TEXT_OPTION("output", &convert->perform.output, .letter = 'o', .argument = "OUT",
+                    .help = "the output; needed for several inputs", .not_in_receipt = true),
+        TEXT_OPTION("to", &convert->to, .letter = 't', .argument = "FORMAT",
+                    .help = "write this format, whatever OUT's extension"),
+        LEVEL_OPTION("compress", &convert->plan.write.compress, .argument = "[=LEVEL]",
+                     .most = highest_level(), .help = compression_help(table)),
+        FLAG_OPTION("checksum", &convert->plan.write.checksum, .given = &convert->checksum_given,
+                    .help = checksum_help(table)),
+        CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without"),
+        SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
+                    .help = "several files of at most SIZE each, header and all, and their index"),
+        CHOICE_OPTION("order", &convert->plan.order, perform_orders,
+                      .argument = "target|source|name",
+                      .help = "order of the tensors (default: the target's own)"),
+    };
+    options_add(table, "Converting:", rows, OPTION_COUNT(rows));
+}
+
+static void add_content_options(struct option_table *table, struct convert *convert) {
+    static const char *const tied[] = {"auto", "keep", "copy", "error", NULL};
+    const struct option rows[] = {
+        METADATA_OPTION("metadata", &convert->metadata, .argument = "KEY=VALUE",
+                        .help = "add or replace a metadata entry; may be given again"),
+        CHOICE_OPTION("keep-metadata", &convert->plan.keep_metadata, perform_keeps,
+                      .argument = "auto|sidecar|drop",
+                      .help = "where the target holds none: report (auto), write OUT.tconv.json"),
+        CHOICE_OPTION(
+            "tied", &convert->plan.tied, tied, .argument = "auto|keep|copy|error",
+            .help = "tensors that share data: shared where OUT can, else copied (auto); one kept"),
+    };
+    const struct option densify =
+        FLAG_OPTION("densify", &convert->plan.densify,
+                    .help = "a sparse tensor becomes one dense tensor of its parent's name");
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
+    common_add_format_options(table, TC_FOR_WRITING, &convert->plan.write.settings);
+    options_add(table, NULL, &densify, 1);
+}
+
+static void add_publishing_options(struct option_table *table, struct convert *convert) {
+    const struct option no_clobber =
+        FLAG_OPTION("no-clobber", &convert->perform.run.publish.no_clobber, .not_in_receipt = true,
+                    .help = "an output that exists is an error");
+    perform_add_options(table, &convert->perform);
+    options_add(table, NULL, &no_clobber, 1);
+}
+
+static void add_dtype_options(struct option_table *table, struct tc_policy *policy) {
+    const struct option rows[] = {
+        DTYPE_RULE_OPTION("dtype", policy, .argument = "[REGEX=]DTYPE",
+                          .help = "of all floats (or integers, …), or of tensors that match"),
+        FLAG_OPTION("lossy", &policy->lossy, .help = "allow conversions that may lose values"),
+        FLAG_OPTION("saturate", &policy->saturate,
+                    .help = "to integers: the nearest there is, and 0 for NaN"),
+        FLAG_OPTION("restore-dtype", &policy->restore,
+                    .help = "back to the dtype before an earlier promotion"),
+    };
+    options_add(table, "Changing dtypes:", rows, OPTION_COUNT(rows));
+}
+
+static void add_naming_options(struct option_table *table, struct convert *convert) {
+    struct tc_select *select = &convert->select;
+    const struct option rows[] = {
+        SELECT_OPTION("include", select, tc_select_include, .argument = "REGEX",
+                      .help = "only tensors whose name matches; may be given again"),
+        SELECT_OPTION("exclude", select, tc_select_exclude, .argument = "REGEX",
+                      .help = "without those that match"),
+        SELECT_OPTION("rows", select, tc_select_rows, .argument = "NAME=A:B",
+                      .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N"),
+        SELECT_OPTION("rename", select, tc_select_rename, .argument = "s/RE/NEW/",
+                      .help = "new names, as sed; g, i; may be given again"),
+        SELECT_OPTION("map", select, tc_select_map, .argument = "FILE",
+                      .help = "new names from a JSON object {old: new}"),
+        TEXT_OPTION("strip-prefix", &convert->strip_prefix, .argument = "TEXT",
+                    .help = "take this off the front of names that have it"),
+        TEXT_OPTION("prefix", &convert->prefix, .argument = "TEXT",
+                    .help = "put this before every name"),
+    };
+    options_add(table, "Choosing and naming tensors:", rows, OPTION_COUNT(rows));
+}
+
+static void print_help(const struct convert *convert, const struct option_table *table) {
+    char what[256];
+    snprintf(what, sizeof what,
+             "Converts tensors; OUT appears whole or not at all.\n"
+             "IN or OUT - is a pipe; OUT with a slash at its end is a folder of %s files.",
+             tc_registry_for_one()->extensions[0]);
+    help_print(convert->common.help, "tconv [convert] [options] IN OUT | IN... -o OUT", what,
+               table);
 }
 
 static int run(int argc, char **argv, bool implicit) {
-    struct convert convert = {.common = COMMON_DEFAULTS, .checksum = true, .implicit = implicit};
+    struct convert convert = {
+        .common = COMMON_DEFAULTS, .plan.write.checksum = true, .implicit = implicit};
     struct tc_error error = {0};
-    struct tc_arena arena;
-    struct arguments arguments = {.arena = &arena, .record = true};
+    struct option_table table;
+    struct arguments arguments = {0};
     convert.perform.common = &convert.common;
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Converting:"},
-        {.name = "output",
-         .letter = 'o',
-         .type = OPTION_TEXT,
-         .value = &convert.perform.output,
-         .argument = "OUT",
-         .help = "the output; needed for several inputs",
-         .aside = true},
-        {.name = "to",
-         .letter = 't',
-         .type = OPTION_TEXT,
-         .value = &convert.to,
-         .argument = "FORMAT",
-         .help = "write this format, whatever OUT's extension"},
-        {.name = "compress",
-         .type = OPTION_LEVEL,
-         .value = &convert.plan.write.compress,
-         .argument = "[=LEVEL]",
-         .help = "deathtensors: zstd, 1 to 22 (3); npz: deflate, 1 to 9 (6)"},
-        {.name = "checksum",
-         .type = OPTION_FLAG,
-         .value = &convert.checksum,
-         .help = "deathtensors: with a SHA-256 footer (the default)",
-         .given = &convert.checksum_given},
-        {.name = "no-checksum",
-         .type = OPTION_CLEAR,
-         .value = &convert.checksum,
-         .help = "without"},
-        {.name = "shard-size",
-         .type = OPTION_SIZE,
-         .value = &convert.plan.shard_size,
-         .argument = "SIZE",
-         .help = "several files of at most SIZE each, header and all, and their index"},
-        {.name = "order",
-         .type = OPTION_CHOICE,
-         .value = &convert.order,
-         .argument = "target|source|name",
-         .help = "order of the tensors (default: the target's own)",
-         .choices = orders},
-        {.name = "metadata",
-         .type = OPTION_PAIR,
-         .value = &convert.metadata,
-         .argument = "KEY=VALUE",
-         .help = "add or replace a metadata entry; may be given again"},
-        {.name = "keep-metadata",
-         .type = OPTION_CHOICE,
-         .value = &convert.keep,
-         .argument = "auto|sidecar|drop",
-         .help = "where the target holds none: report (auto), write OUT.tconv.json",
-         .choices = keeps},
-        {.name = "tied",
-         .type = OPTION_CHOICE,
-         .value = &convert.tied,
-         .argument = "auto|keep|copy|error",
-         .help = "tensors that share data: shared where OUT can, else copied (auto); one kept",
-         .choices = tieds},
-        {.name = "onnx-external",
-         .type = OPTION_FLAG,
-         .value = &convert.plan.write.onnx_external,
-         .help = "onnx: data in OUT.data beside the model, as it is beyond 2 GiB"},
-        {.name = "ot-dialect",
-         .type = OPTION_CHOICE,
-         .value = &convert.ot_dialect,
-         .argument = "libtorch|onnx",
-         .choices = (const char *const[]){"libtorch", "onnx", NULL},
-         .help = "ot: for tch and libtorch (default), or an ONNX model"},
-        {.name = "densify",
-         .type = OPTION_FLAG,
-         .value = &convert.plan.densify,
-         .help = "a sparse tensor becomes one dense tensor of its parent's name"},
-        PERFORM_OPTIONS(&convert.perform),
-        {.name = "no-clobber",
-         .type = OPTION_FLAG,
-         .value = &convert.perform.run.publish.no_clobber,
-         .help = "an output that exists is an error",
-         .aside = true},
-        {.type = OPTION_HEADING, .help = "Changing dtypes:"},
-        {.name = "dtype",
-         .type = OPTION_CALL,
-         .value = &convert.policy,
-         .argument = "[REGEX=]DTYPE",
-         .help = "of all floats (or integers, …), or of tensors that match",
-         .call = add_dtype},
-        {.name = "lossy",
-         .type = OPTION_FLAG,
-         .value = &convert.policy.lossy,
-         .help = "allow conversions that may lose values"},
-        {.name = "saturate",
-         .type = OPTION_FLAG,
-         .value = &convert.policy.saturate,
-         .help = "to integers: the nearest there is, and 0 for NaN"},
-        {.name = "restore-dtype",
-         .type = OPTION_FLAG,
-         .value = &convert.policy.restore,
-         .help = "back to the dtype before an earlier promotion"},
-        {.type = OPTION_HEADING, .help = "Choosing and naming tensors:"},
-        {.name = "include",
-         .type = OPTION_CALL,
-         .value = &convert.select,
-         .argument = "REGEX",
-         .help = "only tensors whose name matches; may be given again",
-         .call = common_include},
-        {.name = "exclude",
-         .type = OPTION_CALL,
-         .value = &convert.select,
-         .argument = "REGEX",
-         .help = "without those that match",
-         .call = common_exclude},
-        {.name = "rows",
-         .type = OPTION_CALL,
-         .value = &convert.select,
-         .argument = "NAME=A:B",
-         .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N",
-         .call = add_rows},
-        {.name = "rename",
-         .type = OPTION_CALL,
-         .value = &convert.select,
-         .argument = "s/RE/NEW/",
-         .help = "new names, as sed; g, i; may be given again",
-         .call = add_rename},
-        {.name = "map",
-         .type = OPTION_CALL,
-         .value = &convert,
-         .argument = "FILE",
-         .help = "new names from a JSON object {old: new}",
-         .call = add_map},
-        {.name = "strip-prefix",
-         .type = OPTION_TEXT,
-         .value = &convert.strip_prefix,
-         .argument = "TEXT",
-         .help = "take this off the front of names that have it"},
-        {.name = "prefix",
-         .type = OPTION_TEXT,
-         .value = &convert.prefix,
-         .argument = "TEXT",
-         .help = "put this before every name"},
-        COMMON_OPTIONS(&convert.common),
-        {.type = OPTION_END},
-    };
-    tc_arena_init(&arena, 0);
     tc_select_init(&convert.select);
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    options_init(&table);
+    add_output_options(&table, &convert);
+    add_content_options(&table, &convert);
+    add_publishing_options(&table, &convert);
+    add_dtype_options(&table, &convert.policy);
+    add_naming_options(&table, &convert);
+    common_add_options(&table, &convert.common);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && convert.common.help)
-        options_print_help("tconv [convert] [options] IN OUT | IN... -o OUT",
-                           "Converts tensors; OUT appears whole or not at all.\n"
-                           "IN or OUT - is a pipe; OUT with a slash at its end is a folder of "
-                           ".npy files.",
-                           options);
+        print_help(&convert, &table);
     else if (ok)
-        ok = perform_note_options(&convert.perform, options, &arguments, &error) &&
+        ok = perform_note_options(&convert.perform, &table, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
+             list_maps(&convert, &arguments, &table.arena, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)
         hint_word(&arguments, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
     arguments_release(&arguments);
     perform_release(&convert.perform);
-    free(convert.maps);
     tc_select_release(&convert.select);
     tc_policy_release(&convert.policy);
-    tc_arena_release(&arena);
+    options_release(&table);
     return code;
 }
 

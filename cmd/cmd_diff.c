@@ -6,6 +6,7 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/number.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
@@ -30,12 +31,13 @@ struct diff {
 /* What both files have, in the order wanted. */
 static int compare_pairs(const void *a, const void *b, void *sort) {
     return choose_compare((*(const struct tc_compared *const *)a)->a,
-                          (*(const struct tc_compared *const *)b)->a, *(const int *)sort);
+                          (*(const struct tc_compared *const *)b)->a,
+                          *(const enum choose_sort *)sort);
 }
 
 /* As the files have them, and values the worst first, unless the user says
  * otherwise. */
-static void order_lists(struct tc_compare *compare, int sort) {
+static void order_lists(struct tc_compare *compare, enum choose_sort sort) {
     if (sort == SORT_FILE)
         return;
     choose_order(compare->added, compare->added_count, sort);
@@ -315,25 +317,25 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     return ok && report_flush(error);
 }
 
-static int run(struct diff *diff, const struct option *options, int argc, char **argv) {
+static int run(struct diff *diff, struct option_table *table, int argc, char **argv) {
     struct tc_error error = {0};
     struct arguments arguments = {0};
     bool equal = true;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(table, argc, argv, &arguments, &error);
     if (ok && diff->common.help)
-        options_print_help(
-            "tconv diff [options] A B",
+        help_print(
+            diff->common.help, "tconv diff [options] A B",
             "Says what differs between two files, of whatever formats: tensors that one of\n"
             "them lacks, shapes, dtypes, values (the worst first), metadata. Exits with 0\n"
             "where nothing differs and with 1 where something does. Values are compared bit\n"
             "by bit; with --atol or --rtol as numbers, across dtypes too, and then a dtype\n"
             "alone is no difference: |a - b| <= atol + rtol * |b|, and NaN equals NaN.",
-            options);
+            table);
     else if (ok && arguments.count != 2)
         ok = tc_fail(&error, TC_USAGE, "usage", "two files are needed");
     else if (ok)
         ok = compare_files(diff, arguments.names, &equal, &error);
-    free(arguments.names);
+    arguments_release(&arguments);
     if (!ok)
         return report_error(&error, diff->common.json);
     return equal ? TC_OK : TC_DIFFERENT;
@@ -344,29 +346,21 @@ int cmd_diff(int argc, char **argv) {
     tc_select_init(&diff.choose.select);
     diff.common.format.select = &diff.choose.select;
     struct tc_tolerance *tolerance = &diff.options.tolerance;
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Comparing:"},
-        {.name = "atol",
-         .type = OPTION_REAL,
-         .value = &tolerance->absolute,
-         .argument = "X",
-         .given = &tolerance->numeric,
-         .help = "compare numbers; they may differ by X (0 with --rtol alone)"},
-        {.name = "rtol",
-         .type = OPTION_REAL,
-         .value = &tolerance->relative,
-         .argument = "X",
-         .given = &tolerance->numeric,
-         .help = "likewise, by X times B's number (0 with --atol alone)"},
-        {.name = "ignore-metadata",
-         .type = OPTION_FLAG,
-         .value = &diff.options.ignore_metadata,
-         .help = "metadata of files and tensors may differ"},
-        CHOOSE_OPTIONS(&diff.choose),
-        COMMON_OPTIONS(&diff.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        REAL_OPTION("atol", &tolerance->absolute, .argument = "X", .given = &tolerance->numeric,
+                    .help = "compare numbers; they may differ by X (0 with --rtol alone)"),
+        REAL_OPTION("rtol", &tolerance->relative, .argument = "X", .given = &tolerance->numeric,
+                    .help = "likewise, by X times B's number (0 with --atol alone)"),
+        FLAG_OPTION("ignore-metadata", &diff.options.ignore_metadata,
+                    .help = "metadata of files and tensors may differ"),
     };
-    int code = run(&diff, options, argc, argv);
+    options_init(&table);
+    options_add(&table, "Comparing:", rows, OPTION_COUNT(rows));
+    choose_add_options(&table, &diff.choose);
+    common_add_options(&table, &diff.common);
+    int code = run(&diff, &table, argc, argv);
+    options_release(&table);
     choose_end(&diff.choose, &diff.common, code);
     return code;
 }

@@ -2,12 +2,14 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
@@ -22,6 +24,45 @@ static const struct property {
     {"checksum", TC_CAN_CHECKSUM},
 };
 #define PROPERTIES (sizeof properties / sizeof *properties)
+
+/* What an option is without being given, as it would be written; a flag is off,
+ * and an option without a default has none. */
+static const char *default_of(const struct tc_format_option *option) {
+    switch (option->type) {
+    case TC_OPTION_FLAG:
+        return NULL;
+    case TC_OPTION_CHOICE:
+        return option->choices[option->initial.choice];
+    case TC_OPTION_DTYPE:
+        break;
+    }
+    return option->initial.dtype == TC_NONE ? NULL : tc_dtype_name(option->initial.dtype);
+}
+
+/* Null where there is none. */
+static void add_text_json(struct tc_json_writer *json, const char *key, const char *value) {
+    if (value)
+        tc_json_add_string(json, key, value);
+    else
+        tc_json_add_null(json, key);
+}
+
+static void add_options_json(struct tc_json_writer *json, const struct tc_backend *backend) {
+    tc_json_open_array(json, "options");
+    for (size_t i = 0; backend->options && backend->options[i]; i++) {
+        const struct tc_format_option *option = backend->options[i];
+        char name[64];
+        snprintf(name, sizeof name, "--%s", option->name);
+        tc_json_open_object(json, NULL);
+        tc_json_add_string(json, "name", name);
+        tc_json_add_string(json, "for", option->use == TC_FOR_READING ? "reading" : "writing");
+        add_text_json(json, "argument", option->argument);
+        add_text_json(json, "default", default_of(option));
+        add_text_json(json, "help", option->help);
+        tc_json_close(json);
+    }
+    tc_json_close(json);
+}
 
 static void format_json(struct tc_json_writer *json, const struct tc_backend *backend) {
     tc_json_open_object(json, NULL);
@@ -46,6 +87,8 @@ static void format_json(struct tc_json_writer *json, const struct tc_backend *ba
         else
             tc_json_add_string(json, tc_dtype_name(dtype), tc_dtype_name(as));
     }
+    tc_json_close(json);
+    add_options_json(json, backend);
     tc_json_end_line(json);
 }
 
@@ -107,33 +150,53 @@ static void dtypes_table(struct tc_buffer *out) {
                               "an error.\n");
 }
 
+/* The options that only some formats have, and which those are. */
+static void options_table(struct tc_buffer *out) {
+    static const char *const uses[] = {[TC_FOR_READING] = "reading", [TC_FOR_WRITING] = "writing"};
+    const struct tc_format_option *option;
+    tc_buffer_addf(out, "\n%-28s %-8s %s\n", "option", "for", "formats");
+    for (enum tc_option_use use = TC_FOR_READING; use <= TC_FOR_WRITING; use++)
+        for (size_t i = 0; (option = tc_registry_option(use, i)); i++) {
+            char name[64];
+            snprintf(name, sizeof name, "--%s %s", option->name,
+                     option->argument ? option->argument : "");
+            tc_buffer_addf(out, "%-28s %-8s", name, uses[use]);
+            for (size_t f = 0; tc_registry[f]; f++)
+                if (tc_backend_declares(tc_registry[f], option))
+                    tc_buffer_addf(out, " %s", tc_registry[f]->name);
+            tc_buffer_add_string(out, "\n");
+        }
+}
+
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
-    const struct option options[] = {
-        COMMON_PLAIN_OPTIONS(&common, "one JSON object a format"),
-        {.type = OPTION_END},
-    };
+    struct option_table table;
+    options_init(&table);
+    common_add_plain_options(&table, &common, "one JSON object a format");
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && arguments.count)
         ok = tc_fail(&error, TC_USAGE, "usage", "formats takes no file");
     struct tc_buffer out = {0};
     if (ok && common.help) {
-        options_print_help("tconv formats [--json]",
-                           "Lists what is read and written, and what each dtype becomes.\n"
-                           "safe: reading it never runs code. lazy: one tensor is read without\n"
-                           "the others.",
-                           options);
+        help_print(
+            common.help, "tconv formats [--json]",
+            "Lists what is read and written, what each dtype becomes, and formats' own options.\n"
+            "safe: reading it never runs code. lazy: one tensor is read without\n"
+            "the others.",
+            &table);
     } else if (ok && common.json) {
         formats_json(&out);
     } else if (ok) {
         formats_table(&out);
         dtypes_table(&out);
+        options_table(&out);
     }
     ok = ok && tc_buffer_ok(&out, &error);
     report_out(&out);
     int code = ok ? 0 : report_error(&error, common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -13,6 +14,7 @@
 #include "core/plan/make_plan.h"
 #include "core/plan/plan.h"
 #include "core/tensor/select.h"
+#include "formats/registry.h"
 
 struct get {
     struct common common;
@@ -27,7 +29,7 @@ struct get {
 
 static bool get_tensor(struct get *get, const char *path, struct tc_error *error) {
     const char *output = get->output ? get->output : "-";
-    const char *to = get->to || strcmp(output, "-") != 0 ? get->to : "npy";
+    const char *to = get->to || strcmp(output, "-") != 0 ? get->to : tc_registry_for_one()->name;
     const struct tc_backend *target = common_target(to, output, error);
     if (!target)
         return false;
@@ -54,37 +56,23 @@ int cmd_get(int argc, char **argv) {
     struct get get = {.common = COMMON_DEFAULTS};
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Getting:"},
-        {.name = "output",
-         .letter = 'o',
-         .type = OPTION_TEXT,
-         .value = &get.output,
-         .argument = "OUT",
-         .help = "the output (default: stdout)"},
-        {.name = "to",
-         .letter = 't',
-         .type = OPTION_TEXT,
-         .value = &get.to,
-         .argument = "FORMAT",
-         .help = "write this format (default: npy)"},
-        {.name = "rows",
-         .type = OPTION_CALL,
-         .value = &get.rows,
-         .argument = "A:B",
-         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
-         .given = &get.has_rows,
-         .call = common_rows},
-        {.name = "no-clobber",
-         .type = OPTION_FLAG,
-         .value = &get.run.publish.no_clobber,
-         .help = "an output that exists is an error"},
-        COMMON_OPTIONS(&get.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        TEXT_OPTION("output", &get.output, .letter = 'o', .argument = "OUT",
+                    .help = "the output (default: stdout)"),
+        TEXT_OPTION("to", &get.to, .letter = 't', .argument = "FORMAT",
+                    .help = "write this format (default: npy)"),
+        ROWS_OPTION("rows", &get.rows, .argument = "A:B", .given = &get.has_rows,
+                    .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N"),
+        FLAG_OPTION("no-clobber", &get.run.publish.no_clobber,
+                    .help = "an output that exists is an error"),
     };
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    options_init(&table);
+    options_add(&table, "Getting:", rows, OPTION_COUNT(rows));
+    common_add_options(&table, &get.common);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && get.common.help) {
-        options_print_help("tconv get [options] FILE NAME", "Writes one tensor.", options);
+        help_print(get.common.help, "tconv get [options] FILE NAME", "Writes one tensor.", &table);
     } else if (ok && arguments.count != 2) {
         ok = tc_fail(&error, TC_USAGE, "usage", "a file and a tensor's name are needed");
     } else if (ok) {
@@ -95,6 +83,7 @@ int cmd_get(int argc, char **argv) {
         ok = get_tensor(&get, arguments.names[0], &error);
     }
     int code = ok ? 0 : report_error(&error, get.common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

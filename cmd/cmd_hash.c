@@ -2,6 +2,7 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -122,22 +123,22 @@ static bool hash_file(void *context, struct tc_reader *reader, const char *path,
 
 int cmd_hash(int argc, char **argv) {
     struct hash hash = {.common = COMMON_DEFAULTS, .choose = {.sort = SORT_NAME}};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Hashing:"},
-        {.name = "digest",
-         .type = OPTION_FLAG,
-         .value = &hash.digest,
-         .help = "only the SHA-256 of all the lines; of several files, with their names"},
-        CHOOSE_OPTIONS(&hash.choose),
-        COMMON_OPTIONS(&hash.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        FLAG_OPTION("digest", &hash.digest,
+                    .help =
+                        "only the SHA-256 of all the lines; of several files, with their names"),
     };
+    options_init(&table);
+    options_add(&table, "Hashing:", rows, OPTION_COUNT(rows));
+    choose_add_options(&table, &hash.choose);
+    common_add_options(&table, &hash.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     tc_select_init(&hash.choose.select);
     hash.common.format.select = &hash.choose.select;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && !hash.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     hash.several = arguments.count > 1;
@@ -147,16 +148,16 @@ int cmd_hash(int argc, char **argv) {
     if (!ok)
         code = report_error(&error, hash.common.json);
     else if (hash.common.help)
-        options_print_help(
-            "tconv hash [options] FILE...",
-            "Prints a line a tensor, sorted by name: SHA-256 of its values as C-order\n"
-            "little-endian bytes, dtype, shape, name. The same tensors in another format\n"
-            "give the same lines, and the same --digest (of those chosen, sorted by name,\n"
-            "whatever --sort says). All checksums in the file are verified on the way.",
-            options);
+        help_print(hash.common.help, "tconv hash [options] FILE...",
+                   "Prints a line a tensor, sorted by name: SHA-256 of its values as C-order\n"
+                   "little-endian bytes, dtype, shape, name. The same tensors in another format\n"
+                   "give the same lines, and the same --digest (of those chosen, sorted by name,\n"
+                   "whatever --sort says). All checksums in the file are verified on the way.",
+                   &table);
     else
         code = common_each_file(&hash.common, &arguments, hash_file, &hash);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     choose_end(&hash.choose, &hash.common, code);
     return code;
 }

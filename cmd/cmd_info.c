@@ -5,6 +5,7 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/table.h"
@@ -302,27 +303,29 @@ static bool info_file(void *context, struct tc_reader *reader, const char *path,
 
 int cmd_info(int argc, char **argv) {
     struct info info = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {
-        CHOOSE_OPTIONS(&info.choose), COMMON_OPTIONS(&info.common), {.type = OPTION_END}};
+    struct option_table table;
+    options_init(&table);
+    choose_add_options(&table, &info.choose);
+    common_add_options(&table, &info.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     tc_select_init(&info.choose.select);
     info.common.format.select = &info.choose.select;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && !info.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     if (!ok)
         code = report_error(&error, info.common.json);
     else if (info.common.help)
-        options_print_help(
-            "tconv info [options] FILE...",
-            "Prints format, size, metadata and the table of tensors, with -v the shard of\n"
-            "each too. Reads headers only, so it is quick whatever the file's size.",
-            options);
+        help_print(info.common.help, "tconv info [options] FILE...",
+                   "Prints format, size, metadata and the table of tensors, with -v the shard of\n"
+                   "each too. Reads headers only, so it is quick whatever the file's size.",
+                   &table);
     else
         code = common_each_file(&info.common, &arguments, info_file, &info);
     choose_end(&info.choose, &info.common, code);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

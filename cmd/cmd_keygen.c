@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -55,22 +56,22 @@ static bool make_keys(const char *path, struct tc_error *error) {
 
 int cmd_keygen(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
-    const struct option options[] = {
-        COMMON_PLAIN_OPTIONS(&common, "an error as a JSON object on stdout"),
-        {.type = OPTION_END},
-    };
+    struct option_table table;
+    options_init(&table);
+    common_add_plain_options(&table, &common, "an error as a JSON object on stdout");
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && common.help)
-        options_print_help("tconv keygen NAME",
-                           "Makes a pair of Ed25519 keys: NAME.key, which signs receipts (--sign) "
-                           "and is\nreadable by you alone, and NAME.pub, which verifies them. "
-                           "Files that exist are\nnever replaced.",
-                           options);
+        help_print(common.help, "tconv keygen NAME",
+                   "Makes a pair of Ed25519 keys: NAME.key, which signs receipts (--sign) "
+                   "and is\nreadable by you alone, and NAME.pub, which verifies them. "
+                   "Files that exist are\nnever replaced.",
+                   &table);
     else if (ok)
         ok = arguments.count == 1 ? make_keys(arguments.names[0], &error)
                                   : tc_fail(&error, TC_USAGE, "usage", "one name is needed");
     arguments_release(&arguments);
+    options_release(&table);
     return ok ? 0 : report_error(&error, common.json);
 }

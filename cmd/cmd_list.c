@@ -2,6 +2,7 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -56,20 +57,22 @@ static bool list_names(void *context, struct tc_reader *reader, const char *path
 
 int cmd_list(int argc, char **argv) {
     struct list list = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {
-        CHOOSE_OPTIONS(&list.choose), COMMON_OPTIONS(&list.common), {.type = OPTION_END}};
+    struct option_table table;
+    options_init(&table);
+    choose_add_options(&table, &list.choose);
+    common_add_options(&table, &list.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
     tc_select_init(&list.choose.select);
     list.common.format.select = &list.choose.select;
-    if (!options_parse(options, argc, argv, &arguments, &error)) {
+    if (!options_parse(&table, argc, argv, &arguments, &error)) {
         code = report_error(&error, list.common.json);
     } else if (list.common.help) {
-        options_print_help("tconv list [options] FILE...",
-                           "Prints the tensors' names, one a line, in the file's order.\n"
-                           "Of several files, each line has the file's name and a tab before it.",
-                           options);
+        help_print(list.common.help, "tconv list [options] FILE...",
+                   "Prints the tensors' names, one a line, in the file's order.\n"
+                   "Of several files, each line has the file's name and a tab before it.",
+                   &table);
     } else if (arguments.count == 0) {
         tc_fail(&error, TC_USAGE, "usage", "no file given");
         code = report_error(&error, list.common.json);
@@ -77,7 +80,8 @@ int cmd_list(int argc, char **argv) {
         list.several = arguments.count > 1;
         code = common_each_file(&list.common, &arguments, list_names, &list);
     }
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     choose_end(&list.choose, &list.common, code);
     return code;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -157,31 +158,28 @@ static bool run(const struct manifest *manifest, const struct arguments *argumen
 
 int cmd_manifest(int argc, char **argv) {
     struct manifest manifest = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Writing:"},
-        {.name = "no-clobber",
-         .type = OPTION_FLAG,
-         .value = &manifest.publish.no_clobber,
-         .help = "an output that exists is an error"},
-        {.name = "no-sync",
-         .type = OPTION_FLAG,
-         .value = &manifest.publish.no_sync,
-         .help = "do not wait for the disk"},
-        COMMON_OPTIONS(&manifest.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        FLAG_OPTION("no-clobber", &manifest.publish.no_clobber,
+                    .help = "an output that exists is an error"),
+        FLAG_OPTION("no-sync", &manifest.publish.no_sync, .help = "do not wait for the disk"),
     };
+    options_init(&table);
+    options_add(&table, "Writing:", rows, OPTION_COUNT(rows));
+    common_add_options(&table, &manifest.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && manifest.common.help)
-        options_print_help("tconv manifest [options] FILE [OUT]",
-                           "Writes the table of tensors and the metadata as deathtensors' JSON "
-                           "sidecar, to\nFILE.json or OUT (- is standard output). Its time is the "
-                           "file's own, or that of\nSOURCE_DATE_EPOCH: the same file gives the "
-                           "same manifest.",
-                           options);
+        help_print(manifest.common.help, "tconv manifest [options] FILE [OUT]",
+                   "Writes the table of tensors and the metadata as deathtensors' JSON "
+                   "sidecar, to\nFILE.json or OUT (- is standard output). Its time is the "
+                   "file's own, or that of\nSOURCE_DATE_EPOCH: the same file gives the "
+                   "same manifest.",
+                   &table);
     else if (ok)
         ok = run(&manifest, &arguments, &error);
     arguments_release(&arguments);
+    options_release(&table);
     return ok ? 0 : report_error(&error, manifest.common.json);
 }

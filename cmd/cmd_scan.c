@@ -8,6 +8,7 @@
 
 #include "cmd/common.h"
 #include "cmd/findings.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/arena.h"
@@ -26,10 +27,13 @@
 static const char *const verdicts[] = {"clean", "other", "broken", "code", "unsafe"};
 #define VERDICTS (sizeof verdicts / sizeof *verdicts)
 
+enum allowance { ALLOW_NONE, ALLOW_TORCHSCRIPT, ALLOW_CODE };
+static const char *const allowances[] = {"none", "torchscript", "code", NULL};
+
 struct job {
     struct common common;
     struct findings_run reports;
-    int allow; /* none, torchscript, code */
+    enum allowance allow;
     size_t counts[VERDICTS];
     size_t failed; /* could not be read */
     size_t links;
@@ -40,7 +44,9 @@ struct job {
 };
 
 static enum scan_level allowed_level(const struct job *job) {
-    return job->allow == 0 ? SCAN_ALLOWED : job->allow == 1 ? SCAN_SCRIPT : SCAN_PROGRAM;
+    return job->allow == ALLOW_NONE          ? SCAN_ALLOWED
+           : job->allow == ALLOW_TORCHSCRIPT ? SCAN_SCRIPT
+                                             : SCAN_PROGRAM;
 }
 
 static const char *severity(const struct scan_finding *finding) {
@@ -458,35 +464,36 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
 int cmd_scan(int argc, char **argv) {
     struct job job = {.common = COMMON_DEFAULTS,
                       .reports = {.command = "scan", .damaged = "not clean"}};
-    const struct option options[] = {
-        {.name = "allow",
-         .type = OPTION_CHOICE,
-         .value = &job.allow,
-         .argument = "torchscript|code",
-         .choices = (const char *const[]){"none", "torchscript", "code", NULL},
-         .help = "functions of TorchScript, or also those of ONNX and others, are no finding"},
-        FINDINGS_OPTIONS(&job.reports),
-        COMMON_OPTIONS(&job.common),
-        {.type = OPTION_END}};
+    struct option_table table;
+    const struct option rows[] = {
+        CHOICE_OPTION(
+            "allow", &job.allow, allowances, .argument = "torchscript|code",
+            .help = "functions of TorchScript, or also those of ONNX and others, are no finding"),
+    };
+    options_init(&table);
+    options_add(&table, NULL, rows, OPTION_COUNT(rows));
+    findings_add_options(&table, &job.reports);
+    common_add_options(&table, &job.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && !job.common.help && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     if (!ok)
         code = report_error(&error, job.common.json);
     else if (job.common.help)
-        options_print_help(
-            "tconv scan [options] FILE|FOLDER...",
+        help_print(
+            job.common.help, "tconv scan [options] FILE|FOLDER...",
             "Tells whether loading a file could run anything, and runs nothing. Clean is only\n"
             "what opens whole as a known format, with every pickle in it run to its end as\n"
             "data. Exits with 1 where something is unsafe, or a program (code) that --allow\n"
             "does not name; with 3 where a file is broken or of no known format; with 0 where\n"
             "all is clean. In a folder files of no known format are only counted.",
-            options);
+            &table);
     else
         code = scan_all(&job, &arguments);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

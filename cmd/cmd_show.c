@@ -4,6 +4,7 @@
 #include "cmd/array.h"
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/digits.h"
@@ -254,40 +255,34 @@ static bool check_arguments(const struct show *show, const struct arguments *arg
 
 int cmd_show(int argc, char **argv) {
     struct show show = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Showing:"},
-        {.name = "rows",
-         .type = OPTION_CALL,
-         .value = &show.rows,
-         .argument = "A:B",
-         .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N",
-         .given = &show.has_rows,
-         .call = common_rows},
-        {.name = "full",
-         .type = OPTION_FLAG,
-         .value = &show.full,
-         .help = "every value, however many there are"},
-        CHOOSE_OPTIONS(&show.choose),
-        COMMON_OPTIONS(&show.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        ROWS_OPTION("rows", &show.rows, .argument = "A:B", .given = &show.has_rows,
+                    .help = "rows A to B-1 of the first axis; A:, :B, or -N: for the last N"),
+        FLAG_OPTION("full", &show.full, .help = "every value, however many there are"),
     };
+    options_init(&table);
+    options_add(&table, "Showing:", rows, OPTION_COUNT(rows));
+    choose_add_options(&table, &show.choose);
+    common_add_options(&table, &show.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     tc_select_init(&show.choose.select);
     show.common.format.select = &show.choose.select;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && show.common.help)
-        options_print_help(
-            "tconv show [options] FILE NAME...",
+        help_print(
+            show.common.help, "tconv show [options] FILE NAME...",
             "Prints tensors' values as numpy's str() does: of more than 1000 the first and\n"
             "last three of each axis. Only what is shown is read, so no checksum is checked.",
-            options);
+            &table);
     else if (ok)
         ok = check_arguments(&show, &arguments, &error) &&
              show_tensors(&show, arguments.names[0], arguments.names + 1, arguments.count - 1,
                           &error);
     int code = ok ? 0 : report_error(&error, show.common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     choose_end(&show.choose, &show.common, code);
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include "cmd/choose.h"
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/number.h"
 #include "cmd/options.h"
 #include "cmd/plot.h"
@@ -204,33 +205,29 @@ static bool stats_file(const struct stats *options, const char *const *arguments
 
 int cmd_stats(int argc, char **argv) {
     struct stats stats = {.common = COMMON_DEFAULTS};
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Showing:"},
-        {.name = "plot",
-         .type = OPTION_FLAG,
-         .value = &stats.plot,
-         .help = "draw a histogram of every tensor (the data is read twice)"},
-        {.name = "html",
-         .type = OPTION_TEXT,
-         .value = &stats.html,
-         .argument = "OUT",
-         .help = "write a page instead: a table to sort, histograms, a map of sizes"},
-        CHOOSE_OPTIONS(&stats.choose),
-        COMMON_OPTIONS(&stats.common),
-        {.type = OPTION_END},
+    struct option_table table;
+    const struct option rows[] = {
+        FLAG_OPTION("plot", &stats.plot,
+                    .help = "draw a histogram of every tensor (the data is read twice)"),
+        TEXT_OPTION("html", &stats.html, .argument = "OUT",
+                    .help = "write a page instead: a table to sort, histograms, a map of sizes"),
     };
+    options_init(&table);
+    options_add(&table, "Showing:", rows, OPTION_COUNT(rows));
+    choose_add_options(&table, &stats.choose);
+    common_add_options(&table, &stats.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     tc_select_init(&stats.choose.select);
     stats.common.format.select = &stats.choose.select;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && stats.common.help)
-        options_print_help(
-            "tconv stats [options] FILE [NAME...]",
+        help_print(
+            stats.common.help, "tconv stats [options] FILE [NAME...]",
             "Prints count, extremes, mean and standard deviation (of the population) of every\n"
             "tensor, or of those named. NaN and Inf are counted and left out of the rest;\n"
             "complex numbers count by their magnitude. Sums are exact, and rounded once.",
-            options);
+            &table);
     else if (ok && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     else if (ok && stats.html && strcmp(stats.html, "-") == 0 && (stats.plot || stats.common.json))
@@ -238,7 +235,8 @@ int cmd_stats(int argc, char **argv) {
     else if (ok)
         ok = stats_file(&stats, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, stats.common.json);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     choose_end(&stats.choose, &stats.common, code);
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include "cmd/common.h"
 #include "cmd/findings.h"
+#include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -59,25 +60,21 @@ int cmd_verify(int argc, char **argv) {
                             .run = {.command = "verify", .damaged = "damaged"}};
     const char *receipt = NULL;
     const char *public_key = NULL;
-    const struct option options[] = {
-        {.type = OPTION_HEADING, .help = "Receipts:"},
-        {.name = "receipt",
-         .type = OPTION_TEXT,
-         .value = &receipt,
-         .argument = "R",
-         .help = "compare the outputs that this receipt names with it instead"},
-        {.name = "pubkey",
-         .type = OPTION_TEXT,
-         .value = &public_key,
-         .argument = "P",
-         .help = "and that it is signed with this key"},
-        FINDINGS_OPTIONS(&verify.run),
-        COMMON_OPTIONS(&verify.common),
-        {.type = OPTION_END}};
+    struct option_table table;
+    const struct option rows[] = {
+        TEXT_OPTION("receipt", &receipt, .argument = "R",
+                    .help = "compare the outputs that this receipt names with it instead"),
+        TEXT_OPTION("pubkey", &public_key, .argument = "P",
+                    .help = "and that it is signed with this key"),
+    };
+    options_init(&table);
+    options_add(&table, "Receipts:", rows, OPTION_COUNT(rows));
+    findings_add_options(&table, &verify.run);
+    common_add_options(&table, &verify.common);
     struct tc_error error = {0};
     struct arguments arguments = {0};
     int code = 0;
-    bool ok = options_parse(options, argc, argv, &arguments, &error);
+    bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && !verify.common.help && !receipt && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no file given");
     if (ok && public_key && !receipt)
@@ -85,7 +82,8 @@ int cmd_verify(int argc, char **argv) {
     if (!ok)
         code = report_error(&error, verify.common.json);
     else if (verify.common.help)
-        options_print_help(
+        help_print(
+            verify.common.help,
             "tconv verify [options] FILE... | --receipt R [--pubkey P] [FILE...]",
             "Reads all of a file and tells all that is wrong with it: structure, checksums,\n"
             "CRCs, an index that its shards do not bear out, truth values beyond 0 and 1.\n"
@@ -93,12 +91,13 @@ int cmd_verify(int argc, char **argv) {
             "Notes, as on data that is not aligned, do not count; -v has more of them.\n"
             "With --receipt: compares files with the receipt of the conversion that wrote\n"
             "them; they lie beside it, or where the FILEs say.",
-            options);
+            &table);
     else if (receipt)
         code = cmd_verify_receipt(&verify.common, receipt, public_key, arguments.names,
                                   arguments.count);
     else
         code = findings_each_file(&verify.run, &verify.common, &arguments, verify_file, &verify);
-    free(arguments.names);
+    arguments_release(&arguments);
+    options_release(&table);
     return code;
 }

@@ -6,11 +6,97 @@
 #include <unistd.h>
 
 #include "cmd/report.h"
+#include "core/base/arena.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/io/publish.h"
-#include "core/tensor/select.h"
 #include "formats/registry.h"
+
+static struct option format_option_row(struct tc_option_setting *setting) {
+    const struct tc_format_option *option = setting->option;
+    switch (option->type) {
+    case TC_OPTION_FLAG:
+        return (struct option)FLAG_OPTION(option->name, &setting->value.flag, .help = option->help);
+    case TC_OPTION_CHOICE:
+        return (struct option)CHOICE_OPTION(option->name, &setting->value.choice, option->choices,
+                                            .argument = option->argument, .help = option->help);
+    case TC_OPTION_DTYPE:
+        break;
+    }
+    return (struct option)DTYPE_OPTION(option->name, &setting->value.dtype,
+                                       .argument = option->argument, .help = option->help);
+}
+
+void common_add_format_options(struct option_table *table, enum tc_option_use use,
+                               struct tc_option_settings *settings) {
+    struct tc_error error = {0};
+    size_t count = 0;
+    while (tc_registry_option(use, count))
+        count++;
+    struct tc_option_setting *list = tc_arena_array(&table->arena, count, sizeof *list, &error);
+    if (!list) {
+        table->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct tc_format_option *option = tc_registry_option(use, i);
+        list[i] = (struct tc_option_setting){option, option->initial};
+        const struct option row = format_option_row(&list[i]);
+        options_add(table, NULL, &row, 1);
+    }
+    *settings = (struct tc_option_settings){list, count};
+}
+
+static void add_limits(struct option_table *table, struct tc_limits *limits) {
+    const struct option rows[] = {
+        SIZE_OPTION("max-header", &limits->header, .argument = "SIZE", .not_in_receipt = true,
+                    .help = "largest header to read (default: the format's own)"),
+        SIZE_OPTION("max-tensors", &limits->tensors, .argument = "N", .not_in_receipt = true,
+                    .help = "most tensors in a file (default 4000000)"),
+        MEMORY_OPTION(
+            "max-memory", &limits->memory, .argument = "SIZE", .not_in_receipt = true,
+            .help = "most memory for tables (default: 128M, or 64 times the header or pickle)"),
+        SIZE_OPTION("max-size", &limits->made, .argument = "SIZE", .not_in_receipt = true,
+                    .help =
+                        "most bytes made out of nothing (default: 256M and 100 times the file)"),
+        SIZE_OPTION("max-pickle", &limits->pickle, .argument = "SIZE", .not_in_receipt = true,
+                    .help = "longest pickle to read, arrays in it not counted (default 256M)"),
+    };
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
+}
+
+void common_add_help(struct option_table *table, struct common *common) {
+    const struct option row = HELP_OPTION("help", &common->help, .letter = 'h', .help = "this text",
+                                          .not_in_receipt = true);
+    options_add(table, NULL, &row, 1);
+}
+
+void common_add_plain_options(struct option_table *table, struct common *common,
+                              const char *json_help) {
+    const struct option row = FLAG_OPTION("json", &common->json, .help = json_help);
+    options_add(table, NULL, &row, 1);
+    common_add_help(table, common);
+}
+
+void common_add_options(struct option_table *table, struct common *common) {
+    const struct option reading[] = {
+        TEXT_OPTION("from", &common->from, .letter = 'f', .argument = "FORMAT",
+                    .help = "take the input for this format, whatever it looks like"),
+    };
+    const struct option output[] = {
+        FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
+                    .not_in_receipt = true),
+        FLAG_OPTION("quiet", &common->quiet, .letter = 'q', .not_in_receipt = true,
+                    .help = "no notes, no progress, no warnings but of what is skipped"),
+        FLAG_OPTION("verbose", &common->verbose, .letter = 'v', .help = "say more",
+                    .not_in_receipt = true),
+    };
+    options_add(table, "Reading:", reading, OPTION_COUNT(reading));
+    add_limits(table, &common->format.limits);
+    common_add_format_options(table, TC_FOR_READING, &common->format.settings);
+    options_add(table, "Output:", output, OPTION_COUNT(output));
+    common_add_help(table, common);
+}
 
 const struct tc_backend *common_backend(const char *name, const char *path,
                                         struct tc_error *error) {
@@ -74,27 +160,6 @@ bool common_source_date(bool *given, int64_t *seconds, struct tc_error *error) {
                        "SOURCE_DATE_EPOCH is not a number of seconds: %s", text);
     *seconds = (int64_t)value;
     return true;
-}
-
-bool common_include(void *select, const char *value, struct tc_error *error) {
-    return tc_select_include(select, value, error);
-}
-
-bool common_exclude(void *select, const char *value, struct tc_error *error) {
-    return tc_select_exclude(select, value, error);
-}
-
-bool common_max_memory(void *size, const char *value, struct tc_error *error) {
-    (void)value, (void)error;
-    tc_memory_limit(*(const uint64_t *)size);
-    return true;
-}
-
-bool common_rows(void *rows, const char *value, struct tc_error *error) {
-    if (tc_rows_parse(value, rows))
-        return true;
-    tc_fail(error, TC_USAGE, "option-value", "--rows: not a value it takes: %s", value);
-    return tc_error_hint(error, "it takes A:B, for rows A to B-1; A: or :B; -N: for the last N");
 }
 
 bool common_check_terminal(const char *output, struct tc_error *error) {

@@ -6,12 +6,12 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
-#include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 
 struct common {
-    int help; /* enum help_form */
+    enum help_form help;
     bool json;
     bool quiet;
     bool verbose;
@@ -19,95 +19,20 @@ struct common {
     struct tc_format_options format;
 };
 
-#define COMMON_DEFAULTS                                                                            \
-    ((struct common){.format = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE}})
+#define COMMON_DEFAULTS ((struct common){.format = {.limits = TC_LIMITS_DEFAULT}})
 
-/* Rows of an option table. */
-#define COMMON_OPTIONS(common)                                                                     \
-    {.type = OPTION_HEADING, .help = "Reading:"},                                                  \
-        {.name = "from",                                                                           \
-         .letter = 'f',                                                                            \
-         .type = OPTION_TEXT,                                                                      \
-         .value = &(common)->from,                                                                 \
-         .argument = "FORMAT",                                                                     \
-         .help = "take the input for this format, whatever it looks like"},                        \
-        {.name = "npy-void",                                                                       \
-         .type = OPTION_DTYPE,                                                                     \
-         .value = &(common)->format.npy_void,                                                      \
-         .argument = "DTYPE",                                                                      \
-         .help = "what an npy array of void type holds (BF16, F8_E4M3, …)"},                       \
-        {.name = "max-header",                                                                     \
-         .type = OPTION_SIZE,                                                                      \
-         .value = &(common)->format.limits.header,                                                 \
-         .argument = "SIZE",                                                                       \
-         .help = "largest header to read (default: the format's own)",                             \
-         .aside = true},                                                                           \
-        {.name = "max-tensors",                                                                    \
-         .type = OPTION_SIZE,                                                                      \
-         .value = &(common)->format.limits.tensors,                                                \
-         .argument = "N",                                                                          \
-         .help = "most tensors in a file (default 4000000)",                                       \
-         .aside = true},                                                                           \
-        {.name = "max-memory",                                                                     \
-         .type = OPTION_SIZE,                                                                      \
-         .value = &(common)->format.limits.memory,                                                 \
-         .argument = "SIZE",                                                                       \
-         .help = "most memory for tables (default: 128M, or 64 times the header or pickle)",       \
-         .call = common_max_memory,                                                                \
-         .aside = true},                                                                           \
-        {.name = "max-size",                                                                       \
-         .type = OPTION_SIZE,                                                                      \
-         .value = &(common)->format.limits.made,                                                   \
-         .argument = "SIZE",                                                                       \
-         .help = "most bytes made out of nothing (default: 256M and 100 times the file)",          \
-         .aside = true},                                                                           \
-        {.name = "max-pickle",                                                                     \
-         .type = OPTION_SIZE,                                                                      \
-         .value = &(common)->format.limits.pickle,                                                 \
-         .argument = "SIZE",                                                                       \
-         .help = "longest pickle to read, arrays in it not counted (default 256M)",                \
-         .aside = true},                                                                           \
-        {.name = "pickle",                                                                         \
-         .type = OPTION_CHOICE,                                                                    \
-         .value = &(common)->format.pickle_inert,                                                  \
-         .argument = "strict|inert",                                                               \
-         .choices = (const char *const[]){"strict", "inert", NULL},                                \
-         .help = "pickles of unknown classes: refused (strict), or their tensors taken (inert)"},  \
-        {.name = "strings",                                                                        \
-         .type = OPTION_CHOICE,                                                                    \
-         .value = &(common)->format.strings_bytes,                                                 \
-         .argument = "skip|bytes",                                                                 \
-         .choices = (const char *const[]){"skip", "bytes", NULL},                                  \
-         .help = "text arrays of numpy: left out (skip), or kept as bytes (bytes)"},               \
-        {.type = OPTION_HEADING, .help = "Output:"},                                               \
-        {.name = "json",                                                                           \
-         .type = OPTION_FLAG,                                                                      \
-         .value = &(common)->json,                                                                 \
-         .help = "one JSON object a file, on stdout",                                              \
-         .aside = true},                                                                           \
-        {.name = "quiet",                                                                          \
-         .letter = 'q',                                                                            \
-         .type = OPTION_FLAG,                                                                      \
-         .value = &(common)->quiet,                                                                \
-         .help = "no notes, no progress, no warnings but of what is skipped",                      \
-         .aside = true},                                                                           \
-        {.name = "verbose",                                                                        \
-         .letter = 'v',                                                                            \
-         .type = OPTION_FLAG,                                                                      \
-         .value = &(common)->verbose,                                                              \
-         .help = "say more",                                                                       \
-         .aside = true},                                                                           \
-    {                                                                                              \
-        .name = "help", .letter = 'h', .type = OPTION_HELP, .value = &(common)->help,              \
-        .help = "this text", .aside = true                                                         \
-    }
+/* Groups of options that several commands have, for their tables: how files are
+ * read and what is printed; the latter alone, for a command that reads no file;
+ * --help alone. */
+void common_add_options(struct option_table *table, struct common *common);
+void common_add_plain_options(struct option_table *table, struct common *common,
+                              const char *json_help);
+void common_add_help(struct option_table *table, struct common *common);
 
-/* Rows for a command that reads no file. */
-#define COMMON_PLAIN_OPTIONS(common, json_help)                                                    \
-    {.name = "json", .type = OPTION_FLAG, .value = &(common)->json, .help = (json_help)}, {        \
-        .name = "help", .letter = 'h', .type = OPTION_HELP, .value = &(common)->help,              \
-        .help = "this text"                                                                        \
-    }
+/* Adds the options that formats declare for this use; their values go to
+ * `settings`, which lives as long as the table. */
+void common_add_format_options(struct option_table *table, enum tc_option_use use,
+                               struct tc_option_settings *settings);
 
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
@@ -123,12 +48,6 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
 /* A tensor by its name; fills the error where there is none. */
 const struct tc_tensor *common_find(const struct tc_reader *reader, const char *name,
                                     struct tc_error *error);
-
-/* For option tables: the context is a struct tc_select, a size or a struct tc_rows. */
-bool common_include(void *select, const char *value, struct tc_error *error);
-bool common_exclude(void *select, const char *value, struct tc_error *error);
-bool common_max_memory(void *size, const char *value, struct tc_error *error);
-bool common_rows(void *rows, const char *value, struct tc_error *error);
 
 /* Refuses to print an array on a terminal. */
 bool common_check_terminal(const char *output, struct tc_error *error);

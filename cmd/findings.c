@@ -10,6 +10,16 @@
 #include "core/base/memory.h"
 #include "core/io/publish.h"
 
+void findings_add_options(struct option_table *table, struct findings_run *run) {
+    const struct option rows[] = {
+        TEXT_OPTION("junit", &run->junit, .argument = "OUT.xml",
+                    .help = "write what was found as JUnit XML"),
+        TEXT_OPTION("sarif", &run->sarif, .argument = "OUT.sarif",
+                    .help = "likewise as SARIF 2.1.0"),
+    };
+    options_add(table, "Reports for CI systems:", rows, OPTION_COUNT(rows));
+}
+
 /* The file a finding is in, where it is another than the one asked about. */
 static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {
     return finding->file && strcmp(finding->file, file->path) != 0 ? finding->file : NULL;

@@ -34,18 +34,8 @@ struct findings_run {
     size_t count;
 };
 
-/* Rows of an option table. */
-#define FINDINGS_OPTIONS(run)                                                                      \
-    {.type = OPTION_HEADING, .help = "Reports for CI systems:"},                                   \
-        {.name = "junit",                                                                          \
-         .type = OPTION_TEXT,                                                                      \
-         .value = &(run)->junit,                                                                   \
-         .argument = "OUT.xml",                                                                    \
-         .help = "write what was found as JUnit XML"},                                             \
-    {                                                                                              \
-        .name = "sarif", .type = OPTION_TEXT, .value = &(run)->sarif, .argument = "OUT.sarif",     \
-        .help = "likewise as SARIF 2.1.0"                                                          \
-    }
+/* Adds the options that ask for reports. */
+void findings_add_options(struct option_table *table, struct findings_run *run);
 
 /* Looks at every file, prints and writes the reports. The exit code: 1 where
  * something was found, higher where a file could not be looked at. */

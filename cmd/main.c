@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/help.h"
 #include "cmd/manual.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
@@ -75,7 +76,7 @@ static void print_help(void) {
            "4 unsupported, 5 refused as unsafe or over a limit, 6 I/O or memory, 70 internal\n");
 }
 
-static void print_help_in(int form) {
+static void print_help_in(enum help_form form) {
     struct manual_command list[COMMANDS];
     for (size_t i = 0; i < COMMANDS; i++)
         list[i] = (struct manual_command){commands[i].name, commands[i].usage, commands[i].summary};
@@ -91,20 +92,16 @@ static void print_help_in(int form) {
 static bool plain_arguments(int argc, char **argv, struct common *common,
                             struct arguments *arguments, size_t most, const char *usage,
                             const char *what, struct tc_error *error) {
-    const struct option options[] = {
-        {.name = "help",
-         .letter = 'h',
-         .type = OPTION_HELP,
-         .value = &common->help,
-         .help = "this text"},
-        {.type = OPTION_END},
-    };
-    if (!options_parse(options, argc, argv, arguments, error))
-        return false;
-    if (common->help)
-        options_print_help(usage, what, options);
-    return common->help || arguments->count <= most ||
-           tc_fail(error, TC_USAGE, "usage", "too many arguments: %s", arguments->names[most]);
+    struct option_table table;
+    options_init(&table);
+    common_add_help(&table, common);
+    bool ok = options_parse(&table, argc, argv, arguments, error);
+    if (ok && common->help)
+        help_print(common->help, usage, what, &table);
+    else if (ok && arguments->count > most)
+        ok = tc_fail(error, TC_USAGE, "usage", "too many arguments: %s", arguments->names[most]);
+    options_release(&table);
+    return ok;
 }
 
 static int cmd_help(int argc, char **argv) {
@@ -130,7 +127,7 @@ static int cmd_help(int argc, char **argv) {
             hint_command(name, &error, "tconv help lists them");
         }
     }
-    free(arguments.names);
+    arguments_release(&arguments);
     return ok ? code : report_error(&error, false);
 }
 
@@ -142,7 +139,7 @@ static int cmd_version(int argc, char **argv) {
                               "Prints the program's name and version.", &error);
     if (ok && !common.help)
         printf("tconv " TC_VERSION "\n");
-    free(arguments.names);
+    arguments_release(&arguments);
     return ok ? 0 : report_error(&error, false);
 }
 
@@ -173,7 +170,7 @@ static int run(int argc, char **argv, struct tc_error *error) {
         tc_error_hint(error, "tconv --help shows how to call it");
         return report_error(error, false);
     }
-    int form = HELP_NONE;
+    enum help_form form = HELP_NONE;
     if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
         form = HELP_TEXT;
     if (form || (strncmp(first, "--help=", 7) == 0 && options_help_form(first + 7, &form))) {

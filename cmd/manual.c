@@ -3,24 +3,36 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/examples.h"
 #include "core/base/version.h"
 #include "core/tensor/dtype.h"
 #include "formats/registry.h"
 
-/* Text for troff: no control line, no escape of its own, real hyphens. */
+/* Characters that troff would take for something else, or print as something
+ * else: what is copied from a page must be what one types. The ellipsis is not
+ * in every terminal's character set. */
+static const struct {
+    const char *text;
+    const char *troff;
+} escapes[] = {
+    {"\\", "\\e"},  {"-", "\\-"},   {"'", "\\(aq"},          {"`", "\\(ga"},
+    {"^", "\\(ha"}, {"~", "\\(ti"}, {"\xe2\x80\xa6", "..."},
+};
+#define ESCAPES (sizeof escapes / sizeof *escapes)
+
 static void print_escaped(const char *text, size_t length) {
-    bool start = true;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        if (start && (c == '.' || c == '\''))
+    for (size_t i = 0; i < length;) {
+        size_t e = 0;
+        while (e < ESCAPES && strncmp(text + i, escapes[e].text, strlen(escapes[e].text)) != 0)
+            e++;
+        /* A full stop at the start of a line would make it a command. */
+        if (text[i] == '.' && (i == 0 || text[i - 1] == '\n'))
             fputs("\\&", stdout);
-        if (c == '\\')
-            fputs("\\e", stdout);
-        else if (c == '-')
-            fputs("\\-", stdout);
+        if (e < ESCAPES)
+            fputs(escapes[e].troff, stdout);
         else
-            putchar(c);
-        start = c == '\n';
+            putchar(text[i]);
+        i += e < ESCAPES ? strlen(escapes[e].text) : 1;
     }
 }
 
@@ -78,8 +90,7 @@ static void print_option(const struct option *option) {
         printf("\\fR");
     }
     if (option->argument) {
-        bool attached = option->type == OPTION_LEVEL || option->type == OPTION_STRICT;
-        printf("%s\\fI", attached ? "" : " ");
+        printf("%s\\fI", option_is_attached(option) ? "" : " ");
         print_escaped(option->argument, strlen(option->argument));
         printf("\\fR");
     }
@@ -87,7 +98,35 @@ static void print_option(const struct option *option) {
     print_line(option->help);
 }
 
-void manual_print(const char *usage, const char *what, const struct option *options) {
+static void print_options(const struct option_table *table) {
+    printf(".SH OPTIONS\n");
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->rows[i];
+        if (option->type == OPTION_HEADING) {
+            printf(".SS \"");
+            print_escaped(option->help, strcspn(option->help, ":"));
+            printf("\"\n");
+        } else {
+            print_option(option);
+        }
+    }
+}
+
+static void print_examples(const char *command) {
+    const struct example *example = examples_of(command);
+    if (!example)
+        return;
+    printf(".SH EXAMPLES\n");
+    for (size_t i = 0; i < EXAMPLES_MOST && example->lines[i].line; i++) {
+        printf(".PP\n");
+        print_line(example->lines[i].what);
+        printf(".PP\n.RS 4\n.EX\n");
+        print_line(example->lines[i].line);
+        printf(".EE\n.RE\n");
+    }
+}
+
+void manual_print(const char *usage, const char *what, const struct option_table *table) {
     char command[32];
     char name[48];
     const char *stop = strstr(what, ".");
@@ -98,16 +137,8 @@ void manual_print(const char *usage, const char *what, const struct option *opti
     print_line(usage);
     printf(".SH DESCRIPTION\n");
     print_line(what);
-    printf(".SH OPTIONS\n");
-    for (; options->type != OPTION_END; options++) {
-        if (options->type == OPTION_HEADING) {
-            printf(".SS \"");
-            print_escaped(options->help, strcspn(options->help, ":"));
-            printf("\"\n");
-        } else if (options->help) {
-            print_option(options);
-        }
-    }
+    print_options(table);
+    print_examples(command);
     print_tail();
     printf(".SH SEE ALSO\n.BR tconv (1)\n");
 }
@@ -130,14 +161,13 @@ static void print_word(const struct option *option, bool letter) {
     putchar('\n');
 }
 
-void manual_print_words(const struct option *options) {
-    for (; options->type != OPTION_END; options++) {
-        if (options->type == OPTION_HEADING || !options->help)
-            continue;
-        if (options->name)
-            print_word(options, false);
-        if (options->letter)
-            print_word(options, true);
+void manual_print_words(const struct option_table *table) {
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->rows[i];
+        if (option->name)
+            print_word(option, false);
+        if (option->letter)
+            print_word(option, true);
     }
 }
 
@@ -170,6 +200,7 @@ void manual_print_overview(const struct manual_command *commands, size_t count) 
     printf(".SH ENVIRONMENT\n.TP\n.B TMPDIR\nwhere what is read from a pipe, and what must be read "
            "in another order, is kept; /var/tmp otherwise\n.TP\n.B NO_COLOR\nno colour on a "
            "terminal\n.TP\n.B TCONV_CPU\nforces a set of instructions: plain, avx2\n");
+    print_examples("");
     print_tail();
 }
 

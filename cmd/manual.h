@@ -9,10 +9,10 @@
 
 /* The page of a command. Its name is the second word of the usage, its purpose
  * the first sentence of the description. */
-void manual_print(const char *usage, const char *what, const struct option *options);
+void manual_print(const char *usage, const char *what, const struct option_table *table);
 /* A line an option: the option, its argument, its choices, what it does, with
  * tabs between. */
-void manual_print_words(const struct option *options);
+void manual_print_words(const struct option_table *table);
 
 struct manual_command {
     const char *name;

@@ -1,24 +1,62 @@
 #include "cmd/options.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/manual.h"
+#include "core/base/memory.h"
 #include "core/base/near.h"
 #include "core/format/backend.h"
-#include "core/tensor/dtype.h"
-#include "core/tensor/metadata.h"
 
-/* The highest level that any format has: zstd's. */
-#define MOST_LEVEL 22
+void options_init(struct option_table *table) {
+    *table = (struct option_table){0};
+    tc_arena_init(&table->arena, 0);
+}
+
+void options_release(struct option_table *table) {
+    free(table->rows);
+    tc_arena_release(&table->arena);
+    *table = (struct option_table){0};
+}
+
+void options_add(struct option_table *table, const char *heading, const struct option *rows,
+                 size_t count) {
+    size_t needed = table->count + count + 1;
+    if (needed > table->capacity) {
+        struct option *larger = reallocarray(table->rows, 2 * needed, sizeof *larger);
+        if (!larger) {
+            table->failed = true;
+            return;
+        }
+        table->rows = larger;
+        table->capacity = 2 * needed;
+    }
+    if (heading)
+        table->rows[table->count++] = (struct option){.type = OPTION_HEADING, .help = heading};
+    for (size_t i = 0; i < count; i++)
+        table->rows[table->count++] = rows[i];
+}
+
+bool option_is_attached(const struct option *option) {
+    return option->type == OPTION_LEVEL || option->type == OPTION_STRICT;
+}
 
 static bool takes_value(enum option_type type) {
-    return type >= OPTION_TEXT && type != OPTION_LEVEL && type != OPTION_STRICT &&
-           type != OPTION_HELP;
+    switch (type) {
+    case OPTION_FLAG:
+    case OPTION_CLEAR:
+    case OPTION_LEVEL:
+    case OPTION_STRICT:
+    case OPTION_HELP:
+    case OPTION_HEADING:
+        return false;
+    default:
+        return true;
+    }
 }
 
 bool options_size(const char *text, uint64_t *size) {
@@ -54,20 +92,20 @@ static bool set_real(const struct option *option, const char *value, struct tc_e
     double number = strtod(value, &end);
     if (end == value || *end || !isfinite(number) || number < 0)
         return bad_value(option, value, error);
-    *(double *)option->value = number;
+    *option->to.real = number;
     return true;
 }
 
 static bool set_choice(const struct option *option, const char *value, struct tc_error *error) {
-    for (int i = 0; option->choices[i]; i++)
+    for (unsigned i = 0; option->choices[i]; i++)
         if (strcmp(option->choices[i], value) == 0) {
-            *(int *)option->value = i;
+            *option->to.choice = i;
             return true;
         }
     return bad_value(option, value, error);
 }
 
-bool options_help_form(const char *value, int *form) {
+bool options_help_form(const char *value, enum help_form *form) {
     *form = !value                        ? HELP_TEXT
             : strcmp(value, "man") == 0   ? HELP_MAN
             : strcmp(value, "words") == 0 ? HELP_WORDS
@@ -76,59 +114,91 @@ bool options_help_form(const char *value, int *form) {
 }
 
 static bool set_level(const struct option *option, const char *value, struct tc_error *error) {
-    int *level = option->value;
     if (!value) {
-        *level = TC_COMPRESS_DEFAULT;
+        *option->to.level = TC_COMPRESS_DEFAULT;
         return true;
     }
     char *end;
     long number = strtol(value, &end, 10);
     if (end == value || *end || number < 1 || number > 100)
         return bad_value(option, value, error);
-    *level = (int)number;
+    *option->to.level = (int)number;
     return true;
 }
 
 static bool set_dtype(const struct option *option, const char *value, struct tc_error *error) {
     enum tc_dtype dtype = tc_dtype_named(tc_text_of(value));
-    *(enum tc_dtype *)option->value = dtype;
+    *option->to.dtype = dtype;
     if (dtype != TC_NONE)
         return true;
     tc_fail(error, TC_USAGE, "option-value", "--%s: no such dtype: %s", option->name, value);
     return tc_dtype_hint(tc_text_of(value), error, "tconv formats lists the dtypes");
 }
 
-static bool set_pair(const struct option *option, const char *value, struct tc_arena *arena,
-                     struct tc_error *error) {
+static bool set_strict(const struct option *option, const char *value, struct tc_error *error) {
+    *option->to.strict = value ? STRICT_ALL : STRICT_LOSS;
+    return !value || strcmp(value, "all") == 0 || bad_value(option, value, error);
+}
+
+static bool set_size(const struct option *option, const char *value, struct tc_error *error) {
+    if (!options_size(value, option->to.size))
+        return bad_value(option, value, error);
+    if (option->type == OPTION_MEMORY)
+        tc_memory_limit(*option->to.size);
+    return true;
+}
+
+static bool set_descriptor(const struct option *option, const char *value, struct tc_error *error) {
+    char *end;
+    errno = 0;
+    long fd = strtol(value, &end, 10);
+    int flags =
+        errno || end == value || *end || fd < 1 || fd > INT32_MAX ? -1 : fcntl((int)fd, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return tc_fail(error, TC_USAGE, "option-value",
+                       "--%s: not a descriptor open for writing: %s", option->name, value);
+    *option->to.descriptor = (int)fd;
+    return true;
+}
+
+static bool set_rows(const struct option *option, const char *value, struct tc_error *error) {
+    if (tc_rows_parse(value, option->to.rows))
+        return true;
+    tc_fail(error, TC_USAGE, "option-value", "--%s: not a value it takes: %s", option->name, value);
+    return tc_error_hint(error, "it takes A:B, for rows A to B-1; A: or :B; -N: for the last N");
+}
+
+static bool set_metadata(const struct option *option, const char *value, struct tc_arena *arena,
+                         struct tc_error *error) {
     const char *equals = strchr(value, '=');
     if (!equals || equals == value)
         return bad_value(option, value, error);
     if (!tc_utf8_valid(tc_text_of(value)))
         return tc_fail(error, TC_USAGE, "option-value", "--%s: not valid UTF-8", option->name);
-    return tc_metadata_set(option->value, arena, (struct tc_text){value, (size_t)(equals - value)},
+    return tc_metadata_set(option->to.metadata, arena,
+                           (struct tc_text){value, (size_t)(equals - value)},
                            tc_text_of(equals + 1), error);
 }
 
-static bool set_value(const struct option *option, const char *value, struct arguments *arguments,
+static bool set_flag(const struct option *option, const char *value, struct tc_error *error) {
+    if (value)
+        return tc_fail(error, TC_USAGE, "option-value", "--%s takes no value", option->name);
+    *option->to.flag = option->type == OPTION_FLAG;
+    return true;
+}
+
+static bool set_value(struct option_table *table, const struct option *option, const char *value,
                       struct tc_error *error) {
-    if (option->given)
-        *option->given = true;
-    if (arguments->given)
-        arguments->given[arguments->given_count++] = (struct given){option, value};
     switch (option->type) {
     case OPTION_FLAG:
     case OPTION_CLEAR:
-        if (value)
-            return tc_fail(error, TC_USAGE, "option-value", "--%s takes no value", option->name);
-        *(bool *)option->value = option->type == OPTION_FLAG;
-        return true;
+        return set_flag(option, value, error);
     case OPTION_TEXT:
-        *(const char **)option->value = value;
+        *option->to.text = value;
         return true;
     case OPTION_SIZE:
-        if (!options_size(value, option->value))
-            return bad_value(option, value, error);
-        return !option->call || option->call(option->value, value, error);
+    case OPTION_MEMORY:
+        return set_size(option, value, error);
     case OPTION_REAL:
         return set_real(option, value, error);
     case OPTION_CHOICE:
@@ -136,48 +206,56 @@ static bool set_value(const struct option *option, const char *value, struct arg
     case OPTION_LEVEL:
         return set_level(option, value, error);
     case OPTION_STRICT:
-        *(int *)option->value = value ? 2 : 1;
-        return !value || strcmp(value, "all") == 0 || bad_value(option, value, error);
-    case OPTION_PAIR:
-        return set_pair(option, value, arguments->arena, error);
-    case OPTION_CALL:
-        return option->call(option->value, value, error);
+        return set_strict(option, value, error);
     case OPTION_DTYPE:
         return set_dtype(option, value, error);
+    case OPTION_DESCRIPTOR:
+        return set_descriptor(option, value, error);
+    case OPTION_ROWS:
+        return set_rows(option, value, error);
+    case OPTION_METADATA:
+        return set_metadata(option, value, &table->arena, error);
+    case OPTION_SELECT:
+        return option->rule(option->to.select, value, error);
+    case OPTION_DTYPE_RULE:
+        return tc_policy_add(option->to.policy, value, error);
     case OPTION_HELP:
-        return options_help_form(value, option->value) || bad_value(option, value, error);
+        return options_help_form(value, option->to.help) || bad_value(option, value, error);
     case OPTION_HEADING:
-    case OPTION_END:
         break;
     }
     return tc_fail(error, TC_INTERNAL, "option", "an option without a type");
 }
 
-static const struct option *find_long(const struct option *options, const char *name,
+/* Which row has this name, or this letter; NULL: none. */
+static const struct option *find_long(const struct option_table *table, const char *name,
                                       size_t length) {
-    for (; options->type != OPTION_END; options++)
-        if (options->name && options->type != OPTION_HEADING && strlen(options->name) == length &&
-            memcmp(options->name, name, length) == 0)
-            return options;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->rows[i];
+        if (option->name && strlen(option->name) == length &&
+            memcmp(option->name, name, length) == 0)
+            return option;
+    }
     return NULL;
 }
 
-static const struct option *find_letter(const struct option *options, char letter) {
-    for (; options->type != OPTION_END; options++)
-        if (options->letter == letter && options->type != OPTION_HEADING)
-            return options;
+static const struct option *find_letter(const struct option_table *table, char letter) {
+    for (size_t i = 0; i < table->count; i++)
+        if (table->rows[i].letter && table->rows[i].letter == letter)
+            return &table->rows[i];
     return NULL;
 }
 
-static bool unknown(const struct option *options, const char *argument, struct tc_error *error) {
+static bool unknown(const struct option_table *table, const char *argument,
+                    struct tc_error *error) {
     static const char otherwise[] = "--help lists the options; -- ends them";
     struct tc_near near;
     const char *name = argument + strspn(argument, "-");
     tc_fail(error, TC_USAGE, "unknown-option", "unknown option: %s", argument);
     tc_near_init(&near, (struct tc_text){name, strcspn(name, "=")});
-    for (; options->type != OPTION_END; options++)
-        if (options->name && options->type != OPTION_HEADING)
-            tc_near_try(&near, tc_text_of(options->name));
+    for (size_t i = 0; i < table->count; i++)
+        if (table->rows[i].name)
+            tc_near_try(&near, tc_text_of(table->rows[i].name));
     if (near.best.bytes)
         return tc_error_hint(error, "did you mean --%.*s? %s", (int)near.best.length,
                              near.best.bytes, otherwise);
@@ -185,15 +263,15 @@ static bool unknown(const struct option *options, const char *argument, struct t
 }
 
 /* "--compress 9": a number that could be a level and is no file is one. */
-static bool is_level(const char *argument) {
+static bool is_level(const struct option *option, const char *argument) {
     uint64_t number;
     return argument[0] && !argument[strspn(argument, "0123456789")] &&
-           options_size(argument, &number) && number >= 1 && number <= MOST_LEVEL &&
+           options_size(argument, &number) && number >= 1 && number <= (uint64_t)option->most &&
            access(argument, F_OK) != 0;
 }
 
 /* One option at argv[*at]; moves *at over a value of its own. */
-static bool parse_option(const struct option *options, int argc, char **argv, int *at,
+static bool parse_option(struct option_table *table, int argc, char **argv, int *at,
                          struct arguments *arguments, struct tc_error *error) {
     const char *argument = argv[*at];
     const struct option *option;
@@ -201,17 +279,17 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
     if (argument[1] == '-') {
         const char *name = argument + 2;
         const char *equals = strchr(name, '=');
-        option = find_long(options, name, equals ? (size_t)(equals - name) : strlen(name));
+        option = find_long(table, name, equals ? (size_t)(equals - name) : strlen(name));
         value = equals ? equals + 1 : NULL;
     } else {
-        option = find_letter(options, argument[1]);
+        option = find_letter(table, argument[1]);
         value = argument[2] ? argument + 2 : NULL;
         if (option && value && !takes_value(option->type))
-            return unknown(options, argument, error);
+            return unknown(table, argument, error);
     }
     if (!option)
-        return unknown(options, argument, error);
-    if (!value && option->type == OPTION_LEVEL && *at + 1 < argc && is_level(argv[*at + 1]))
+        return unknown(table, argument, error);
+    if (!value && option->type == OPTION_LEVEL && *at + 1 < argc && is_level(option, argv[*at + 1]))
         value = argv[++*at];
     if (!value && takes_value(option->type)) {
         if (*at + 1 >= argc) {
@@ -220,28 +298,30 @@ static bool parse_option(const struct option *options, int argc, char **argv, in
         }
         value = argv[++*at];
     }
-    return set_value(option, value, arguments, error);
+    if (option->given)
+        *option->given = true;
+    arguments->given[arguments->given_count++] = (struct given){option, value};
+    return set_value(table, option, value, error);
 }
 
-bool options_parse(const struct option *options, int argc, char **argv, struct arguments *arguments,
+bool options_parse(struct option_table *table, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error) {
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
-    if (arguments->record)
-        arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
-    if (!arguments->names || (arguments->record && !arguments->given))
+    arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
+    if (!arguments->names || !arguments->given || table->failed)
         return tc_fail_memory(error);
     /* An error in what follows is told as JSON too, wherever --json stands. */
-    const struct option *json = find_long(options, "json", 4);
+    const struct option *json = find_long(table, "json", 4);
     for (int at = 0; at < argc && json && strcmp(argv[at], "--") != 0; at++)
         if (strcmp(argv[at], "--json") == 0)
-            *(bool *)json->value = true;
+            *json->to.flag = true;
     bool open = true;
     for (int at = 0; at < argc; at++) {
         if (open && strcmp(argv[at], "--") == 0)
             open = false;
         else if (!open || argv[at][0] != '-' || argv[at][1] == '\0')
             arguments->names[arguments->count++] = argv[at];
-        else if (!parse_option(options, argc, argv, &at, arguments, error))
+        else if (!parse_option(table, argc, argv, &at, arguments, error))
             return false;
     }
     return true;
@@ -250,7 +330,7 @@ bool options_parse(const struct option *options, int argc, char **argv, struct a
 void arguments_release(struct arguments *arguments) {
     free(arguments->names);
     free(arguments->given);
-    *arguments = (struct arguments){.arena = arguments->arena};
+    *arguments = (struct arguments){0};
 }
 
 static void add_given(struct tc_buffer *json, const struct given *given) {
@@ -268,59 +348,37 @@ static void add_given(struct tc_buffer *json, const struct given *given) {
     tc_buffer_release(&text);
 }
 
+static bool may_be_given_again(const struct option *option) {
+    return option->type == OPTION_METADATA || option->type == OPTION_SELECT ||
+           option->type == OPTION_DTYPE_RULE;
+}
+
+static bool sets_flag(const struct option *option) {
+    return option->type == OPTION_FLAG || option->type == OPTION_CLEAR;
+}
+
 /* Whether a later option takes its place: the same one, or its opposite. */
 static bool is_overruled(const struct arguments *arguments, size_t position) {
     const struct option *option = arguments->given[position].option;
-    if (option->type == OPTION_PAIR || option->type == OPTION_CALL)
-        return false;
-    for (size_t i = position + 1; i < arguments->given_count; i++)
-        if (arguments->given[i].option->value == option->value)
+    for (size_t i = position + 1; i < arguments->given_count; i++) {
+        const struct option *later = arguments->given[i].option;
+        if (later == option
+                ? !may_be_given_again(option)
+                : sets_flag(option) && sets_flag(later) && later->to.flag == option->to.flag)
             return true;
+    }
     return false;
 }
 
-void options_print_given(struct tc_buffer *json, const struct option *options,
+void options_print_given(struct tc_buffer *json, const struct option_table *table,
                          const struct arguments *arguments) {
     tc_buffer_add_string(json, "[");
-    for (; options->type != OPTION_END; options++)
-        for (size_t i = 0; i < arguments->given_count; i++)
-            if (arguments->given[i].option == options && !options->aside &&
+    for (size_t row = 0; row < table->count; row++)
+        for (size_t i = 0; i < arguments->given_count; i++) {
+            const struct option *option = arguments->given[i].option;
+            if (option == &table->rows[row] && !option->not_in_receipt &&
                 !is_overruled(arguments, i))
                 add_given(json, &arguments->given[i]);
+        }
     tc_buffer_add_string(json, "]");
-}
-
-static void print_option(const struct option *option) {
-    char left[64];
-    const char *equals = option->type == OPTION_LEVEL || option->type == OPTION_STRICT ? "" : " ";
-    snprintf(left, sizeof left, "%s%c%s%s%s%s%s", option->letter ? "-" : "  ",
-             option->letter ? option->letter : ' ',
-             option->name ? (option->letter ? ", --" : " --") : "",
-             option->name ? option->name : "", option->argument ? equals : "",
-             option->argument ? option->argument : "", "");
-    if (strlen(left) > 28)
-        printf("  %s\n  %-28s %s\n", left, "", option->help);
-    else
-        printf("  %-28s %s\n", left, option->help);
-}
-
-static void print_text(const char *usage, const char *what, const struct option *options) {
-    printf("Usage: %s\n%s\n", usage, what);
-    for (; options->type != OPTION_END; options++) {
-        if (options->type == OPTION_HEADING)
-            printf("\n%s\n", options->help);
-        else if (options->help)
-            print_option(options);
-    }
-}
-
-void options_print_help(const char *usage, const char *what, const struct option *options) {
-    const struct option *help = find_long(options, "help", 4);
-    int form = help && help->type == OPTION_HELP ? *(const int *)help->value : HELP_TEXT;
-    if (form == HELP_MAN)
-        manual_print(usage, what, options);
-    else if (form == HELP_WORDS)
-        manual_print_words(options);
-    else
-        print_text(usage, what, options);
 }

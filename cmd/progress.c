@@ -16,20 +16,6 @@ const char *const report_progress_modes[] = {"auto", "bar", "json", "none", NULL
 
 /* Checked before any file is opened: a number that is free now could become
  * that of an output. */
-bool report_progress_fd(void *context, const char *value, struct tc_error *error) {
-    struct report_progress_options *options = context;
-    char *end;
-    errno = 0;
-    long fd = strtol(value, &end, 10);
-    int flags =
-        errno || end == value || *end || fd < 1 || fd > INT32_MAX ? -1 : fcntl((int)fd, F_GETFL);
-    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-        return tc_fail(error, TC_USAGE, "option-value",
-                       "--progress-fd: not a descriptor open for writing: %s", value);
-    options->fd = (int)fd;
-    return true;
-}
-
 bool report_progress_check(const struct report_progress_options *options, struct tc_error *error) {
     return !options->fd || options->mode == PROGRESS_JSON ||
            tc_fail(error, TC_USAGE, "usage", "--progress-fd goes with --progress=json");
@@ -43,9 +29,9 @@ double report_seconds_since(const struct timespec *start) {
 
 void report_progress_start(struct report_progress *progress,
                            const struct report_progress_options *options, bool quiet) {
-    *progress = (struct report_progress){
-        .mode = options ? (enum report_progress_mode)options->mode : PROGRESS_AUTO,
-        .fd = options && options->fd ? options->fd : STDERR_FILENO};
+    *progress =
+        (struct report_progress){.mode = options ? options->mode : PROGRESS_AUTO,
+                                 .fd = options && options->fd ? options->fd : STDERR_FILENO};
     if (progress->mode == PROGRESS_AUTO)
         progress->mode = !quiet && isatty(STDERR_FILENO) ? PROGRESS_BAR : PROGRESS_NONE;
     clock_gettime(CLOCK_MONOTONIC, &progress->started);

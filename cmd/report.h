@@ -52,11 +52,9 @@ enum report_progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS
 extern const char *const report_progress_modes[];
 
 struct report_progress_options {
-    int mode;
+    enum report_progress_mode mode;
     int fd; /* for json; 0: standard error */
 };
-/* For an option table: a descriptor that is open for writing. */
-bool report_progress_fd(void *options, const char *value, struct tc_error *error);
 bool report_progress_check(const struct report_progress_options *options, struct tc_error *error);
 
 struct report_progress {

@@ -11,11 +11,11 @@
 #include "core/plan/make_plan.h"
 #include "formats/registry.h"
 
-static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group, int strict,
-                        struct tc_error *error) {
+static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group,
+                        enum strictness strict, struct tc_error *error) {
     bool usage = group->severity == TC_WARNING;
     tc_fail(error, usage ? TC_USAGE : TC_UNSUPPORTED, usage ? "no-match" : "strict",
-            "--strict%s: %s: %s", strict > 1 ? "=all" : "", tc_kind_name(group->kind),
+            "--strict%s: %s: %s", strict == STRICT_ALL ? "=all" : "", tc_kind_name(group->kind),
             group->detail);
     if (group->name_count)
         tc_error_in_tensor(error, group->names[0].bytes, group->names[0].length);
@@ -24,13 +24,14 @@ static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *
 
 /* A loss, and with =all a change; and a choice of tensors that chose none, which
  * is the user's own mistake and comes first. */
-static bool check_strict(const struct tc_plan *plan, int strict, struct tc_error *error) {
-    for (size_t i = 0; i < plan->notes.count && strict; i++)
+static bool check_strict(const struct tc_plan *plan, enum strictness strict,
+                         struct tc_error *error) {
+    for (size_t i = 0; i < plan->notes.count && strict != STRICT_NOT; i++)
         if (plan->notes.groups[i].kind == TC_KIND_SELECTION)
             return fail_strict(plan, &plan->notes.groups[i], strict, error);
-    for (size_t i = 0; i < plan->notes.count && strict; i++) {
+    for (size_t i = 0; i < plan->notes.count && strict != STRICT_NOT; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
-        if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict < 2))
+        if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict != STRICT_ALL))
             continue;
         return fail_strict(plan, group, strict, error);
     }
@@ -61,9 +62,49 @@ static void flip(const struct tc_publish *publish) {
 #define DISTURB NULL
 #endif
 
-bool perform_note_options(struct perform *perform, const struct option *options,
+const char *const perform_orders[] = {"target", "source", "name", NULL};
+const char *const perform_keeps[] = {"auto", "sidecar", "drop", NULL};
+
+static void add_proof_options(struct option_table *table, struct perform *perform) {
+    const struct option rows[] = {
+        FLAG_OPTION("verify", &perform->run.verify, .not_in_receipt = true,
+                    .help =
+                        "read the output again and compare every tensor before it is published"),
+        TEXT_OPTION("receipt", &perform->beside.receipt, .argument = "FILE", .not_in_receipt = true,
+                    .help = "write what went in and came out, with hashes, as JSON; verifies"),
+        FLAG_OPTION("receipt-tensors", &perform->beside.tensors, .not_in_receipt = true,
+                    .help = "with the hash of every tensor"),
+        TEXT_OPTION("sign", &perform->beside.key, .argument = "KEY", .not_in_receipt = true,
+                    .help = "sign the receipt with this key (tconv keygen)"),
+        TEXT_OPTION("depfile", &perform->beside.depfile, .argument = "FILE", .not_in_receipt = true,
+                    .help = "write a rule for make: the output's files, and all that were read"),
+    };
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
+}
+
+void perform_add_options(struct option_table *table, struct perform *perform) {
+    const struct option rows[] = {
+        STRICT_OPTION("strict", &perform->strict, .argument = "[=all]", .not_in_receipt = true,
+                      .help = "any loss is an error; =all: any change too"),
+        FLAG_OPTION("dry-run", &perform->dry_run, .not_in_receipt = true,
+                    .help = "say what would be done, changed and lost; write nothing"),
+        FLAG_OPTION("no-sync", &perform->run.publish.no_sync, .not_in_receipt = true,
+                    .help = "do not wait for the disk"),
+        CHOICE_OPTION(
+            "progress", &perform->progress.mode, report_progress_modes, .argument = "HOW",
+            .not_in_receipt = true,
+            .help = "auto (default): a bar on a terminal; bar, json: lines for programs; none"),
+        DESCRIPTOR_OPTION("progress-fd", &perform->progress.fd, .argument = "N",
+                          .not_in_receipt = true,
+                          .help = "descriptor for --progress=json (default: standard error)"),
+    };
+    add_proof_options(table, perform);
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
+}
+
+bool perform_note_options(struct perform *perform, const struct option_table *table,
                           const struct arguments *arguments, struct tc_error *error) {
-    options_print_given(&perform->given, options, arguments);
+    options_print_given(&perform->given, table, arguments);
     perform->beside.options = (struct tc_text){perform->given.bytes, perform->given.length};
     return tc_buffer_ok(&perform->given, error);
 }

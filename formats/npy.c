@@ -12,6 +12,7 @@
 #include "core/base/limits.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/input.h"
@@ -19,6 +20,8 @@
 #include "core/plan/plan.h"
 #include "core/tensor/table.h"
 #include "formats/numpy/npy.h"
+#include "formats/numpy/options.h"
+#include "formats/pickle/option.h"
 #include "formats/torch/torch.h"
 
 #define MAGIC "\x93NUMPY"
@@ -84,7 +87,7 @@ static bool name_array(struct tc_reader *reader, bool several, uint64_t index, s
 static bool add_array(struct tc_reader *reader, const struct npy_array *array, struct tc_text name,
                       struct tc_error *error) {
     struct npy_reader *npy = reader->state;
-    if (array->header.objects && reader->options->pickle_inert)
+    if (array->header.objects && pickle_is_inert(reader->options))
         return npy_list_objects(&npy->list, reader, name, NULL, array->base + array->header.data,
                                 reader->input->size, error);
     return npy_list_add(&npy->list, reader, array, name, error);
@@ -175,6 +178,8 @@ const struct tc_backend tc_backend_npy = {
     .max_rank = NPY_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .empty_name = true,
+    .options = (const struct tc_format_option *const[]){&npy_void_option, &pickle_mode_option,
+                                                        &npy_strings_option, NULL},
     .probe = probe,
     .reader_size = sizeof(struct npy_reader),
     .open = open_npy,

@@ -12,6 +12,7 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
@@ -19,6 +20,8 @@
 #include "core/plan/plan.h"
 #include "core/tensor/table.h"
 #include "formats/numpy/npy.h"
+#include "formats/numpy/options.h"
+#include "formats/pickle/option.h"
 #include "formats/refused.h"
 #include "formats/torch/torch.h"
 #include "formats/zip/read.h"
@@ -119,7 +122,7 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
     if (!read_header(reader, array, error))
         return refused_add(&npz->list.refused, reader, name, error);
     reader->compressed |= array->packed;
-    if (array->header.objects && reader->options->pickle_inert) {
+    if (array->header.objects && pickle_is_inert(reader->options)) {
         const unsigned char *bytes = (const unsigned char *)zip_load(reader, member, error);
         return bytes && npy_list_objects(&npz->list, reader, name, bytes, array->header.data,
                                          member->size, error);
@@ -352,7 +355,11 @@ const struct tc_backend tc_backend_npz = {
     .max_rank = NPY_MAX_RANK,
     .max_name = UINT16_MAX - 4,
     .empty_name = true,
+    .compression = "deflate",
+    .default_level = TC_DEFLATE_DEFAULT_LEVEL,
     .max_level = TC_DEFLATE_MAX_LEVEL,
+    .options = (const struct tc_format_option *const[]){&npy_void_option, &pickle_mode_option,
+                                                        &npy_strings_option, NULL},
     .probe = probe,
     .reader_size = sizeof(struct npz_reader),
     .open = open_npz,

@@ -7,7 +7,9 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
+#include "formats/onnx/options.h"
 #include "formats/onnx/write.h"
 
 static bool open_onnx(struct tc_reader *reader, struct tc_error *error) {
@@ -25,6 +27,8 @@ const struct tc_backend tc_backend_onnx = {
     .dtypes = ONNX_DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
+    .options =
+        (const struct tc_format_option *const[]){&onnx_external_option, &ot_dialect_option, NULL},
     .probe = onnx_probe_model,
     .reader_size = sizeof(struct onnx),
     .open = open_onnx,

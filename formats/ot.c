@@ -14,12 +14,15 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 #include "formats/onnx/onnx.h"
+#include "formats/onnx/options.h"
+#include "formats/pickle/option.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/write.h"
 
@@ -141,6 +144,8 @@ const struct tc_backend tc_backend_ot = {
               TC_SET(TC_C64) | TC_SET(TC_C128),
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
+    .options =
+        (const struct tc_format_option *const[]){&pickle_mode_option, &ot_dialect_option, NULL},
     .probe = probe_ot,
     .reader_size = sizeof(struct ot_reader),
     .open = open_ot,
@@ -148,6 +153,7 @@ const struct tc_backend tc_backend_ot = {
     .extent = extent,
     .verify = verify,
     .close = close_ot,
+    .written_instead = onnx_written_as_ot,
     .writer_size = sizeof(struct torch_writer),
     .check = check,
     .begin = begin,

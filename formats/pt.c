@@ -10,11 +10,13 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/opcodes.h"
+#include "formats/pickle/option.h"
 #include "formats/shards.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/write.h"
@@ -124,6 +126,7 @@ const struct tc_backend tc_backend_pt = {
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .empty_name = true,
+    .options = (const struct tc_format_option *const[]){&pickle_mode_option, NULL},
     .probe = probe_pt,
     .reader_size = sizeof(struct torch),
     .open = open_pt,

@@ -11,6 +11,7 @@
 #include "core/format/restore_metadata.h"
 #include "core/io/publish.h"
 #include "formats/foreign.h"
+#include "formats/onnx/options.h"
 
 #define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
 #include "formats/registry.def"
@@ -125,6 +126,42 @@ const struct tc_backend *tc_registry_for_path(const char *path) {
             }
         }
     return best;
+}
+
+bool tc_registry_indexed_path(const char *path, char *indexed, size_t size) {
+    const struct tc_backend *backend = tc_registry_for_path(path);
+    if (!backend || !tc_registry_is_index(backend))
+        return false;
+    /* A path that does not fit is one that the system does not take either. */
+    size_t length = strlen(path) - strlen(backend->extensions[0]);
+    snprintf(indexed, size, "%.*s", (int)(length < size ? length : size - 1), path);
+    return true;
+}
+
+const struct tc_backend *tc_registry_for_one(void) {
+    return &tc_backend_npy;
+}
+
+/* Whether a format before this one, or an entry before this one, has the option. */
+static bool is_listed_before(size_t format, size_t entry) {
+    const struct tc_format_option *option = tc_registry[format]->options[entry];
+    for (size_t f = 0; f < format; f++)
+        if (tc_backend_declares(tc_registry[f], option))
+            return true;
+    for (size_t i = 0; i < entry; i++)
+        if (tc_registry[format]->options[i] == option)
+            return true;
+    return false;
+}
+
+const struct tc_format_option *tc_registry_option(enum tc_option_use use, size_t position) {
+    for (size_t f = 0; tc_registry[f]; f++) {
+        const struct tc_format_option *const *options = tc_registry[f]->options;
+        for (size_t i = 0; options && options[i]; i++)
+            if (options[i]->use == use && !is_listed_before(f, i) && position-- == 0)
+                return options[i];
+    }
+    return NULL;
 }
 
 bool tc_registry_is_index(const struct tc_backend *backend) {

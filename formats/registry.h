@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
 
@@ -26,6 +27,15 @@ const struct tc_backend *tc_registry_for_path(const char *path);
 const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error);
 /* Fails with what a file looks like that is none of ours. */
 bool tc_registry_explain(struct tc_input *input, struct tc_error *error);
+/* Whether the path is that of an index of shards; then also the path that names
+ * the format of the shards: model.safetensors of model.safetensors.index.json. */
+bool tc_registry_indexed_path(const char *path, char *indexed, size_t size);
+/* The format of a single tensor where nothing names one: of the files of a
+ * folder, for instance. */
+const struct tc_backend *tc_registry_for_one(void);
+/* The options that formats declare for that use, each once: the first, the
+ * second, …, NULL behind the last. */
+const struct tc_format_option *tc_registry_option(enum tc_option_use use, size_t position);
 /* Whether it is an index of shards, not a file of tensors. */
 bool tc_registry_is_index(const struct tc_backend *backend);
 

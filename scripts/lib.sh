@@ -24,7 +24,7 @@ tconv_packages() {
         ;;
     test)
         echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \
-            zstd=cmd:zstd time=cmd:time
+            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff
         ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
     sanitize) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;

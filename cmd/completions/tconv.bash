@@ -3,6 +3,18 @@ _tconv_column() { # KIND: words of that kind
     tconv --help=words 2>/dev/null | awk -F '\t' -v kind="$1" '$1 == kind { print $2 }'
 }
 
+# What an option takes: formats or dtypes where its argument is one, else its choices.
+_tconv_values() { # COMMAND OPTION
+    local argument choices
+    IFS=$'\t' read -r argument choices < <(tconv "$1" --help=words 2>/dev/null |
+        awk -F '\t' -v option="$2" '$1 == option { print $2 "\t" $3 }')
+    case $argument in
+    *FORMAT) _tconv_column format ;;
+    *DTYPE) _tconv_column dtype ;;
+    *) printf '%s' "${choices// /$'\n'}" ;;
+    esac
+}
+
 # The tensors of the first file on the line, behind the command.
 _tconv_tensors() {
     local word
@@ -26,12 +38,9 @@ _tconv() {
     if ((COMP_CWORD > 1)) && _tconv_column command | grep -qxF -- "${COMP_WORDS[1]}"; then
         command=${COMP_WORDS[1]}
     fi
-    case $previous in
-    -f | --from | -t | --to) words=$(_tconv_column format) ;;
-    --dtype | --npy-void) words=$(_tconv_column dtype) ;;
-    --*) words=$(tconv "$command" --help=words 2>/dev/null |
-        awk -F '\t' -v option="$previous" '$1 == option && $3 != "" { gsub(" ", "\n", $3); print $3 }') ;;
-    esac
+    if [[ $previous == -* ]]; then
+        words=$(_tconv_values "$command" "$previous")
+    fi
     if [[ -z $words && $current == -* ]]; then
         words=$(tconv "$command" --help=words 2>/dev/null | cut -f 1)
     elif [[ -z $words && $COMP_CWORD == 1 ]]; then

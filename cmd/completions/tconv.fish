@@ -16,17 +16,19 @@ function __tconv_options
     tconv (__tconv_command) --help=words 2>/dev/null | awk -F '\t' '{ print $1 "\t" $4 }'
 end
 
-# What the option before the cursor takes.
+# What the option before the cursor takes: formats or dtypes where its argument is one, else its
+# choices.
 function __tconv_values
     set -l words (commandline -opc)
-    switch $words[-1]
-        case -f --from -t --to
+    set -l line (tconv (__tconv_command) --help=words 2>/dev/null |
+        awk -F '\t' -v option=$words[-1] '$1 == option { print $2 "\t" $3 }')
+    switch (string replace -r '\t.*' '' -- "$line")
+        case '*FORMAT'
             __tconv_column format
-        case --dtype --npy-void
+        case '*DTYPE'
             __tconv_column dtype
-        case '-*'
-            tconv (__tconv_command) --help=words 2>/dev/null |
-                awk -F '\t' -v option=$words[-1] '$1 == option && $3 != "" { gsub(" ", "\n", $3); print $3 }'
+        case '*'
+            string split -n ' ' -- (string replace -r '^[^\t]*\t' '' -- "$line")
     end
 end
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Help, manual pages and completions say the same, and the pages are well-formed."""
+"""Help, manual pages and completions say the same, the pages are well-formed, and their examples run."""
 
 import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 
-from harness import DATA, OK, TCONV, Skip, Suite, check_equal, expect
+from harness import DATA, OK, TCONV, Skip, Suite, check_equal, expect, run
+from test_docs import make_samples
 
 COMPLETIONS = DATA.parent / "cmd" / "completions"
 
@@ -29,7 +31,7 @@ def check_command(command, folder):
     plain = page.replace("\\-", "-")
     on_page = set(re.findall(r"\\fB(--?[a-z][a-z-]*)\\fR", plain))
     check_equal(on_page, offered, "options of the manual page")
-    for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS"):
+    for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS"):
         check_equal(f"\n.SH {part}\n" in page, True, part)
     check_equal(f"tconv-{command} - " in plain, True, "its name")
 
@@ -46,10 +48,70 @@ def check_troff(arguments, folder):
     if not shutil.which("groff"):
         raise Skip("groff is not here")
     page = expect(folder, OK, *arguments, "--help=man").out
-    result = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", "-z", "-K", "utf8"], input=page, capture_output=True, check=True
+    for device in ("utf8", "ascii"):
+        result = subprocess.run(
+            ["groff", "-man", f"-T{device}", "-ww", "-z", "-K", "utf8"], input=page, capture_output=True, check=True
+        )
+        check_equal(result.stderr.decode(), "", f"what groff says of {device}")
+
+
+def examples(page):
+    """The command lines of a page's examples, each with what it does."""
+    part = re.search(r"\n\.SH EXAMPLES\n(.*?)(?=\n\.SH )", page, re.S)
+    plain = part[1]
+    for troff, text in (("\\-", "-"), ("\\(aq", "'"), ("\\(ha", "^"), ("\\(ti", "~"), ("\\&", ""), ("\\e", "\\")):
+        plain = plain.replace(troff, text)
+    found = re.findall(r"^\.PP\n(.+)\n\.PP\n\.RS 4\n\.EX\n(.+)\n\.EE\n\.RE$", plain, re.M)
+    return [(line, what) for what, line in found]
+
+
+def check_examples(arguments, folder):
+    """Each runs, one after the other, where the files are that they name."""
+    found = examples(expect(folder, OK, *arguments, "--help=man").out.decode())
+    check_equal(1 <= len(found) <= 4, True, f"one to four examples, not {len(found)}")
+    make_samples(folder)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "tconv").symlink_to(TCONV)
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    for line, what in found:
+        # convert needs no word of its own
+        known = line.split()[1] == arguments[0] if arguments and arguments[0] != "convert" else True
+        check_equal((line.split()[0], known), ("tconv", True), f"an example of the command: {line}")
+        check_equal(bool(re.fullmatch(r"[A-Z].*\.", what)), True, f"a sentence: {what}")
+        result = run("bash", "-euo", "pipefail", "-c", line, cwd=folder, env={"PATH": path})
+        check_equal(result.code, OK, f"the exit code of {line}", result)
+        check_equal(b"nothing to do" in result.err, False, f"an idle option of {line}", result)
+
+
+def check_format_options(folder):
+    """What a format declares is what commands take: for reading all that read, for writing convert."""
+    lines = expect(folder, OK, "formats", "--json").out.decode().splitlines()
+    declared = {option["name"]: option for line in lines for option in json.loads(line)["options"]}
+    check_equal(
+        set(declared), {"--npy-void", "--pickle", "--strings", "--onnx-external", "--ot-dialect"}, "options"
     )
-    check_equal(result.stderr.decode(), "", "what groff says")
+    listed = expect(folder, OK, "formats").out.decode()
+    offered = {command: {line[0]: line for line in words(command)} for command in ("convert", "info", "scan")}
+    for name, option in declared.items():
+        check_equal(f"\n{name} " in listed, True, f"{name} in the table")
+        check_equal(offered["convert"][name][3], option["help"], name)
+        check_equal(offered["convert"][name][1], option["argument"] or "", name)
+        for command in ("info", "scan"):
+            check_equal(name in offered[command], option["for"] == "reading", f"{name} of {command}")
+
+
+def check_idle_options(folder):
+    """An option for writing that the target has not is told, and one given as it is anyway is not."""
+    make_samples(folder)
+    for arguments, warned in (
+        (("out.npz", "--onnx-external"), b"--onnx-external has nothing to do: the output is no ONNX model"),
+        (("out.npz", "--ot-dialect", "onnx"), b"--ot-dialect has nothing to do: the output is no .ot"),
+        (("out.npz", "--ot-dialect", "libtorch"), None),
+        (("out.ot", "--ot-dialect", "onnx", "--onnx-external"), None),
+        (("out.onnx", "--ot-dialect", "onnx"), None),
+    ):
+        result = expect(folder, OK, "model.safetensors", *arguments)
+        check_equal(warned in result.err if warned else b"nothing to do" not in result.err, True, arguments)
 
 
 def complete(folder, *line):
@@ -75,11 +137,36 @@ def check_bash(folder):
         (("tconv", "info", "-f", "np"), ["npy", "npz"]),
         (("tconv", "--dtype", "BF"), ["BF16"]),
         (("tconv", "--dtype", "=", "BF"), ["BF16"]),
+        (("tconv", "--npy-void", "BF"), ["BF16"]),
+        (("tconv", "info", "--pickle", ""), ["strict", "inert"]),
         (("tconv", "convert", "--order", "so"), ["source"]),
         (("tconv", "--tied", "=", ""), ["auto", "keep", "copy", "error"]),
         (("tconv", "info", "--max-h"), ["--max-header"]),
     ):
         check_equal(complete(folder, *line), expected, " ".join(line))
+
+
+def check_fish(folder):
+    if not shutil.which("fish"):
+        raise Skip("fish is not here")
+    for line, expected in (
+        ("tconv sc", ["scan"]),
+        ("tconv info -f np", ["npy", "npz"]),
+        ("tconv --npy-void BF", ["BF16"]),
+        ("tconv info --pickle i", ["inert"]),
+        ("tconv convert --order so", ["source"]),
+        ("tconv info --max-h", ["--max-header"]),
+    ):
+        script = "source $argv[1]; complete -C $argv[2]"
+        result = subprocess.run(
+            ["fish", "--no-config", "-c", script, COMPLETIONS / "tconv.fish", line],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "HOME": str(folder), "PATH": f"{os.path.dirname(TCONV)}:{os.environ['PATH']}"},
+            check=True,
+        )
+        check_equal([word.split("\t")[0] for word in result.stdout.splitlines()], expected, line)
 
 
 def check_syntax(shell, file, folder):
@@ -98,9 +185,14 @@ def cases():
     for command in commands:
         yield command, functools.partial(check_command, command)
         yield f"{command}: troff", functools.partial(check_troff, [command])
+        yield f"{command}: examples", functools.partial(check_examples, [command])
     yield "overview", functools.partial(check_overview, commands)
     yield "overview: troff", functools.partial(check_troff, [])
+    yield "overview: examples", functools.partial(check_examples, [])
+    yield "options of formats", check_format_options
+    yield "options without effect", check_idle_options
     yield "bash", check_bash
+    yield "fish", check_fish
     for shell, file in (("bash", "tconv.bash"), ("zsh", "_tconv"), ("fish", "tconv.fish")):
         yield f"{shell}: syntax", functools.partial(check_syntax, shell, file)
     yield "an unknown form", check_form

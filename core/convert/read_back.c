@@ -164,10 +164,7 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
 static struct tc_format_options own_options(const struct tc_plan *plan,
                                             const struct tc_publish *publish) {
     const struct tc_limits *limits = &plan->readers[0]->options->limits;
-    struct tc_format_options options = {.limits = TC_LIMITS_DEFAULT,
-                                        .npy_void = TC_NONE,
-                                        .strings_bytes = true,
-                                        .unpublished = publish};
+    struct tc_format_options options = {.limits = TC_LIMITS_DEFAULT, .unpublished = publish};
     options.limits.made = INT64_MAX;
     options.limits.tensors = UINT32_MAX - 2;
     if (limits->memory > options.limits.memory)

@@ -22,6 +22,7 @@
 #include "core/base/findings.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
+#include "core/format/format_option.h"
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 
@@ -36,32 +37,36 @@ struct tc_select;
 struct tc_source;
 struct tc_tensor;
 
+/* What a format can do, and what it needs. */
 enum tc_caps {
     TC_CAN_WRITE = 1 << 0,
-    TC_CAN_HOLD_MANY = 1 << 1, /* more than one tensor */
-    TC_CAN_NAME = 1 << 2, /* tensors have names; else the file's stem, or, of many, 0, 1, … */
+    TC_CAN_HOLD_MANY = 1 << 1, /* a file may hold more than one tensor */
+    /* Tensors have names. In a format without them a file's only tensor is called
+     * as the file is, without its extension, and several are called 0, 1, … */
+    TC_CAN_NAME = 1 << 2,
     TC_CAN_FILE_METADATA = 1 << 3,
     TC_CAN_TENSOR_METADATA = 1 << 4,
     TC_CAN_COMPRESS = 1 << 5,
     TC_CAN_CHECKSUM = 1 << 6,
-    TC_CAN_LOAD_LAZILY = 1 << 7,  /* one tensor without reading the others */
-    TC_NEEDS_SEEK = 1 << 8,       /* can't be written to a pipe */
-    TC_WRITES_ANY_ORDER = 1 << 9, /* put may come in any order on a seekable output */
+    TC_CAN_LOAD_LAZILY = 1 << 7,  /* a tensor is read without reading the others */
+    TC_NEEDS_SEEK = 1 << 8,       /* it can't be written to a pipe */
+    TC_WRITES_ANY_ORDER = 1 << 9, /* put takes items in any order where the output can seek */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
-    TC_HAS_NO_END = 1 << 11,      /* cut at some places a file is a whole one of less */
+    /* A file that is cut short at some places is a valid file with fewer tensors. */
+    TC_HAS_NO_END = 1 << 11,
 };
 
-/* Everything a user may say about a format; each backend takes what it knows. */
+/* How a file is read: what the user says of every format, and of options that
+ * only some formats have. */
 struct tc_format_options {
     struct tc_limits limits;
-    enum tc_dtype npy_void; /* what an ambiguous npy void dtype is; TC_NONE: unknown */
-    /* Where damage is noted and passed over, so that all of it is found; NULL: it
-     * is an error. */
+    struct tc_option_settings settings; /* of the options that formats declare for reading */
+    /* Where to note damage, and then read on, so that all of it is found; NULL:
+     * the first damage is an error. */
     struct tc_findings *findings;
-    int pickle_inert;               /* unknown classes in a pickle are passed over, not refused */
-    int strings_bytes;              /* text in numpy's arrays is kept, as bytes; else left out */
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
-    /* What is read is this output, which has its names not yet; NULL: files. */
+    /* The output that is read back before its files have their names; NULL: files
+     * are opened by their names. */
     const struct tc_publish *unpublished;
 };
 
@@ -81,7 +86,8 @@ struct tc_probe {
 struct tc_write_options {
     int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
     bool checksum;
-    bool onnx_external; /* ONNX: data beside the model, whatever its size */
+    bool companion; /* with a second file for the data, where the format has such files */
+    struct tc_option_settings settings; /* of the options that formats declare for writing */
 };
 #define TC_COMPRESS_DEFAULT (-1)
 
@@ -90,7 +96,7 @@ struct tc_writer {
     const struct tc_plan *plan;
     const struct tc_output_file *part;
     struct tc_outfile *out;
-    struct tc_outfile *companion; /* where the part has one */
+    struct tc_outfile *companion; /* the second file, for data; NULL: there is none */
     struct tc_arena arena;
     void *state;
     /* Set by begin: the writer must see every byte (to hash or compress it),
@@ -128,12 +134,17 @@ struct tc_backend {
     const char *mime;
     const char *framework; /* whose tensors these are, as Hugging Face names it; NULL: anybody's */
     unsigned caps;
-    tc_dtype_set dtypes; /* stored as they are; others by tc_dtype_promote */
+    tc_dtype_set dtypes; /* those it stores; others become what tc_dtype_promote says */
     unsigned max_rank;
-    size_t max_name;          /* bytes */
-    bool empty_name;          /* "" is a name */
-    int max_level;            /* of compression; levels start at 1 */
-    uint64_t compress_memory; /* what that takes beside the stream; 0: next to nothing */
+    size_t max_name; /* bytes */
+    bool empty_name; /* a tensor may be called "" */
+    /* Options of its own, for reading and for writing, NULL at the end; NULL: none. */
+    const struct tc_format_option *const *options;
+    const char *checksum;     /* what --no-checksum leaves out; NULL: nothing */
+    const char *compression;  /* its name, for the help */
+    int default_level;        /* of compression */
+    int max_level;            /* likewise; levels start at 1 */
+    uint64_t compress_memory; /* what compressing takes beyond the stream; 0: next to nothing */
 
     /* 0 to 100, from content alone. */
     int (*probe)(const struct tc_probe *probe);
@@ -155,6 +166,9 @@ struct tc_backend {
     bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
+    /* Another format that the settings ask to be written under this one's name
+     * and extension; NULL: this one. May be NULL: always this one. */
+    const struct tc_backend *(*written_instead)(const struct tc_option_settings *settings);
     size_t writer_size;
     /* The order in which items are written, unless the user names one; NULL:
      * as they come. */
@@ -176,6 +190,15 @@ struct tc_backend {
     void (*abort)(struct tc_writer *writer);
     const struct tc_sharding *sharding; /* NULL: none */
 };
+
+/* Whether an option is one of the format's own. */
+static inline bool tc_backend_declares(const struct tc_backend *backend,
+                                       const struct tc_format_option *option) {
+    for (size_t i = 0; backend->options && backend->options[i]; i++)
+        if (backend->options[i] == option)
+            return true;
+    return false;
+}
 
 /* Whether its tensors are called 0, 1, … for want of names. */
 static inline bool tc_backend_numbers(const struct tc_backend *backend) {

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/plan/dtype_policy.h"
 #include "core/plan/sparse_items.h"
@@ -252,6 +253,21 @@ static bool note_option(struct tc_plan *plan, bool idle, const char *text, struc
     return !idle || tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
 }
 
+/* Options for writing that the target does not have. */
+static bool note_settings(struct tc_plan *plan, const struct tc_option_settings *settings,
+                          struct tc_error *error) {
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct tc_format_option *option = settings->list[i].option;
+        if (tc_option_is_changed(&settings->list[i]) &&
+            !tc_backend_declares(plan->target, option) &&
+            !tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error,
+                          "--%s has nothing to do: the output is no %s", option->name,
+                          option->target))
+            return false;
+    }
+    return true;
+}
+
 /* What was asked for and had nothing to do is at least told. */
 static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_plan_options *options = plan->options;
@@ -269,9 +285,7 @@ static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
            note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
                        "--keep-metadata=sidecar has nothing to do: the output holds metadata",
                        error) &&
-           note_option(plan, options->idle != NULL, options->idle, error) &&
-           note_option(plan, options->write.onnx_external && !plan->target->companion,
-                       "--onnx-external has nothing to do: the output is no ONNX model", error);
+           note_settings(plan, &options->write.settings, error);
 }
 
 /* Which tensors of each reader have an item. */

@@ -67,7 +67,6 @@ struct tc_plan_options {
     bool folder;         /* one file a tensor, in a folder */
     bool densify;        /* sparse tensors become dense */
     bool replace;        /* of tensors of one name in several inputs the last is taken */
-    const char *idle; /* what the command has to say of an option without effect; NULL: nothing */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
     const struct tc_policy *policy; /* NULL: promotion only */

@@ -131,7 +131,7 @@ static void setup(void) {
     FILE *file = fopen(path, "wb");
     cr_assert(file && fclose(file) == 0);
     backend.caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_TIE;
-    format_options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
+    format_options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};
     error = (struct tc_error){0};
     puts_seen = 0;
     struct tc_input *input = tc_input_open(path, NULL, &error);

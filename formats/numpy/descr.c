@@ -12,9 +12,11 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/tensor/dtype.h"
 #include "formats/numpy/literal.h"
 #include "formats/numpy/npy.h"
+#include "formats/numpy/options.h"
 
 #define MOST_DEPTH 32u
 /* Fields of records that lie in an array in a record are read element by
@@ -142,11 +144,17 @@ static bool is_date(struct tc_text code) {
     return last > 2 && code.bytes[2] == '[' && code.bytes[last] == ']';
 }
 
+/* Text that tconv itself has just written is read back as it was. */
+static bool keeps_text(const struct tc_format_options *options) {
+    return options->unpublished ||
+           tc_option_choice(&options->settings, &npy_strings_option) == NPY_STRINGS_BYTES;
+}
+
 /* Fills a leaf from its type; one whose size is unknown makes the array so. */
 static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_text descr,
                       const struct tc_format_options *options) {
     struct tc_text code = code_of(descr);
-    enum tc_dtype dtype = number_dtype(code, options->npy_void);
+    enum tc_dtype dtype = number_dtype(code, tc_option_dtype(&options->settings, &npy_void_option));
     char letter = code.length ? code.bytes[0] : '\0';
     uint64_t text;
     leaf->shape.count = 1;
@@ -157,8 +165,7 @@ static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_t
         return;
     }
     into->objects |= letter == 'O' || letter == 'T';
-    if (options->strings_bytes && descr.length < sizeof leaf->descr &&
-        npy_text_size(descr, &text)) {
+    if (keeps_text(options) && descr.length < sizeof leaf->descr && npy_text_size(descr, &text)) {
         leaf->span = text;
         keep_text(leaf, descr, text);
         return;

@@ -7,11 +7,13 @@
 #include "core/base/arena.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
+#include "core/format/format_option.h"
 #include "core/io/publish.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "formats/onnx.pb-c.h"
 #include "formats/onnx/onnx.h"
+#include "formats/onnx/options.h"
 #include "formats/protobuf/wire.h"
 
 /* What protobuf can parse, with room for all that is not data. */
@@ -183,10 +185,16 @@ static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
 
 /* Where data goes */
 
+/* Whether the data is wanted beside the model, whatever its size. */
+static bool is_external(const struct tc_plan *plan) {
+    const struct tc_write_options *write = &plan->options->write;
+    return write->companion || tc_option_flag(&write->settings, &onnx_external_option);
+}
+
 /* The smallest size that goes beside the model: all but crumbs, where the user
  * wants it so or the others would still be too much for one message. */
 static uint64_t external_least(const struct tc_plan *plan, const struct tc_output_file *part) {
-    uint64_t inside = plan->options->write.onnx_external ? LARGEST_MESSAGE : 0;
+    uint64_t inside = is_external(plan) ? LARGEST_MESSAGE : 0;
     for (size_t i = part->first; i < part->first + part->count; i++)
         if (plan->items[i].nbytes < EXTERNAL_ALIGNMENT)
             inside += plan->items[i].nbytes;
@@ -203,8 +211,7 @@ bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_fil
         total += item->nbytes + 2 * (item->name.length + 12 * (uint64_t)item->rank + 64);
         largest = item->nbytes > largest ? item->nbytes : largest;
     }
-    return (plan->options->write.onnx_external || total > LARGEST_MESSAGE) &&
-           largest >= external_least(plan, part);
+    return (is_external(plan) || total > LARGEST_MESSAGE) && largest >= external_least(plan, part);
 }
 
 static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struct tc_error *error) {

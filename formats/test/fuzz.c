@@ -9,17 +9,21 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/inspect/digest.h"
 #include "core/tensor/dtype.h"
+#include "formats/numpy/options.h"
+#include "formats/pickle/option.h"
 #include "formats/registry.h"
 
 extern const struct tc_backend FORMAT;
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length) {
     struct tc_error error = {0};
-    const struct tc_format_options options = {
-        .limits = FUZZ_LIMITS, .npy_void = TC_BF16, .pickle_inert = length & 1};
+    const struct tc_option_setting settings[] = {{&npy_void_option, {.dtype = TC_BF16}},
+                                                 {&pickle_mode_option, {.choice = length & 1}}};
+    const struct tc_format_options options = {.limits = FUZZ_LIMITS, .settings = {settings, 2}};
     struct tc_reader *reader =
         tc_registry_open(fuzz_file(bytes, length), &FORMAT, &options, &error);
     if (reader) {

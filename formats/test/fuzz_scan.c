@@ -2,13 +2,12 @@
 
 #include "core/base/error.h"
 #include "core/format/backend.h"
-#include "core/tensor/dtype.h"
 #include "formats/scan/scan.h"
 #include "formats/test/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length) {
     struct tc_error error = {0};
-    const struct tc_format_options options = {.limits = FUZZ_LIMITS, .npy_void = TC_NONE};
+    const struct tc_format_options options = {.limits = FUZZ_LIMITS};
     struct scan scan;
     scan_init(&scan, &options);
     bool ok = scan_file(&scan, fuzz_file(bytes, length), &error);

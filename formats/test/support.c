@@ -22,7 +22,7 @@
 #include "formats/registry.h"
 #include "formats/test/second_opinion.h"
 
-struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
+struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT};
 struct tc_error test_error;
 
 static char folder[64];

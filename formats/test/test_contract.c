@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
@@ -30,10 +31,50 @@ Test(contract, every_backend_is_complete) {
         cr_assert(backend->dtypes && backend->max_rank && backend->max_name);
         cr_assert(backend->begin && backend->put && backend->finish && backend->abort);
         cr_assert_eq(!(backend->caps & TC_CAN_COMPRESS), backend->max_level == 0);
+        cr_assert_eq(!(backend->caps & TC_CAN_COMPRESS), backend->compression == NULL);
+        cr_assert(backend->default_level <= backend->max_level);
         for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
             if (backend->dtypes & TC_SET(dtype))
                 cr_assert_eq(tc_dtype_promote(dtype, backend->dtypes), dtype);
     }
+}
+
+static void check_option(const struct tc_format_option *option) {
+    cr_assert(option->name && option->help);
+    cr_assert_eq(option->type == TC_OPTION_FLAG, option->argument == NULL, "%s", option->name);
+    cr_assert_eq(option->type == TC_OPTION_CHOICE, option->choices != NULL, "%s", option->name);
+    cr_assert_eq(option->use == TC_FOR_WRITING, option->target != NULL, "%s", option->name);
+    if (option->type == TC_OPTION_CHOICE) {
+        unsigned count = 0;
+        while (option->choices[count])
+            count++;
+        cr_assert(option->initial.choice < count, "%s", option->name);
+    }
+    if (option->type == TC_OPTION_DTYPE)
+        cr_assert(option->initial.dtype <= TC_NONE, "%s", option->name);
+    const struct tc_option_setting unchanged = {option, option->initial};
+    cr_assert_not(tc_option_is_changed(&unchanged), "%s", option->name);
+}
+
+/* Every option comes once, whatever the number of formats that have it, and no
+ * two have one name. */
+Test(contract, options_are_declared_in_full) {
+    size_t named = 0;
+    for (enum tc_option_use use = TC_FOR_READING; use <= TC_FOR_WRITING; use++) {
+        const struct tc_format_option *option;
+        for (size_t i = 0; (option = tc_registry_option(use, i)); i++) {
+            cr_assert_eq(option->use, use);
+            check_option(option);
+            for (size_t f = 0; tc_registry[f]; f++)
+                named += tc_backend_declares(tc_registry[f], option);
+            for (size_t other = 0; other < i; other++)
+                cr_assert_str_neq(tc_registry_option(use, other)->name, option->name);
+        }
+    }
+    for (size_t f = 0; tc_registry[f]; f++)
+        for (size_t i = 0; tc_registry[f]->options && tc_registry[f]->options[i]; i++)
+            named--;
+    cr_assert_eq(named, 0, "some option of a format is not listed, or listed twice");
 }
 
 Test(contract, extensions_are_found_again) {

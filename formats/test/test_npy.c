@@ -6,10 +6,12 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
+#include "formats/numpy/options.h"
 #include "formats/registry.h"
 #include "formats/test/support.h"
 
@@ -147,7 +149,8 @@ Test(npy, a_void_type_must_be_named) {
     struct tc_error error = {0};
     open_dict("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4);
     cr_assert(strstr(test_error.hint, "--npy-void BF16"));
-    options.npy_void = TC_BF16;
+    const struct tc_option_setting bf16 = {&npy_void_option, {.dtype = TC_BF16}};
+    options.settings = (struct tc_option_settings){&bf16, 1};
     struct tc_reader *reader = tc_registry_open(test_path("x.npy"), NULL, &options, &error);
     cr_assert_not_null(reader);
     cr_assert_eq(reader->table.tensors[0].dtype, TC_BF16);

@@ -8,6 +8,7 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/plan/plan.h"
@@ -15,6 +16,7 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
+#include "formats/onnx/options.h"
 #include "formats/protobuf/wire.h"
 #include "formats/registry.h"
 #include "formats/test/messages.h"
@@ -904,7 +906,8 @@ static const char *make_tensor(unsigned data_type, const unsigned char *dims, si
 }
 
 static const char *convert(const char *from, const char *to, bool external) {
-    struct tc_plan_options options = {.write = {.onnx_external = external}};
+    const struct tc_option_setting setting = {&onnx_external_option, {.flag = external}};
+    struct tc_plan_options options = {.write = {.settings = {&setting, 1}}};
     const char *out = test_path(to);
     cr_assert_eq(test_convert(from, out, tc_registry_named("onnx"), &options, NULL), TC_OK, "%s",
                  test_error.message);
@@ -1084,7 +1087,7 @@ Test(onnx, the_inputs_own_data_is_not_written_over) {
     test_write(test_path("out.onnx.data"), data, sizeof data);
     struct message model = ONE(DIM(2048), TYPE(2), OUTSIDE, EXTERNAL("location", "out.onnx.data"));
     test_write(test_path("x.onnx"), model.bytes, model.length);
-    struct tc_plan_options options = {.write = {.onnx_external = true}};
+    struct tc_plan_options options = {.write = {.companion = true}};
     cr_assert_eq(test_convert(test_path("x.onnx"), test_path("out.onnx"), tc_registry_named("onnx"),
                               &options, NULL),
                  TC_USAGE, "%s", test_error.message);

@@ -11,11 +11,13 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
+#include "formats/pickle/option.h"
 #include "formats/registry.h"
 #include "formats/test/support.h"
 
@@ -856,7 +858,8 @@ Test(pt, inert_reading_of_a_module) {
     cr_assert(strstr(test_error.hint, "--pickle=inert"));
     struct tc_format_options options = test_options;
     struct tc_error error = {0};
-    options.pickle_inert = true;
+    const struct tc_option_setting inert = {&pickle_mode_option, {.choice = PICKLE_OPTION_INERT}};
+    options.settings = (struct tc_option_settings){&inert, 1};
     struct tc_reader *reader = tc_registry_open(path, NULL, &options, &error);
     cr_assert_not_null(reader, "%s", error.message);
     cr_assert_gt(reader->table.count, 0);

@@ -21,6 +21,7 @@
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
+#include "formats/pickle/option.h"
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
@@ -445,7 +446,7 @@ static bool persistent(void *context, const struct pickle_node *id, struct pickl
     /* Classes of whole modules come as (class, file, source). */
     if (id->kind == PICKLE_TUPLE) {
         const struct pickle_node *class = pickle_item(id, 0);
-        if (!class || !tar->torch->reader->options->pickle_inert)
+        if (!class || !pickle_is_inert(tar->torch->reader->options))
             return tc_fail(error, TC_UNSAFE, "pickle-module",
                            "the file holds a whole module with its source text");
         *node = *class;

@@ -8,6 +8,7 @@
 #include "core/base/notes.h"
 #include "core/tensor/select.h"
 #include "core/tensor/shape.h"
+#include "formats/pickle/option.h"
 
 /* Names in a pickle that are told one by one; the others are counted. */
 #define MAX_CLASSES_TOLD 20u
@@ -202,7 +203,7 @@ bool torch_persistent(void *context, const struct pickle_node *id, struct pickle
     if (!pickle_is(tag, PICKLE_TEXT) || id->kind != PICKLE_TUPLE)
         return bad_id(error, "not a tuple that starts with a word");
     if (tc_text_equal(pickle_text(tag), TC_TEXT("module"))) {
-        if (class && torch->reader->options->pickle_inert) {
+        if (class && pickle_is_inert(torch->reader->options)) {
             *node = *class; /* the class itself; its source text is of no use */
             return true;
         }
@@ -275,7 +276,7 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->end = end;
     pickle->script = torch->script;
     pickle->nested = true;
-    pickle->mode = options->pickle_inert ? PICKLE_INERT : PICKLE_STRICT;
+    pickle->mode = pickle_is_inert(options) ? PICKLE_INERT : PICKLE_STRICT;
     pickle->context = torch;
     pickle->on_global = note_class;
     pickle->on_call = count_class;

@@ -24,6 +24,7 @@
 #include "core/format/reader.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
+#include "formats/pickle/option.h"
 #include "formats/pickle/pickle.h"
 #include "formats/torch/leaf.h"
 #include "formats/torch/torch.h"
@@ -94,7 +95,7 @@ static bool charge_text(struct torch_walk *walk, uint64_t bytes) {
 }
 
 static bool is_inert(const struct torch_walk *walk) {
-    return walk->torch->reader->options->pickle_inert;
+    return pickle_is_inert(walk->torch->reader->options);
 }
 
 /* Leaves as metadata */
