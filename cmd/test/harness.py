@@ -91,7 +91,8 @@ class Spawner:
         self.paths = [str(Path(scratch) / name) for name in ("stdout", "stderr")]
         request_in, request_out = os.pipe()
         reply_in, reply_out = os.pipe()
-        if os.fork() == 0:
+        self.process = os.fork()
+        if self.process == 0:
             os.close(request_out)
             os.close(reply_in)
             self._serve(os.fdopen(request_in, "rb"), os.fdopen(reply_out, "wb"))
@@ -106,6 +107,11 @@ class Spawner:
         status, *measures = marshal.load(self.replies)
         out, err = (Path(path).read_bytes() for path in self.paths)
         return Result(command, os.waitstatus_to_exitcode(status), out, err, *measures)
+
+    def end(self):
+        """Wait for it, so that what its commands took counts as taken by this process."""
+        self.requests.close()
+        os.waitpid(self.process, 0)
 
     def _serve(self, requests, replies):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,9 +158,18 @@ def remove_work():
     shutil.rmtree(WORK, ignore_errors=True)
 
 
-_spawners = queue.SimpleQueue()
+_all_spawners = []
 for _ in range(JOBS):
-    _spawners.put(Spawner(tempfile.mkdtemp(dir=WORK)))
+    _all_spawners.append(Spawner(tempfile.mkdtemp(dir=WORK)))
+_spawners = queue.SimpleQueue()
+for _each in _all_spawners:
+    _spawners.put(_each)
+
+
+@atexit.register
+def end_spawners():
+    for each in reversed(_all_spawners):
+        each.end()
 
 
 def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None):
