@@ -7,6 +7,7 @@ when the exit code or one of the rules for failures is broken.
     TCONV            path of the binary, required
     TCONV_SANITIZED  1 for a sanitizer build: more time, no bars on time and memory
     TCONV_FULL       1 is the same as --full
+    TCONV_TEST_JOBS  cases at once, where it is not the number of cores: other suites run beside it
 """
 
 import argparse
@@ -32,10 +33,11 @@ from pathlib import Path
 OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
 MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
+FULL = os.environ.get("TCONV_FULL") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine
 CPU_SECONDS = 10
 FAILURE_RSS = 256 * MIB  # of a file under 4 MiB
-JOBS = max(2, os.cpu_count() or 1)
+JOBS = int(os.environ.get("TCONV_TEST_JOBS", max(2, os.cpu_count() or 1)))
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "testdata"
 SANITIZER_TEXT = re.compile(
@@ -315,7 +317,7 @@ class Suite:
             "-v", "--verbose", action="store_true", help="print every case with its time"
         )
         self.options = parser.parse_args()
-        self.full = self.options.full or os.environ.get("TCONV_FULL") == "1"
+        self.full = self.options.full or FULL
 
     def wants(self, case_id):
         return not self.options.prefix or any(

@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 from files import f32, npy, safetensors
-from harness import DATA, IO, Suite, changes, check_equal, health_faults, snapshot, tconv, text
+from harness import DATA, IO, Suite, check_equal, tconv, text
 from pickles import (
     call,
     name,
@@ -26,10 +26,9 @@ from pickles import (
 )
 from protobufs import attribute, block, external, initializer, model, node, number
 from scan_files import HONEST_PICKLE, HONEST_PT, PROGRAMS, THREE, closed, objects, places
+from scans import BROKEN, CLEAN, CODE, EXIT, OTHER, UNSAFE, scan
 from tf_files import field
 
-CLEAN, OTHER, BROKEN, CODE, UNSAFE = "clean", "other", "broken", "code", "unsafe"
-EXIT = {CLEAN: 0, OTHER: 3, BROKEN: 3, CODE: 1, UNSAFE: 1}
 HOSTILE = call("os", "system", "echo canary")
 EVIL = pickled(HOSTILE)
 
@@ -42,16 +41,6 @@ TRICKS = {
     "no end": EVIL[:-1],
     "behind numbers": b"I1\n0N0K\x070" + EVIL,
 }
-
-
-def scan(folder, *args):
-    """Run it, with nothing asked of the exit code; no file may change."""
-    before = snapshot(folder)
-    result = tconv("scan", *args, cwd=folder)
-    faults = health_faults(result) + changes(before, snapshot(folder))
-    if faults:
-        raise result.failed(*faults)
-    return result
 
 
 def write(folder, files):
