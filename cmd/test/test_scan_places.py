@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 from files import f32, npy, safetensors
-from harness import DATA, IO, Suite, check_equal, tconv, text
+from harness import DATA, IO, SANITIZED, Suite, check_equal, tconv, text
 from pickles import (
     call,
     name,
@@ -60,7 +60,8 @@ def judge(folder, files, verdicts, *options):
     if found["verdict"] not in verdicts:
         raise result.failed(f"expected: {sorted(verdicts)}", f"got: {text(result.out)[:2000]}")
     check_equal(result.code, EXIT[found["verdict"]], "exit code", result)
-    check_equal(scan(folder, *options, file).code, result.code, "exit code without --json")
+    if not SANITIZED:
+        check_equal(scan(folder, *options, file).code, result.code, "exit code without --json")
     return found, result
 
 
@@ -423,8 +424,10 @@ def accidents(folder):
 
 
 def cases(_suite):
-    for label, place in places():
-        for trick, pickle in TRICKS.items():
+    for number, (label, place) in enumerate(places()):
+        # In a sanitizer build each place has two of the ways, and others the others.
+        tricks = list(TRICKS.items())[number % 3 :: 3] if SANITIZED else TRICKS.items()
+        for trick, pickle in tricks:
             yield f"{label}: {trick}", functools.partial(hostile, place, pickle)
         if label in HONEST_PLACES:
             verdict = (label, HONEST_PLACES[label])
@@ -453,5 +456,5 @@ def cases(_suite):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__)
+    suite = Suite(__doc__, leaks=4)
     sys.exit(suite.run(cases(suite)))
