@@ -1,4 +1,4 @@
-"""Runs the tests of some builds side by side and counts them: run.py FAILED BUILD...
+"""Runs the tests of some builds side by side and counts them: run.py FAILED BUILD... [-- NAME...]
 
 The list is meson's (`meson test` runs the same): unit tests, command-line suites, rules. The longest
 start first, by what they took the last time, so that all cores are busy to the end. A line a test as
@@ -71,16 +71,15 @@ def listed(build):
         yield group, job
 
 
-def jobs(builds):
+def jobs(builds, names):
+    """What there is to run; NAMES, where there are any, are all that is wanted, in every build."""
     for build in builds:
         for group, job in listed(build):
-            by_clang = job.name in UNDER_CLANG
-            if group == "rules" and build not in ("test", "coverage"):
-                continue
-            if group == "cmd" and job.name.startswith("test_"):
-                if build == "asan" and by_clang or build == "clang" and not by_clang:
-                    continue
-            yield job
+            suite = group == "cmd" and job.name.startswith("test_")
+            elsewhere = {"asan": suite and job.name in UNDER_CLANG or group == "rules"}
+            elsewhere["clang"] = suite and job.name not in UNDER_CLANG or group == "rules"
+            if job.name in names if names else not elsewhere.get(build):
+                yield job
 
 
 def unlisted(build):
@@ -159,7 +158,9 @@ def judge(log, status, seconds):
 
 
 def main():
-    failed, builds = int(sys.argv[1]), sys.argv[2:]
+    words = sys.argv[2:]
+    split = words.index("--") if "--" in words else len(words)
+    failed, builds, names = int(sys.argv[1]), words[:split], words[split + 1 :]
     LOGS.mkdir(parents=True, exist_ok=True)
     disk = tempfile.gettempdir()
     memory = "/dev/shm"
@@ -167,17 +168,17 @@ def main():
     fast = tempfile.mkdtemp(prefix="tconv-tests-", dir=memory if room else disk)
     os.chmod(fast, 0o755)
     try:
-        return run_all(builds, Runner(fast, disk), failed)
+        return run_all(builds, names, Runner(fast, disk), failed)
     finally:
         shutil.rmtree(fast, ignore_errors=True)
 
 
-def run_all(builds, runner, failed):
+def run_all(builds, names, runner, failed):
     forgotten = unlisted(builds[0]) if builds else []
     for name in forgotten:
         print(f"cmd/test/{name}.py is not in meson.build's list")
     begin = time.monotonic()
-    order = sorted(jobs(builds), key=lambda job: -runner.seconds.get(job.label, float("inf")))
+    order = sorted(jobs(builds, names), key=lambda job: -runner.seconds.get(job.label, float("inf")))
     # One more than cores: some tests wait, for a signal or a limit.
     with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
         outcomes = list(pool.map(runner.run, order))
