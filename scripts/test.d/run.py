@@ -77,6 +77,7 @@ def jobs(builds, names):
         for group, job in listed(build):
             suite = group == "cmd" and job.name.startswith("test_")
             elsewhere = {"asan": suite and job.name in UNDER_CLANG or group == "rules"}
+            elsewhere["zlib"] = suite or group == "rules"
             elsewhere["clang"] = suite and job.name not in UNDER_CLANG or group == "rules"
             if job.name in names if names else not elsewhere.get(build):
                 yield job
