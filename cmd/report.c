@@ -40,8 +40,23 @@ static void error_json(const struct tc_error *error) {
     emit(&line, stdout);
 }
 
+#ifdef TCONV_TEST_HOOKS
+/* TCONV_TEST_CODES=FILE: adds a line with the error's code, which text does not show. */
+static void tell_code(const struct tc_error *error) {
+    const char *path = getenv("TCONV_TEST_CODES");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%s\n", error->code ? error->code : "error");
+    fclose(file);
+}
+#endif
+
 int report_error(const struct tc_error *error, bool json) {
     struct tc_buffer line = {0};
+#ifdef TCONV_TEST_HOOKS
+    tell_code(error);
+#endif
     fflush(stdout);
     tc_buffer_add_string(&line, "tconv: error: ");
     if (error->file[0]) {

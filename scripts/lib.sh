@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test sanitize bench fuzz interop arm64) lacks, or exits 6
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint sanitize bench fuzz interop arm64) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
 #
@@ -24,8 +24,9 @@ tconv_packages() {
         ;;
     test)
         echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \
-            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff
+            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish
         ;;
+    lint) echo clang-format-14=cmd:clang-format-14 clang-tidy-14=cmd:clang-tidy-14 ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
     sanitize) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
     fuzz) echo "$(tconv_packages sanitize)" libzip-dev=pc:libzip ;;
@@ -131,6 +132,7 @@ tconv_options() {
         echo --buildtype=debugoptimized -Dtests=true -Dwerror=true \
             --cross-file="$tconv_root/build/arm64.ini"
         ;;
+    coverage) echo --buildtype=debug -Db_coverage=true -Dtests=true ;;
     fuzz) echo --buildtype=debugoptimized -Dfuzz=true -Db_lundef=false ;;
     *) echo "tconv: no such build: $1" >&2 && return 1 ;;
     esac

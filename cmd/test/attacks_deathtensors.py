@@ -159,7 +159,7 @@ def frame_fields():
 @deathtensors_row("D13", INVALID, commands=("hash",))
 def flipped_bits():
     good = tiny(CHECKSUM)
-    for bit in range(0, len(good) * 8, 3 if SANITIZED else 1):
+    for bit in range(0, len(good) * 8, 11 if SANITIZED else 1):
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
         yield Input(

@@ -30,5 +30,5 @@ def cases(suite):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__)
+    suite = Suite(__doc__, leaks=4)
     sys.exit(suite.run(cases(suite)))

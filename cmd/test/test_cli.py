@@ -8,9 +8,10 @@ A file in cases/ holds cases, each run in an empty folder of its own:
     $ a shell command; it finds tconv, $DATA (testdata), $MADE (made here) and the helpers below
     > a line of its stdout, exactly       >~ a pattern for one line       >* any number of lines
     ! a line of its stderr, exactly       !~ a pattern for one line       !* any number of lines
-    exit 3
+    exit 3 truncated
 
-Without `exit` the code is 0. Without `>` lines stdout is empty, without `!` lines stderr is too,
+Without `exit` the status is 0. One above 1 is followed by the code of each error that tconv told, or
+by `-` where it told none: a verdict or another program's failure. Without `>` lines stdout is empty, without `!` lines stderr is too,
 except that a failing tconv still ends with its one error line. A command that is nothing but a
 tconv that fails also keeps the rules for failures (see harness). Helpers: `field A B` prints
 member B of member A of the JSON on stdin; `header FILE` prints a file's own JSON header;
@@ -74,7 +75,7 @@ def make_files():
     BIN.mkdir()
     (BIN / "tconv").symlink_to(TCONV)
     for name, code in (("field", FIELD), ("header", HEADER), ("member", MEMBER)):
-        (BIN / name).write_text(f"#!{sys.executable}\n{code}")
+        (BIN / name).write_text(f"#!{sys.executable} -IS\n{code}")  # a quick start
         (BIN / name).chmod(0o755)
 
     def make(name, content):
@@ -239,7 +240,8 @@ class Step:
     command: str
     out: list = field(default_factory=list)
     err: list = field(default_factory=list)
-    code: int = 0
+    status: int = 0
+    codes: list = field(default_factory=list)  # of the errors it tells
 
 
 def parse(path):
@@ -256,7 +258,11 @@ def parse(path):
         elif mark in ("!", "!~", "!*"):
             cases[-1][1][-1].err.append((mark[1:], rest))
         elif mark == "exit":
-            cases[-1][1][-1].code = int(rest)
+            status, *codes = rest.split()
+            step = cases[-1][1][-1]
+            step.status, step.codes = int(status), [code for code in codes if code != "-"]
+            if step.status > 1 and not codes:
+                raise SystemExit(f"{path}:{number}: which error? `exit {rest} CODE`")
         elif line and mark != "#":
             raise SystemExit(f"{path}:{number}: what is {line!r}?")
     return cases
@@ -279,17 +285,18 @@ def pattern_of(lines):
 def run_step(step, folder):
     plain = step.command.startswith("tconv ") and not SHELL.search(step.command)
     before = snapshot(folder)
-    result = run(
-        "sh",
-        "-c",
-        step.command,
-        cwd=folder,
-        env={"DATA": str(LINK), "MADE": str(MADE), "PATH": f"{BIN}:{os.environ['PATH']}"},
-    )
+    told = folder.with_suffix(".codes")
+    env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(told)}
+    env["PATH"] = f"{BIN}:{os.environ['PATH']}"
+    result = run("sh", "-c", step.command, cwd=folder, env=env)
     faults = health_faults(result)
-    if result.code != step.code:
-        faults.append(f"expected: exit {step.code}, got {result.code}")
-    failing = plain and step.code > 1
+    if result.code != step.status:
+        faults.append(f"expected: exit {step.status}, got {result.code}")
+    codes = told.read_text().split() if told.exists() else []
+    told.unlink(missing_ok=True)
+    if codes != step.codes:
+        faults.append(f"expected: errors {step.codes}, got {codes}")
+    failing = plain and step.status > 1
     for name, lines, got in (("stdout", step.out, result.out), ("stderr", step.err, result.err)):
         unchecked = name == "stderr" and failing and not lines
         if not unchecked and not re.fullmatch(pattern_of(lines), text(got) + "\n" if got else ""):

@@ -114,59 +114,74 @@ def check_idle_options(folder):
         check_equal(warned in result.err if warned else b"nothing to do" not in result.err, True, arguments)
 
 
-def complete(folder, *line):
-    """What bash offers for the last word."""
-    script = (
-        f"PATH={os.path.dirname(TCONV)}:$PATH; source {COMPLETIONS / 'tconv.bash'}; "
-        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tconv; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
+# What each shell offers for the last word of a line, one a line. The files may have any name, so they
+# come as arguments.
+BASH = """source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tconv
+printf "%s\\n" "${COMPREPLY[@]}"
+"""
+# zsh completes only on a terminal: what its own functions are given is printed instead.
+ZSH = """compadd() { [[ $1 == -a ]] && print -rl -- "${(@P)2}" }
+_describe() { print -rl -- "${(@)${(@P)2}%%:*}" }
+compset() { return 0 }
+_files() { return 0 }
+offered() { source "$1" }
+file=$0 words=("$@") CURRENT=$#
+offered "$file"
+"""
+FISH = """source $argv[1]; complete -C (string join " " -- (string escape -- $argv[2..-2]) $argv[-1])"""
+SHELLS = {
+    "bash": ("tconv.bash", ["bash", "--norc", "-c", BASH]),
+    "zsh": ("_tconv", ["zsh", "-f", "-c", ZSH]),
+    "fish": ("tconv.fish", ["fish", "--no-config", "-c", FISH, "--"]),
+}
+
+
+def complete(shell, folder, *line):
+    if not shutil.which(shell):
+        raise Skip(f"{shell} is not here")
+    file, command = SHELLS[shell]
+    env = {**os.environ, "PATH": f"{os.path.dirname(TCONV)}:{os.environ['PATH']}", "HOME": str(folder)}
     result = subprocess.run(
-        ["bash", "-c", script, "bash", *line], capture_output=True, text=True, cwd=folder, check=True
+        [*command, COMPLETIONS / file, *line],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=env,
+        check=True,
     )
     check_equal(result.stderr, "", "stderr of the completion")
-    return [word for word in result.stdout.split("\n") if word]
+    begin = line[-1].rpartition("=")[2]
+    words = [word.split("\t")[0].rpartition("=")[2] for word in result.stdout.split("\n") if word]
+    return [word for word in words if word.startswith(begin)]
 
 
-def check_bash(folder):
+def check_completion(shell, folder):
     file = str(DATA / "pt" / "tied.pt")
+    equals = ("=",) if shell == "bash" else ()  # a word of its own only there
+
+    def valued(option, value):
+        return (option, *equals, value) if equals else (f"{option}={value}",)
+
     for line, expected in (
         (("tconv", "sc"), ["scan"]),
         (("tconv", "get", file, "lm"), ["lm_head.weight"]),
-        (("tconv", "get", file, ""), ["emb.weight", "lm_head.weight"]),
+        (("tconv", "get", file, "emb"), ["emb.weight"]),
         (("tconv", "-t", "safe"), ["safetensors"]),
         (("tconv", "info", "-f", "np"), ["npy", "npz"]),
         (("tconv", "--dtype", "BF"), ["BF16"]),
-        (("tconv", "--dtype", "=", "BF"), ["BF16"]),
         (("tconv", "--npy-void", "BF"), ["BF16"]),
         (("tconv", "info", "--pickle", ""), ["strict", "inert"]),
         (("tconv", "convert", "--order", "so"), ["source"]),
-        (("tconv", "--tied", "=", ""), ["auto", "keep", "copy", "error"]),
         (("tconv", "info", "--max-h"), ["--max-header"]),
     ):
-        check_equal(complete(folder, *line), expected, " ".join(line))
-
-
-def check_fish(folder):
-    if not shutil.which("fish"):
-        raise Skip("fish is not here")
+        check_equal(complete(shell, folder, *line), expected, " ".join(line))
+    if shell == "fish":
+        return  # it completes a value only behind a space
     for line, expected in (
-        ("tconv sc", ["scan"]),
-        ("tconv info -f np", ["npy", "npz"]),
-        ("tconv --npy-void BF", ["BF16"]),
-        ("tconv info --pickle i", ["inert"]),
-        ("tconv convert --order so", ["source"]),
-        ("tconv info --max-h", ["--max-header"]),
+        (("tconv", *valued("--dtype", "BF")), ["BF16"]),
+        (("tconv", *valued("--tied", "")), ["auto", "keep", "copy", "error"]),
     ):
-        script = "source $argv[1]; complete -C $argv[2]"
-        result = subprocess.run(
-            ["fish", "--no-config", "-c", script, COMPLETIONS / "tconv.fish", line],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "HOME": str(folder), "PATH": f"{os.path.dirname(TCONV)}:{os.environ['PATH']}"},
-            check=True,
-        )
-        check_equal([word.split("\t")[0] for word in result.stdout.splitlines()], expected, line)
+        check_equal(complete(shell, folder, *line), expected, " ".join(line))
 
 
 def check_syntax(shell, file, folder):
@@ -191,9 +206,8 @@ def cases():
     yield "overview: examples", functools.partial(check_examples, [])
     yield "options of formats", check_format_options
     yield "options without effect", check_idle_options
-    yield "bash", check_bash
-    yield "fish", check_fish
-    for shell, file in (("bash", "tconv.bash"), ("zsh", "_tconv"), ("fish", "tconv.fish")):
+    for shell, (file, _) in SHELLS.items():
+        yield f"{shell}: completion", functools.partial(check_completion, shell)
         yield f"{shell}: syntax", functools.partial(check_syntax, shell, file)
     yield "an unknown form", check_form
 

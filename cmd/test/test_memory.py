@@ -16,6 +16,7 @@ BAR = 64 * MIB
 ZSTD_WINDOW = 8 * MIB  # of level 3 and below
 ZSTD_WRITE_BAR = 160 * MIB
 TIME = 300
+DIGESTS = {}  # of a model, by its size
 TRUSTED = ("--max-size", "16G")  # zeros pack so well that they look like a bomb
 
 
@@ -73,11 +74,11 @@ def there_and_back(size, bar, middle, options, folder, make=sparse_safetensors, 
     measured(folder, back_bar, middle, f"back.{end}", "--no-sync", *TRUSTED)
     for file in folder.glob(f"{middle}*"):  # what is beside a model too
         file.unlink()
-    digests = [
-        measured(folder, BAR, "hash", "--digest", name).out.split()[0]
-        for name in (f"in.{end}", f"back.{end}")
-    ]
-    check_equal(digests[1], digests[0], "digest of what came back")
+    # The same tensors in whatever format, so that one digest does for all of a size.
+    if size not in DIGESTS:
+        DIGESTS[size] = measured(folder, BAR, "hash", "--digest", f"in.{end}").out.split()[0]
+    digest = measured(folder, BAR, "hash", "--digest", f"back.{end}").out.split()[0]
+    check_equal(digest, DIGESTS[size], "digest of what came back")
 
 
 def foreign_zstd(folder):
@@ -101,9 +102,10 @@ def many_tensors(folder):
 
 
 def cases(full):
-    """4 GiB passes every 32-bit size; the other ways take 1 GiB unless all is asked for."""
+    """4 GiB passes every 32-bit size; the other ways take 512 MiB, in tensors of 128 MiB that no bar
+    has room for, unless all is asked for."""
     large = 4 * GIB
-    usual = large if full else GIB
+    usual = large if full else GIB // 2
     for label, size, bar, middle, options in (
         ("raw", large, BAR, "middle.deathtensors", ["--no-checksum"]),
         ("checksum", usual, BAR, "middle.deathtensors", []),

@@ -10,20 +10,7 @@ from dataclasses import dataclass
 from attacks_foreign import RECOGNISED
 from attacks_pt import zip_tricks
 from files import Member, f32, npy, npz, safetensors, zip_file
-from harness import (
-    DATA,
-    INVALID,
-    IO,
-    USAGE,
-    Suite,
-    changes,
-    check_equal,
-    expect,
-    health_faults,
-    snapshot,
-    tconv,
-    text,
-)
+from harness import DATA, INVALID, IO, USAGE, Suite, check_equal, expect, text
 from pickles import (
     LEGACY_TENSOR,
     TAR_VALUE,
@@ -52,9 +39,8 @@ from pickles import (
     zip_of,
 )
 from scan_files import PROGRAMS
+from scans import BROKEN, CLEAN, EXIT, OTHER, UNSAFE, scan
 
-CLEAN, OTHER, BROKEN, CODE, UNSAFE = "clean", "other", "broken", "code", "unsafe"
-EXIT = {CLEAN: 0, OTHER: 3, BROKEN: 3, CODE: 1, UNSAFE: 1}
 NAMING = (op.GLOBAL, op.STACK_GLOBAL, op.INST, op.EXT1, op.EXT2, op.EXT4)
 HOSTILE = call("os", "system", "touch pwned")
 EVIL = pickled(HOSTILE)
@@ -70,16 +56,6 @@ class Case:
     names: tuple = ()  # globals that must be listed as not allowed
     member: str = None  # where they must be listed
     file: str = "in.pkl"
-
-
-def scan(folder, *args):
-    """Run it, with nothing asked of the exit code; no file may change."""
-    before = snapshot(folder)
-    result = tconv("scan", *args, cwd=folder)
-    faults = health_faults(result) + changes(before, snapshot(folder))
-    if faults:
-        raise result.failed(*faults)
-    return result
 
 
 def report(result):
@@ -542,5 +518,5 @@ def cases(_suite):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__)
+    suite = Suite(__doc__, leaks=4)
     sys.exit(suite.run(cases(suite)))

@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 from files import f32, npy, safetensors
-from harness import DATA, IO, Suite, changes, check_equal, health_faults, snapshot, tconv, text
+from harness import DATA, IO, SANITIZED, Suite, check_equal, tconv, text
 from pickles import (
     call,
     name,
@@ -26,10 +26,9 @@ from pickles import (
 )
 from protobufs import attribute, block, external, initializer, model, node, number
 from scan_files import HONEST_PICKLE, HONEST_PT, PROGRAMS, THREE, closed, objects, places
+from scans import BROKEN, CLEAN, CODE, EXIT, OTHER, UNSAFE, scan
 from tf_files import field
 
-CLEAN, OTHER, BROKEN, CODE, UNSAFE = "clean", "other", "broken", "code", "unsafe"
-EXIT = {CLEAN: 0, OTHER: 3, BROKEN: 3, CODE: 1, UNSAFE: 1}
 HOSTILE = call("os", "system", "echo canary")
 EVIL = pickled(HOSTILE)
 
@@ -42,16 +41,6 @@ TRICKS = {
     "no end": EVIL[:-1],
     "behind numbers": b"I1\n0N0K\x070" + EVIL,
 }
-
-
-def scan(folder, *args):
-    """Run it, with nothing asked of the exit code; no file may change."""
-    before = snapshot(folder)
-    result = tconv("scan", *args, cwd=folder)
-    faults = health_faults(result) + changes(before, snapshot(folder))
-    if faults:
-        raise result.failed(*faults)
-    return result
 
 
 def write(folder, files):
@@ -71,7 +60,8 @@ def judge(folder, files, verdicts, *options):
     if found["verdict"] not in verdicts:
         raise result.failed(f"expected: {sorted(verdicts)}", f"got: {text(result.out)[:2000]}")
     check_equal(result.code, EXIT[found["verdict"]], "exit code", result)
-    check_equal(scan(folder, *options, file).code, result.code, "exit code without --json")
+    if not SANITIZED:
+        check_equal(scan(folder, *options, file).code, result.code, "exit code without --json")
     return found, result
 
 
@@ -434,8 +424,10 @@ def accidents(folder):
 
 
 def cases(_suite):
-    for label, place in places():
-        for trick, pickle in TRICKS.items():
+    for number, (label, place) in enumerate(places()):
+        # In a sanitizer build each place has two of the ways, and others the others.
+        tricks = list(TRICKS.items())[number % 3 :: 3] if SANITIZED else TRICKS.items()
+        for trick, pickle in tricks:
             yield f"{label}: {trick}", functools.partial(hostile, place, pickle)
         if label in HONEST_PLACES:
             verdict = (label, HONEST_PLACES[label])
@@ -464,5 +456,5 @@ def cases(_suite):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__)
+    suite = Suite(__doc__, leaks=4)
     sys.exit(suite.run(cases(suite)))

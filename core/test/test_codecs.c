@@ -9,6 +9,7 @@
 #include "core/io/deflate.h"
 #include "core/io/input.h"
 #include "core/io/zstd.h"
+#include "core/test/temporary.h"
 
 static bool collect(void *context, const void *bytes, size_t length, struct tc_error *error) {
     (void)error;
@@ -18,10 +19,10 @@ static bool collect(void *context, const void *bytes, size_t length, struct tc_e
 
 /* An input file that holds these bytes. */
 static struct tc_input *input_of(const void *bytes, size_t length) {
-    char path[] = "/tmp/tconv-test-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEST_PATH_MAX];
+    int fd = test_temporary_file(path);
     struct tc_error error = {0};
-    cr_assert(fd >= 0 && tc_write_all(fd, bytes, length, &error));
+    cr_assert(tc_write_all(fd, bytes, length, &error));
     close(fd);
     struct tc_input *input = tc_input_open(path, NULL, &error);
     unlink(path);

@@ -17,6 +17,7 @@
 #include "core/tensor/shape.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
+#include "core/test/temporary.h"
 
 #define PARTS 4
 
@@ -52,9 +53,8 @@ static void setup(void) {
     format_options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};
     error = (struct tc_error){0};
     tc_arena_init(&arena, 0);
-    char path[] = "/tmp/tconv-densify-XXXXXX";
-    int file = mkstemp(path);
-    cr_assert(file >= 0 && close(file) == 0);
+    char path[TEST_PATH_MAX];
+    cr_assert_eq(close(test_temporary_file(path)), 0);
     struct tc_input *input = tc_input_open(path, NULL, &error);
     unlink(path);
     reader = input ? tc_reader_open(&backend, input, &format_options, &error) : NULL;

@@ -12,13 +12,13 @@
 #include "core/base/error.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
+#include "core/test/temporary.h"
 
-static char folder[64];
-static char path[96];
+static char folder[TEST_PATH_MAX];
+static char path[TEST_PATH_MAX + 16];
 
 static void setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/tconv-out-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    test_temporary_folder(folder);
     snprintf(path, sizeof path, "%s/target", folder);
 }
 
@@ -32,9 +32,7 @@ static size_t entries(void) {
 }
 
 static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    test_remove_folder(folder);
 }
 
 TestSuite(outfile, .init = setup, .fini = teardown);
@@ -132,7 +130,7 @@ Test(outfile, copies_ranges_large_and_small) {
     char *bytes = malloc(size);
     for (size_t i = 0; i < size; i++)
         bytes[i] = (char)(i * 7 + i / 1000);
-    char source[96];
+    char source[TEST_PATH_MAX + 32];
     snprintf(source, sizeof source, "%s/source", folder);
     int fd = open(source, O_CREAT | O_WRONLY, 0600);
     cr_assert(tc_write_all(fd, bytes, size, &error));
@@ -183,7 +181,7 @@ Test(io, a_pool_keeps_few_files_open) {
     setup();
     tc_input_pool_init(&pool);
     for (int i = 0; i < 50; i++) {
-        char name[96];
+        char name[TEST_PATH_MAX + 32];
         snprintf(name, sizeof name, "%s/%d", folder, i);
         FILE *file = fopen(name, "w");
         fprintf(file, "file %02d", i);
@@ -235,7 +233,7 @@ Test(outfile, several_at_once) {
     struct tc_publish first;
     struct tc_publish second;
     struct tc_error error = {0};
-    char other[112];
+    char other[TEST_PATH_MAX + 32];
     snprintf(other, sizeof other, "%s/other", folder);
     cr_assert(tc_publish_begin(&first, path, false, (struct tc_publish_options){0}, &error));
     cr_assert(tc_publish_begin(&second, other, false, (struct tc_publish_options){0}, &error));

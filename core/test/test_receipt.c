@@ -13,6 +13,7 @@
 #include "core/convert/receipt.h"
 #include "core/io/publish.h"
 #include "core/io/sha256.h"
+#include "core/test/temporary.h"
 
 static struct tc_arena arena;
 static struct tc_error error;
@@ -62,10 +63,10 @@ Test(receipt, hexadecimal_is_strict) {
 
 static bool read_key_text(const char *text, size_t length, const char *kind) {
     unsigned char key[TC_KEY_BYTES];
-    char path[] = "/tmp/tconv-key-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEST_PATH_MAX];
+    int fd = test_temporary_file(path);
     error = (struct tc_error){0};
-    cr_assert(fd >= 0 && write(fd, text, length) == (ssize_t)length && close(fd) == 0);
+    cr_assert(write(fd, text, length) == (ssize_t)length && close(fd) == 0);
     bool ok = tc_key_read(path, kind, key, &error);
     unlink(path);
     return ok;

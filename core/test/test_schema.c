@@ -12,16 +12,14 @@
 #include "core/inspect/schema.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
+#include "core/test/temporary.h"
 
-static char path[64];
+static char path[TEST_PATH_MAX];
 static struct tc_schema schema;
 static struct tc_error error;
 
 static void setup(void) {
-    snprintf(path, sizeof path, "/tmp/tconv-schema-XXXXXX");
-    int fd = mkstemp(path);
-    cr_assert_geq(fd, 0);
-    close(fd);
+    close(test_temporary_file(path));
 }
 
 static void teardown(void) {

@@ -9,6 +9,7 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/tensor/select.h"
+#include "core/test/temporary.h"
 
 static struct tc_select chosen;
 static struct tc_arena arena;
@@ -90,8 +91,8 @@ Test(select, bad_rules_are_usage_errors) {
 }
 
 Test(select, the_order_of_renaming) {
-    char path[] = "/tmp/tconv-map-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEST_PATH_MAX];
+    int fd = test_temporary_file(path);
     const char map[] = "{\"model.a\":\"model.z\",\"q\":\"model.\\u00e9\"}";
     cr_assert_eq(write(fd, map, strlen(map)), (ssize_t)strlen(map));
     close(fd);

@@ -23,14 +23,15 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
 #include "core/tensor/table.h"
+#include "core/test/temporary.h"
 
 #define ROW_BYTES 8u
 #define TENSOR_BYTES 16u
 
 static const uint64_t shape[] = {2, 2};
-static char folder[64];
-static char path[128];
-static char output[128];
+static char folder[TEST_PATH_MAX];
+static char path[TEST_PATH_MAX + 16];
+static char output[TEST_PATH_MAX + 16];
 static struct tc_format_options format_options;
 static struct tc_reader *reader;
 static struct tc_plan plan;
@@ -124,8 +125,7 @@ static struct tc_backend backend = {
 };
 
 static void setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/tconv-ties-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    test_temporary_folder(folder);
     snprintf(path, sizeof path, "%s/in", folder);
     snprintf(output, sizeof output, "%s/out.made", folder);
     FILE *file = fopen(path, "wb");
@@ -140,11 +140,9 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    char command[128];
     tc_plan_release(&plan);
     tc_reader_close(reader);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    test_remove_folder(folder);
 }
 
 TestSuite(ties, .init = setup, .fini = teardown);
@@ -173,7 +171,7 @@ static void expect_kept(const char *name, const char *kept) {
 }
 
 static void expect_output(const char *name, const char *tensors) {
-    char file[160];
+    char file[TEST_PATH_MAX + 64];
     char bytes[128];
     snprintf(file, sizeof file, "%s/%s", folder, name);
     FILE *stream = fopen(file, "rb");

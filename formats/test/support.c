@@ -19,30 +19,29 @@
 #include "core/io/publish.h"
 #include "core/plan/make_plan.h"
 #include "core/tensor/shape.h"
+#include "core/test/temporary.h"
 #include "formats/registry.h"
 #include "formats/test/second_opinion.h"
 
 struct tc_format_options test_options = {.limits = TC_LIMITS_DEFAULT};
 struct tc_error test_error;
 
-static char folder[64];
+static char folder[TEST_PATH_MAX];
 
 void test_folder_make(void) {
-    snprintf(folder, sizeof folder, "/tmp/tconv-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    test_temporary_folder(folder);
 }
 
 void test_folder_remove(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    test_remove_folder(folder);
 }
 
 const char *test_path(const char *name) {
-    static char paths[8][256];
+    static char paths[8][TEST_PATH_MAX + 64];
     static unsigned next;
     char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    int length = snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    cr_assert(length < (int)sizeof paths[0], "%s", name);
     return path;
 }
 

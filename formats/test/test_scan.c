@@ -11,16 +11,13 @@
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
+#include "core/test/sanitized.h"
 #include "formats/scan/scan.h"
 #include "formats/test/support.h"
 
 TestSuite(scan, .init = test_folder_make, .fini = test_folder_remove);
 
-#ifdef __SANITIZE_ADDRESS__
-#define STORAGES 20000u
-#else
-#define STORAGES 1000000u
-#endif
+#define STORAGES (TEST_SANITIZED ? 20000u : 1000000u)
 #define BATCH 5000u
 #define LARGEST 3000u
 
@@ -130,7 +127,7 @@ static void check_batch(unsigned batch, uint64_t *state) {
     free(bytes);
 }
 
-Test(scan, data_is_not_mistaken, .timeout = 600) {
+Test(scan, data_is_not_mistaken, .timeout = 1800) {
     uint64_t state = UINT64_C(0x9E3779B97F4A7C15);
     for (unsigned batch = 0; batch < STORAGES / BATCH; batch++)
         check_batch(batch, &state);

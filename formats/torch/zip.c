@@ -353,9 +353,9 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
 
 bool torch_open_zip(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
-    if (!zip_open_archive(&torch->zip, torch->reader, error) || !zip_all_readable(&torch->zip, error) ||
-        !index_members(torch, error) || !find_root(torch, error) || !read_version(torch, error) ||
-        !read_byteorder(torch, error))
+    if (!zip_open_archive(&torch->zip, torch->reader, error) ||
+        !zip_all_readable(&torch->zip, error) || !index_members(torch, error) ||
+        !find_root(torch, error) || !read_version(torch, error) || !read_byteorder(torch, error))
         return false;
     torch->script = torch->model || find_member(torch, "constants.pkl") != NULL;
     if (torch->model) {

@@ -1,8 +1,8 @@
 """Runs the jobs of scripts/bench: bench.py TCONV FOLDER RESULTS.json [--quick]
 
-Every job runs once to warm up (and for its peak memory), then five times in turn with its peer, up to
-fifteen while it is over its bar: machines are noisy, and the best of each counts. Outputs are removed
-before each run, so that nobody pays for freeing old ones.
+Every job runs once to warm up (and for its peak memory), then nine times in turn with its peer,
+whatever the result: machines are noisy, and the best of each counts. Outputs are removed before each
+run, so that nobody pays for freeing old ones.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import time
 
 MIB, GIB = 1 << 20, 1 << 30
-ROUNDS, MOST_ROUNDS = 5, 15
+ROUNDS = 9
 RAW_MIB = 64  # PERFORMANCE: peak resident memory, plus three times the header
 ZSTD_MIB = 160
 
@@ -72,8 +72,7 @@ class Bench:
         try:
             self.remove(*outputs)
             row["mib"] = self.peak(command)
-            while row["rounds"] < ROUNDS or (row["rounds"] < MOST_ROUNDS and within(row) is False):
-                row["rounds"] += 1
+            for row["rounds"] in range(1, ROUNDS + 1):
                 if peer_command:
                     self.remove(*outputs)
                     row["peer_seconds"] = least(row.get("peer_seconds"), spawn(peer_command))

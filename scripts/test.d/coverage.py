@@ -1,0 +1,71 @@
+"""The lines that the tests of a build ran: coverage.py clear BUILD | report BUILD RESULTS.json
+
+`clear` forgets earlier runs and lets commands that gave up root's rights count too. `report` prints a
+figure a file of core, formats and cmd, and the total; the JSON has the lines that never ran.
+"""
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def clear(build):
+    for path in build.rglob("*.gcda"):
+        path.unlink()
+    for folder in {path.parent for path in build.rglob("*.gcno")}:
+        folder.chmod(0o777)
+
+
+def counts_of(data):
+    """{file: {line: how often it ran}} of one object file."""
+    text = subprocess.run(
+        ["gcov", "--json-format", "--stdout", data.name],
+        cwd=data.parent,
+        check=True,
+        capture_output=True,
+    ).stdout
+    counts = {}
+    for document in map(json.loads, text.splitlines()):
+        for file in document["files"]:
+            path = Path(os.path.normpath(Path(document["current_working_directory"], file["file"])))
+            if not path.is_relative_to(ROOT):
+                continue
+            name = path.relative_to(ROOT)
+            if name.parts[0] in ("core", "formats", "cmd") and "test" not in name.parts:
+                lines = counts.setdefault(str(name), {})
+                for line in file["lines"]:
+                    number = line["line_number"]
+                    lines[number] = max(lines.get(number, 0), line["count"])
+    return counts
+
+
+def report(build, results):
+    total = {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for counts in pool.map(counts_of, sorted(build.rglob("*.gcda"))):
+            for name, lines in counts.items():
+                known = total.setdefault(name, {})
+                for number, count in lines.items():
+                    known[number] = max(known.get(number, 0), count)
+    rows, all_ran, all_lines = {}, 0, 0
+    for name, lines in sorted(total.items()):
+        missed = sorted(number for number, count in lines.items() if count == 0)
+        ran = len(lines) - len(missed)
+        all_ran, all_lines = all_ran + ran, all_lines + len(lines)
+        rows[name] = {"lines": len(lines), "ran": ran, "missed": missed}
+        print(f"{name:<40} {ran:5} of {len(lines):5} {100 * ran / max(1, len(lines)):6.1f} %")
+    share = 100 * all_ran / max(1, all_lines)
+    print(f"{'all':<40} {all_ran:5} of {all_lines:5} {share:6.1f} %")
+    Path(results).write_text(json.dumps({"percent": round(share, 2), "files": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "clear":
+        clear(Path(sys.argv[2]).resolve())
+    else:
+        report(Path(sys.argv[2]).resolve(), sys.argv[3])
