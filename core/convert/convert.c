@@ -5,6 +5,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/text.h"
+#include "core/convert/stale_shards.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
 #include "core/format/reader.h"
@@ -456,6 +457,8 @@ bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publi
         all[i + 1] = &others[i];
     const char *stale = conversion->plan->stale_name;
     bool ok = (!stale || tc_publish_remove(&conversion->publish, stale, error)) &&
+              tc_stale_shards(conversion->plan, &conversion->publish, conversion->inputs,
+                              conversion->input_count, conversion->options->prune, error) &&
               tc_publish_commit_all(all, count + 1, error);
     free(all);
     return ok;

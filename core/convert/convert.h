@@ -17,6 +17,7 @@ struct tc_convert_options {
     tc_progress *progress; /* NULL: none */
     void *context;
     bool in_place; /* the output may be the first reader's own file */
+    bool prune;    /* shards of an earlier run go */
     /* Reads the output again before it is published and compares every
      * tensor; `keep` then keeps what it gave. */
     bool verify;

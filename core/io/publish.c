@@ -67,13 +67,19 @@ static char *folder_of(const char *path) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-/* A folder that is to be made: its own folder is opened, if that can be written. */
-static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
-    struct stat status;
-    char *trimmed = strdup(publish->folder);
+/* Without slashes at its end. */
+static char *trimmed_path(const char *path) {
+    char *trimmed = strdup(path);
     size_t length = trimmed ? strlen(trimmed) : 0;
     while (length > 1 && trimmed[length - 1] == '/')
         trimmed[--length] = '\0';
+    return trimmed;
+}
+
+/* A folder that is to be made: its own folder is opened, if that can be written. */
+static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
+    struct stat status;
+    char *trimmed = trimmed_path(publish->folder);
     free(publish->base);
     publish->base = trimmed ? folder_of(trimmed) : NULL;
     publish->new_folder = trimmed ? strdup(tc_path_name(trimmed)) : NULL;
@@ -113,6 +119,19 @@ static const char *temporary_key(const struct tc_publish *publish) {
                                : tc_path_name(publish->path);
 }
 
+/* Of a path, in its folder. */
+static void recover_beside(const char *path, bool sync) {
+    char *trimmed = trimmed_path(path);
+    char *folder = trimmed ? folder_of(trimmed) : NULL;
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        tc_recover(fd, tc_path_name(trimmed), sync);
+        close(fd);
+    }
+    free(folder);
+    free(trimmed);
+}
+
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
                       struct tc_publish_options options, struct tc_error *error) {
     *publish = (struct tc_publish){.options = options, .folder_fd = -1, .allowed = 0777};
@@ -127,6 +146,8 @@ bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_fold
     if (!open_folder(publish, is_folder, error))
         return false;
     tc_recover(publish->folder_fd, temporary_key(publish), !options.no_sync);
+    if (is_folder && !publish->new_folder)
+        recover_beside(path, !options.no_sync);
     return true;
 }
 
@@ -141,13 +162,7 @@ bool tc_publish_set_head(struct tc_publish *publish, const char *name, struct tc
 }
 
 void tc_publish_recover(const char *path) {
-    char *folder = folder_of(path);
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        tc_recover(fd, tc_path_name(path), true);
-        close(fd);
-    }
-    free(folder);
+    recover_beside(path, true);
 }
 
 static bool target_status(struct tc_publish *publish, const char *name, struct stat *status,

@@ -11,11 +11,13 @@ static long long number_of(const char *variable) {
 }
 
 int tc_publish_step(void) {
-    static long long steps; /* the process's, as the variables are */
-    steps++;
-    if (number_of("TCONV_TEST_KILL") == steps)
+    static long long steps; /* since one of the variables was set; they are the process's, too */
+    long long kill_at = number_of("TCONV_TEST_KILL");
+    long long fail_at = number_of("TCONV_TEST_FAIL");
+    steps = kill_at || fail_at ? steps + 1 : 0;
+    if (steps && steps == kill_at)
         raise(SIGKILL);
-    if (number_of("TCONV_TEST_FAIL") != steps)
+    if (!steps || steps != fail_at)
         return 0;
     errno = EIO;
     return -1;
