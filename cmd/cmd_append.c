@@ -10,6 +10,7 @@
 #include "core/base/notes.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/publish.h"
 #include "core/plan/plan.h"
 #include "core/tensor/metadata.h"
 
@@ -69,7 +70,8 @@ static bool append_files(struct append *append, const char *const *paths, size_t
     if (!readers)
         return tc_fail_memory(error);
     append->perform.output = paths[0];
-    plain.from = NULL; /* -f speaks of what is added */
+    plain.from = NULL;            /* -f speaks of what is added */
+    tc_publish_recover(paths[0]); /* an append that was killed has left FILE incomplete */
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
         readers[i] = common_open(i ? &append->common : &plain, paths[i], error);

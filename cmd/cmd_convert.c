@@ -188,6 +188,8 @@ static void add_output_options(struct option_table *table, struct convert *conve
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without"),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
+        FLAG_OPTION("prune", &convert->perform.run.prune, .not_in_receipt = true,
+                    .help = "remove shards of an earlier run that the new index does not name"),
         CHOICE_OPTION("order", &convert->plan.order, perform_orders,
                       .argument = "target|source|name",
                       .help = "order of the tensors (default: the target's own)"),

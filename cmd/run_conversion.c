@@ -44,10 +44,12 @@ static bool check_strict(const struct tc_plan *plan, enum strictness strict,
 static void flip(const struct tc_publish *publish) {
     const char *text = getenv("TCONV_TEST_FLIP");
     const struct tc_outfile *out = publish->files;
-    if (!text || !out || !out->temp)
+    char *path = text && out ? tc_outfile_path(out) : NULL;
+    if (!path)
         return;
     long long offset = strtoll(text, NULL, 10);
-    int fd = openat(publish->folder_fd, out->temp, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    free(path);
     off_t at = lseek(fd, (off_t)offset, offset < 0 ? SEEK_END : SEEK_SET);
     unsigned char byte;
     if (pread(fd, &byte, 1, at) == 1) {
@@ -128,7 +130,7 @@ static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_e
         report_progress_start(&progress, &perform->progress, perform->common->quiet);
         ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
              beside_write(&perform->beside, &conversion, perform->output, error) &&
-             tc_conversion_commit(&conversion, error) && beside_commit(&perform->beside, error);
+             beside_commit(&perform->beside, &conversion, error);
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }

@@ -56,8 +56,10 @@ bool beside_begin(struct beside *beside, const struct tc_plan *plan,
 static bool same_folder(const struct tc_publish *a, const struct tc_publish *b) {
     struct stat x;
     struct stat y;
-    return a->folder_fd >= 0 && b->folder_fd >= 0 && fstat(a->folder_fd, &x) == 0 &&
-           fstat(b->folder_fd, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    /* A folder that is not there yet is nobody else's. */
+    return !a->new_folder && !b->new_folder && a->folder_fd >= 0 && b->folder_fd >= 0 &&
+           fstat(a->folder_fd, &x) == 0 && fstat(b->folder_fd, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }
 
 static bool write_one(struct tc_publish *publish, const char *path, const struct tc_buffer *text,
@@ -106,11 +108,9 @@ bool beside_write(struct beside *beside, const struct tc_conversion *conversion,
     return ok;
 }
 
-bool beside_commit(struct beside *beside, struct tc_error *error) {
-    for (size_t i = 0; i < FILES; i++)
-        if (path_of(beside, i) && !tc_publish_commit(&beside->publishes[i], error))
-            return false;
-    return true;
+bool beside_commit(struct beside *beside, struct tc_conversion *conversion,
+                   struct tc_error *error) {
+    return tc_conversion_commit_with(conversion, beside->publishes, FILES, error);
 }
 
 void beside_end(struct beside *beside) {

@@ -30,7 +30,8 @@ bool beside_begin(struct beside *beside, const struct tc_plan *plan,
 /* Once the output is written; none has its name yet. */
 bool beside_write(struct beside *beside, const struct tc_conversion *conversion, const char *output,
                   struct tc_error *error);
-bool beside_commit(struct beside *beside, struct tc_error *error);
+/* Together with the output: all or none. */
+bool beside_commit(struct beside *beside, struct tc_conversion *conversion, struct tc_error *error);
 /* Always, after begin. */
 void beside_end(struct beside *beside);
 

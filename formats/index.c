@@ -12,12 +12,14 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/publish.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/metadata_json.h"
 #include "core/tensor/table.h"
 #include "formats/shards.h"
 
 #define INDEX_LIMIT UINT64_C(100000000)
+#define INCOMPLETE "\"" TC_INCOMPLETE_KEY "\""
 
 struct index_reader {
     struct shards shards;
@@ -39,6 +41,10 @@ static int probe(const struct tc_probe *probe) {
         at++;
     size_t left = probe->length - at;
     if (left >= 12 && memcmp(probe->head + at, "\"weight_map\"", 12) == 0)
+        return 80;
+    /* What stands in the place of any format's file while it is replaced. */
+    if (left >= sizeof INCOMPLETE - 1 &&
+        memcmp(probe->head + at, INCOMPLETE, sizeof INCOMPLETE - 1) == 0)
         return 80;
     return left >= 10 && memcmp(probe->head + at, "\"metadata\"", 10) == 0 ? 50 : 0;
 }
@@ -109,6 +115,11 @@ static bool parse(struct tc_reader *reader, uint64_t length, struct tc_error *er
         int which = tc_text_equal(key, TC_TEXT("metadata"))     ? 0
                     : tc_text_equal(key, TC_TEXT("weight_map")) ? 1
                                                                 : -1;
+        if (tc_text_equal(key, TC_TEXT(TC_INCOMPLETE_KEY))) {
+            tc_fail(error, TC_INVALID, "incomplete",
+                    "the model is incomplete: its files were being replaced, and that did not end");
+            return tc_error_hint(error, "run the conversion that writes it again");
+        }
         if (which >= 0 && seen[which])
             return tc_json_fail(&json, "a key of the index occurs twice");
         if (which >= 0)

@@ -38,6 +38,7 @@ enum tc_kind {
     TC_KIND_DEQUANTISED,
     TC_KIND_SELECTION, /* a choice of the user's that chose nothing */
     TC_KIND_OPTION,    /* an option that had nothing to do */
+    TC_KIND_OUTPUT,    /* files beside the output */
     TC_KINDS,
 };
 /* As the ledger has it, "dtype". */

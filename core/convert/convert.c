@@ -5,6 +5,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/text.h"
+#include "core/convert/stale_shards.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
 #include "core/format/reader.h"
@@ -417,6 +418,15 @@ static bool prove(struct tc_conversion *conversion, struct job *job, struct tc_e
                               options->open, &watch, error);
 }
 
+/* The file that is opened to read all of the output. */
+static bool set_head(struct tc_conversion *conversion, struct tc_error *error) {
+    const struct tc_plan *plan = conversion->plan;
+    const char *head = plan->index_name   ? plan->index_name
+                       : plan->part_count ? plan->parts[0].name
+                                          : NULL;
+    return !head || plan->options->folder || tc_publish_set_head(&conversion->publish, head, error);
+}
+
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error) {
     *conversion = (struct tc_conversion){.plan = plan, .options = options};
@@ -425,7 +435,8 @@ bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan,
     struct tc_verify *verify = NULL;
     bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
                                options->publish, error) &&
-              list_inputs(conversion, error) && check_targets(conversion, error) &&
+              set_head(conversion, error) && list_inputs(conversion, error) &&
+              check_targets(conversion, error) &&
               (!job.proof || tc_read_back_init(&conversion->proof, plan, options->keep, error));
     if (ok)
         verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
@@ -436,12 +447,25 @@ bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan,
     return ok && prove(conversion, &job, error);
 }
 
+bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,
+                               size_t count, struct tc_error *error) {
+    struct tc_publish **all = calloc(count + 1, sizeof(struct tc_publish *));
+    if (!all)
+        return tc_fail_memory(error);
+    all[0] = &conversion->publish;
+    for (size_t i = 0; i < count; i++)
+        all[i + 1] = &others[i];
+    const char *stale = conversion->plan->stale_name;
+    bool ok = (!stale || tc_publish_remove(&conversion->publish, stale, error)) &&
+              tc_stale_shards(conversion->plan, &conversion->publish, conversion->inputs,
+                              conversion->input_count, conversion->options->prune, error) &&
+              tc_publish_commit_all(all, count + 1, error);
+    free(all);
+    return ok;
+}
+
 bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error) {
-    if (!tc_publish_commit(&conversion->publish, error))
-        return false;
-    if (conversion->plan->stale_name)
-        tc_publish_remove(&conversion->publish, conversion->plan->stale_name);
-    return true;
+    return tc_conversion_commit_with(conversion, NULL, 0, error);
 }
 
 void tc_conversion_end(struct tc_conversion *conversion) {

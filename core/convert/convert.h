@@ -17,6 +17,7 @@ struct tc_convert_options {
     tc_progress *progress; /* NULL: none */
     void *context;
     bool in_place; /* the output may be the first reader's own file */
+    bool prune;    /* shards of an earlier run go */
     /* Reads the output again before it is published and compares every
      * tensor; `keep` then keeps what it gave. */
     bool verify;
@@ -45,6 +46,9 @@ struct tc_conversion {
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);
 bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error);
+/* Together with other outputs: all or none. */
+bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,
+                               size_t count, struct tc_error *error);
 void tc_conversion_end(struct tc_conversion *conversion);
 
 #endif

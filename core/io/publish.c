@@ -7,15 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES ((size_t)1 << 18)
-/* From this size on a write is not worth another copy. */
-#define SMALL_WRITE ((size_t)1 << 16)
-#define LARGEST_TRANSFER (UINT64_C(1) << 30)
+#include "core/io/publish_step.h"
+#include "core/io/recover.h"
+#include "core/io/signals.h"
+
+/* Unnamed files are held open. Half of the descriptors are theirs, less those of
+ * the program's own: eight inputs and eight outputs that are read again, and some
+ * folders. This leaves two under `ulimit -n 32`. */
+#define OTHER_DESCRIPTORS 14
+#define MOST_UNNAMED 4096u
 
 /*
  * What a signal handler must remove. A handler takes no arguments, so this is
@@ -24,19 +28,14 @@
  */
 static struct tc_publish *volatile active_publish;
 
-static const int fatal_signals[] = {SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT,
-                                    SIGXCPU, SIGVTALRM, SIGALRM, SIGUSR1, SIGUSR2};
-#define FATAL_SIGNALS (sizeof fatal_signals / sizeof *fatal_signals)
-
 static void remove_temporaries(struct tc_publish *publish) {
     for (struct tc_outfile *out = publish->files; out; out = out->next) {
-        if (out->temp && !out->renamed)
-            unlinkat(publish->folder_fd, out->temp, 0);
-        if (out->in_place && !out->renamed && ftruncate(STDOUT_FILENO, (off_t)out->base) != 0)
+        if (out->place == TC_OUTFILE_STAGED && !out->published && publish->staging.name)
+            unlinkat(publish->staging.new_fd, out->name, 0);
+        if (out->in_place && !out->published && ftruncate(STDOUT_FILENO, (off_t)out->base) != 0)
             continue; /* who cannot cut it has at least been told of the failure */
     }
-    if (publish->made_folder)
-        rmdir(publish->folder);
+    tc_staging_unlink(&publish->staging);
 }
 
 static void on_signal(int number) {
@@ -47,29 +46,7 @@ static void on_signal(int number) {
 }
 
 void tc_signals_install(void) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < FATAL_SIGNALS; i++)
-        sigaddset(&action.sa_mask, fatal_signals[i]);
-    for (size_t i = 0; i < FATAL_SIGNALS; i++) {
-        struct sigaction old;
-        /* What the caller ignores (nohup) stays ignored. */
-        if (sigaction(fatal_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(fatal_signals[i], &action, NULL);
-    }
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an ordinary write error */
-}
-
-static void block_signals(sigset_t *old) {
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < FATAL_SIGNALS; i++)
-        sigaddset(&set, fatal_signals[i]);
-    pthread_sigmask(SIG_BLOCK, &set, old);
-}
-
-static void unblock_signals(const sigset_t *old) {
-    pthread_sigmask(SIG_SETMASK, old, NULL);
+    tc_signals_handle(on_signal);
 }
 
 bool tc_path_is_plain(struct tc_text name) {
@@ -90,23 +67,69 @@ static char *folder_of(const char *path) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
+/* Without slashes at its end. */
+static char *trimmed_path(const char *path) {
+    char *trimmed = strdup(path);
+    size_t length = trimmed ? strlen(trimmed) : 0;
+    while (length > 1 && trimmed[length - 1] == '/')
+        trimmed[--length] = '\0';
+    return trimmed;
+}
+
+/* A folder that is to be made: its own folder is opened, if that can be written. */
+static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
+    struct stat status;
+    char *trimmed = trimmed_path(publish->folder);
+    free(publish->base);
+    publish->base = trimmed ? folder_of(trimmed) : NULL;
+    publish->new_folder = trimmed ? strdup(tc_path_name(trimmed)) : NULL;
+    bool dangling = trimmed && lstat(trimmed, &status) == 0;
+    free(trimmed);
+    if (!publish->base || !publish->new_folder)
+        return tc_fail_memory(error);
+    if (dangling)
+        return tc_fail_errno(error, EEXIST, "output-folder", "cannot make the output's folder");
+    publish->folder_fd = open(publish->base, flags);
+    if (publish->folder_fd >= 0 && faccessat(publish->folder_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        return tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
+    return true;
+}
+
 static bool open_folder(struct tc_publish *publish, bool make, struct tc_error *error) {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     sigset_t old;
-    block_signals(&old);
+    tc_signals_block(&old);
     publish->folder_fd = open(publish->folder, flags);
-    if (publish->folder_fd < 0 && errno == ENOENT && make && mkdir(publish->folder, 0777) == 0) {
-        publish->made_folder = true;
-        publish->folder_fd = open(publish->folder, flags);
-    }
+    bool ok = true;
+    if (publish->folder_fd < 0 && errno == ENOENT && make)
+        ok = open_base(publish, flags, error);
     publish->active = active_publish;
     active_publish = publish;
-    unblock_signals(&old);
-    if (publish->folder_fd < 0) {
-        tc_fail_errno(error, errno, "output-folder", "cannot open the output's folder");
-        return tc_error_in_file(error, publish->folder);
+    tc_signals_unblock(&old);
+    if (ok && publish->folder_fd < 0)
+        ok = tc_fail_errno(error, errno, "output-folder", "cannot open the output's folder");
+    return ok ? true : tc_error_in_file(error, publish->folder);
+}
+
+/* What temporary files are called after: something that the next run to the same
+ * output knows, too. */
+static const char *temporary_key(const struct tc_publish *publish) {
+    return publish->new_folder ? publish->new_folder
+           : publish->head     ? publish->head
+                               : tc_path_name(publish->path);
+}
+
+/* Of a path, in its folder. */
+static void recover_beside(const char *path, bool sync) {
+    char *trimmed = trimmed_path(path);
+    char *folder = trimmed ? folder_of(trimmed) : NULL;
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        tc_recover(fd, tc_path_name(trimmed), sync);
+        close(fd);
     }
-    return true;
+    free(folder);
+    free(trimmed);
 }
 
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
@@ -115,15 +138,38 @@ bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_fold
     publish->standard_output = strcmp(path, "-") == 0;
     publish->path = strdup(path);
     publish->folder = is_folder ? strdup(path) : folder_of(path);
-    if (!publish->path || !publish->folder)
+    publish->base = publish->folder ? strdup(publish->folder) : NULL;
+    if (!publish->path || !publish->folder || !publish->base)
         return tc_fail_memory(error);
     if (publish->standard_output)
         return true;
-    return open_folder(publish, is_folder, error);
+    if (!open_folder(publish, is_folder, error))
+        return false;
+    tc_recover(publish->folder_fd, temporary_key(publish), !options.no_sync);
+    if (is_folder && !publish->new_folder)
+        recover_beside(path, !options.no_sync);
+    return true;
+}
+
+bool tc_publish_set_head(struct tc_publish *publish, const char *name, struct tc_error *error) {
+    bool other = strcmp(temporary_key(publish), name) != 0;
+    publish->head = strdup(name);
+    if (!publish->head)
+        return tc_fail_memory(error);
+    if (other && !publish->new_folder && publish->folder_fd >= 0)
+        tc_recover(publish->folder_fd, name, !publish->options.no_sync);
+    return true;
+}
+
+void tc_publish_recover(const char *path) {
+    recover_beside(path, true);
 }
 
 static bool target_status(struct tc_publish *publish, const char *name, struct stat *status,
                           bool *exists, struct tc_error *error) {
+    *exists = false;
+    if (publish->new_folder)
+        return true;
     *exists = fstatat(publish->folder_fd, name, status, AT_SYMLINK_NOFOLLOW) == 0;
     if (!*exists) {
         if (errno != ENOENT)
@@ -183,37 +229,6 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
     return false;
 }
 
-/* ".NAME.tconv-XXXXXX", NAME cut so that the whole fits a directory entry. */
-static char *temporary_name(const char *name) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    unsigned char random[6] = {0};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return NULL;
-    char suffix[7] = {0};
-    for (size_t i = 0; i < sizeof random; i++)
-        suffix[i] = letters[random[i] % (sizeof letters - 1)];
-    char *temp = NULL;
-    int keep = NAME_MAX - (int)strlen("..tconv-") - 6;
-    return asprintf(&temp, ".%.*s.tconv-%s", keep, name, suffix) < 0 ? NULL : temp;
-}
-
-static bool open_temporary(struct tc_outfile *out, struct tc_error *error) {
-    for (int attempt = 0; attempt < 100; attempt++) {
-        out->temp = temporary_name(out->name);
-        if (!out->temp)
-            return tc_fail_memory(error);
-        out->fd = openat(out->publish->folder_fd, out->temp,
-                         O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (out->fd >= 0)
-            return true;
-        free(out->temp);
-        out->temp = NULL;
-        if (errno != EEXIST)
-            break;
-    }
-    return tc_fail_errno(error, errno, "output", "cannot create the output");
-}
-
 /* `tconv in - > out`: a file that can be sought, unless it is only added to. */
 static bool stdout_is_file(void) {
     struct stat status;
@@ -249,6 +264,60 @@ static void add_file(struct tc_publish *publish, struct tc_outfile *out) {
     publish->newest = out;
 }
 
+static size_t most_unnamed(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 2 > MOST_UNNAMED)
+        return MOST_UNNAMED;
+    size_t half = (size_t)limit.rlim_cur / 2;
+    return half > OTHER_DESCRIPTORS ? half - OTHER_DESCRIPTORS : 1;
+}
+
+/* False where it can't be had and a name must do; the error is filled where that
+ * would not help either. */
+static bool open_unnamed(struct tc_outfile *out, struct tc_error *error) {
+    struct tc_publish *publish = out->publish;
+    /* It gets its name by way of /proc. */
+    if (publish->unnamed >= most_unnamed() || access("/proc/self/fd", X_OK) != 0 ||
+        tc_publish_lacks("TCONV_TEST_NAMED"))
+        return false;
+    out->fd = openat(publish->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (out->fd < 0) {
+        if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOSYS)
+            tc_fail_errno(error, errno, "output", "cannot create the output");
+        return false;
+    }
+    out->place = TC_OUTFILE_UNNAMED;
+    publish->unnamed++;
+    add_file(publish, out);
+    return true;
+}
+
+bool tc_publish_stage(struct tc_publish *publish, struct tc_error *error) {
+    return publish->staging.name ||
+           tc_staging_make(&publish->staging, publish->folder_fd, temporary_key(publish),
+                           publish->new_folder ? 0777 : 0700, error);
+}
+
+static bool open_staged(struct tc_outfile *out, struct tc_error *error) {
+    /* No signal may come between the file and the note that it is there. */
+    sigset_t old;
+    tc_signals_block(&old);
+    bool ok = tc_publish_stage(out->publish, error);
+    if (ok) {
+        out->fd = tc_publish_step()
+                      ? -1
+                      : openat(out->publish->staging.new_fd, out->name,
+                               O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        ok = out->fd >= 0 || tc_fail_errno(error, errno, "output", "cannot create the output");
+    }
+    if (ok) {
+        out->place = TC_OUTFILE_STAGED;
+        add_file(out->publish, out);
+    }
+    tc_signals_unblock(&old);
+    return ok;
+}
+
 static bool open_file(struct tc_outfile *out, struct tc_error *error) {
     struct tc_publish *publish = out->publish;
     struct stat status;
@@ -259,14 +328,7 @@ static bool open_file(struct tc_outfile *out, struct tc_error *error) {
     umask(mask);
     out->mode = exists && S_ISREG(status.st_mode) ? status.st_mode & 0777 : 0666 & ~mask;
     out->mode &= publish->allowed | 0600;
-    /* No signal may come between the file and the note that it is there. */
-    sigset_t old;
-    block_signals(&old);
-    bool ok = open_temporary(out, error);
-    if (ok)
-        add_file(publish, out);
-    unblock_signals(&old);
-    return ok;
+    return open_unnamed(out, error) || (error->class == TC_OK && open_staged(out, error));
 }
 
 void tc_publish_limit(struct tc_publish *publish, const struct tc_input *input) {
@@ -309,184 +371,6 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
     return NULL;
 }
 
-bool tc_outfile_seekable(const struct tc_outfile *out) {
-    return !out->stream;
-}
-
-bool tc_outfile_reserve(struct tc_outfile *out, uint64_t bytes, struct tc_error *error) {
-    struct statvfs space;
-    if (out->stream || fstatvfs(out->fd, &space) != 0 || space.f_blocks == 0)
-        return true;
-    uint64_t blocks = geteuid() == 0 ? space.f_bfree : space.f_bavail;
-    uint64_t available = blocks * space.f_frsize;
-    if (bytes <= available)
-        return true;
-    tc_fail(error, TC_IO, "no-space", "not enough space for the output (%llu bytes, %llu free)",
-            (unsigned long long)bytes, (unsigned long long)available);
-    error->errnum = ENOSPC;
-    return tc_error_in_file(error, out->publish->path);
-}
-
-static bool write_failed(struct tc_outfile *out, int errnum, struct tc_error *error) {
-    tc_fail_errno(error, errnum, errnum == ENOSPC ? "no-space" : "write", "cannot write");
-    return tc_error_in_file(error, out->publish->path);
-}
-
-static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
-                          struct tc_error *error) {
-    const char *at = bytes;
-    if (out->counting) {
-        out->end = offset + length > out->end ? offset + length : out->end;
-        return true;
-    }
-    while (length) {
-        size_t step = length < LARGEST_TRANSFER ? length : LARGEST_TRANSFER;
-        ssize_t done = out->stream ? write(out->fd, at, step)
-                                   : pwrite(out->fd, at, step, (off_t)(out->base + offset));
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return write_failed(out, errno, error);
-        at += done;
-        offset += (uint64_t)done;
-        length -= (size_t)done;
-        out->end = offset > out->end ? offset : out->end;
-    }
-    return true;
-}
-
-static bool flush(struct tc_outfile *out, struct tc_error *error) {
-    size_t length = out->buffered;
-    out->buffered = 0;
-    return length == 0 || write_through(out, out->buffer_at, out->buffer, length, error);
-}
-
-/* Room for `length` bytes at `offset` behind what is buffered, flushing first
- * what they don't follow. */
-static char *buffer_room(struct tc_outfile *out, uint64_t offset, size_t length,
-                         struct tc_error *error) {
-    if (!out->buffer && !(out->buffer = malloc(BUFFER_BYTES))) {
-        tc_fail_memory(error);
-        return NULL;
-    }
-    bool follows = out->buffered && offset == out->buffer_at + out->buffered;
-    if (!follows || length > BUFFER_BYTES - out->buffered) {
-        if (!flush(out, error))
-            return NULL;
-        out->buffer_at = offset;
-    }
-    return out->buffer + out->buffered;
-}
-
-bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
-                         struct tc_error *error) {
-    if (length >= SMALL_WRITE)
-        return flush(out, error) && write_through(out, offset, bytes, length, error);
-    /* A field patched in what was just written. */
-    if (offset >= out->buffer_at && offset - out->buffer_at + length <= out->buffered) {
-        memcpy(out->buffer + (offset - out->buffer_at), bytes, length);
-        return true;
-    }
-    char *room = buffer_room(out, offset, length, error);
-    if (!room)
-        return false;
-    memcpy(room, bytes, length);
-    out->buffered += length;
-    return true;
-}
-
-bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
-                      struct tc_error *error) {
-    if (!tc_outfile_write_at(out, out->position, bytes, length, error))
-        return false;
-    out->position += length;
-    return true;
-}
-
-void tc_outfile_skip(struct tc_outfile *out, uint64_t bytes) {
-    out->position += bytes;
-    out->end = out->position > out->end ? out->position : out->end;
-}
-
-bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *error) {
-    bool ok = flush(out, error);
-    *bytes = out->end;
-    return ok;
-}
-
-/* Whether the kernel can't do it for these files, rather than that it failed. */
-static bool copy_unsupported(int errnum) {
-    return errnum == EXDEV || errnum == EINVAL || errnum == ENOSYS || errnum == EOPNOTSUPP ||
-           errnum == EBADF || errnum == EPERM || errnum == ETXTBSY ||
-           errnum == EIO; /* of which side? reading and writing will tell */
-}
-
-/* Lets the kernel copy; what it left is in *length. */
-static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64_t *length,
-                        struct tc_error *error) {
-    while (*length) {
-        off_t from = (off_t)*offset;
-        off_t to = (off_t)(out->base + out->position);
-        size_t step = *length < LARGEST_TRANSFER ? *length : LARGEST_TRANSFER;
-        ssize_t done = copy_file_range(fd, &from, out->fd, &to, step, 0);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0 && !copy_unsupported(errno))
-            return write_failed(out, errno, error);
-        if (done <= 0)
-            return true;
-        *offset += (uint64_t)done;
-        *length -= (uint64_t)done;
-        out->position += (uint64_t)done;
-        out->end = out->position > out->end ? out->position : out->end;
-    }
-    return true;
-}
-
-bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
-                     uint64_t length, struct tc_error *error) {
-    if (!out->stream && length >= BUFFER_BYTES) {
-        if (!flush(out, error))
-            return false;
-        int fd = tc_input_acquire(input, error);
-        if (fd < 0)
-            return false;
-        bool ok = kernel_copy(out, fd, &offset, &length, error);
-        tc_input_release(input);
-        if (!ok)
-            return false;
-    }
-    while (length) {
-        size_t step = length < BUFFER_BYTES ? length : BUFFER_BYTES;
-        char *room = buffer_room(out, out->position, step, error);
-        if (!room || !tc_input_read(input, offset, room, step, error))
-            return false;
-        out->buffered += step;
-        out->position += step;
-        offset += step;
-        length -= step;
-    }
-    return true;
-}
-
-bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
-    bool ok = flush(out, error);
-    if (ok && !out->stream) {
-        bool standard = out->publish->standard_output;
-        if (standard ? lseek(out->fd, (off_t)(out->base + out->end), SEEK_SET) < 0
-                     : fchmod(out->fd, out->mode) != 0)
-            ok = write_failed(out, errno, error);
-        if (ok && !out->publish->options.no_sync && fsync(out->fd) != 0)
-            ok = write_failed(out, errno, error);
-    }
-    if (close(out->fd) != 0 && ok)
-        ok = write_failed(out, errno, error);
-    out->fd = -1;
-    free(out->buffer);
-    out->buffer = NULL;
-    return ok;
-}
-
 bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
                      struct tc_error *error) {
     struct tc_outfile *out = tc_outfile_open(publish, name, error);
@@ -514,10 +398,23 @@ char *tc_publish_path(const struct tc_publish *publish, const char *name) {
     return made < 0 ? NULL : path;
 }
 
+char *tc_outfile_path(const struct tc_outfile *out) {
+    const struct tc_publish *publish = out->publish;
+    char *path = NULL;
+    int made = 0;
+    if (out->place == TC_OUTFILE_UNNAMED)
+        made = asprintf(&path, "/proc/self/fd/%d", out->fd);
+    else if (out->place == TC_OUTFILE_STAGED && publish->staging.name)
+        made = asprintf(&path, "%s/%s/new/%s", publish->base, publish->staging.name, out->name);
+    else
+        return tc_publish_path(publish, out->name);
+    return made < 0 ? NULL : path;
+}
+
 struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input_pool *pool,
                                    struct tc_error *error) {
     char *path = tc_publish_path(out->publish, out->name);
-    char *place = tc_publish_path(out->publish, out->temp ? out->temp : out->name);
+    char *place = tc_outfile_path(out);
     struct tc_input *input = NULL;
     if (path && place)
         input = tc_input_open_at(path, place, pool, error);
@@ -528,73 +425,54 @@ struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input
     return input;
 }
 
-static bool rename_into_place(struct tc_outfile *out, struct tc_error *error) {
-    int folder = out->publish->folder_fd;
-    unsigned flags = out->publish->options.no_clobber ? RENAME_NOREPLACE : 0;
-    int failed = renameat2(folder, out->temp, folder, out->name, flags);
-    if (failed && (errno == EINVAL || errno == ENOSYS)) {
-        /* Not every file system has the flag; a link does not replace either. */
-        failed = flags ? linkat(folder, out->temp, folder, out->name, 0)
-                       : renameat(folder, out->temp, folder, out->name);
-        if (!failed && flags)
-            unlinkat(folder, out->temp, 0);
-    }
-    if (failed) {
-        tc_fail_errno(error, errno, "rename", "cannot put the output in place");
-        return tc_error_in_file(error, out->publish->path);
-    }
-    out->renamed = true;
-    return true;
+bool tc_publish_remove(struct tc_publish *publish, const char *name, struct tc_error *error) {
+    struct stat status;
+    if (publish->new_folder || publish->folder_fd < 0 ||
+        fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISDIR(status.st_mode))
+        return true;
+    char **removals =
+        reallocarray(publish->removals, publish->removal_count + 1, sizeof *publish->removals);
+    if (!removals)
+        return tc_fail_memory(error);
+    publish->removals = removals;
+    removals[publish->removal_count] = strdup(name);
+    return removals[publish->removal_count++] || tc_fail_memory(error);
 }
 
-void tc_publish_remove(struct tc_publish *publish, const char *name) {
-    if (publish->folder_fd >= 0)
-        unlinkat(publish->folder_fd, name, 0);
-}
-
-bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error) {
-    sigset_t old;
-    block_signals(&old);
-    bool ok = true;
-    for (struct tc_outfile *out = publish->files; out && ok; out = out->next)
-        if (out->temp)
-            ok = rename_into_place(out, error);
-        else
-            out->renamed = true;
-    if (ok)
-        publish->made_folder = false;
-    unblock_signals(&old);
-    if (ok && publish->folder_fd >= 0 && !publish->options.no_sync &&
-        fsync(publish->folder_fd) != 0 && errno != EINVAL && errno != EROFS) {
-        tc_fail_errno(error, errno, "sync", "cannot sync the output's folder");
-        ok = tc_error_in_file(error, publish->path);
-    }
-    return ok;
-}
-
-void tc_publish_end(struct tc_publish *publish) {
-    sigset_t old;
-    block_signals(&old);
-    remove_temporaries(publish);
-    if (active_publish == publish)
-        active_publish = publish->active;
-    for (struct tc_publish *other = active_publish; other; other = other->active)
-        if (other->active == publish)
-            other->active = publish->active;
-    unblock_signals(&old);
-    struct tc_outfile *out = publish->files;
+static void free_files(struct tc_outfile *out) {
     while (out) {
         struct tc_outfile *next = out->next;
         if (out->fd >= 0)
             close(out->fd);
         free(out->buffer);
         free(out->name);
-        free(out->temp);
         free(out);
         out = next;
     }
+}
+
+void tc_publish_end(struct tc_publish *publish) {
+    sigset_t old;
+    tc_signals_block(&old);
+    remove_temporaries(publish);
+    tc_staging_release(&publish->staging, false);
+    if (active_publish == publish)
+        active_publish = publish->active;
+    for (struct tc_publish *other = active_publish; other; other = other->active)
+        if (other->active == publish)
+            other->active = publish->active;
+    tc_signals_unblock(&old);
+    free_files(publish->files);
+    tc_journal_release(&publish->journal);
+    for (size_t i = 0; i < publish->removal_count; i++)
+        free(publish->removals[i]);
+    free(publish->removals);
     if (publish->folder_fd >= 0)
         close(publish->folder_fd);
+    free(publish->new_folder);
+    free(publish->head);
+    free(publish->base);
     free(publish->folder);
     free(publish->path);
     *publish = (struct tc_publish){.folder_fd = -1};

@@ -1,0 +1,146 @@
+#include "core/convert/stale_shards.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/notes.h"
+#include "core/base/text.h"
+
+/* More are not counted: no index names so many. */
+#define LARGEST_NUMBER 99999999u
+
+/* What the names of all shards have in common: STEM-N-of-M.EXT. */
+struct pattern {
+    struct tc_text stem;
+    struct tc_text extension;
+    size_t count_digits;
+};
+
+struct stale {
+    char **names;
+    size_t count;
+};
+
+/* Takes a number of at least `digits` digits off the front. */
+static bool take_number(struct tc_text *text, size_t digits, unsigned *number) {
+    size_t length = 0;
+    *number = 0;
+    while (length < text->length && text->bytes[length] >= '0' && text->bytes[length] <= '9' &&
+           *number <= LARGEST_NUMBER / 10)
+        *number = *number * 10 + (unsigned)(text->bytes[length++] - '0');
+    text->bytes += length;
+    text->length -= length;
+    return length >= digits;
+}
+
+static bool take(struct tc_text *text, struct tc_text front) {
+    if (text->length < front.length || memcmp(text->bytes, front.bytes, front.length) != 0)
+        return false;
+    text->bytes += front.length;
+    text->length -= front.length;
+    return true;
+}
+
+/* The name of the plan's first shard, taken apart from its end, since a stem may
+ * look like numbers itself. */
+static bool find_pattern(const struct tc_plan *plan, struct pattern *pattern) {
+    struct tc_text dash = TC_TEXT("-00001-of-");
+    struct tc_text name = tc_text_of(plan->parts[0].name);
+    for (size_t at = name.length; at-- > 0;) {
+        struct tc_text rest = {name.bytes + at, name.length - at};
+        unsigned count;
+        if (!take(&rest, dash) ||
+            !take_number(&rest, (size_t)plan->target->sharding->count_digits, &count))
+            continue;
+        *pattern = (struct pattern){.stem = {name.bytes, at},
+                                    .extension = rest,
+                                    .count_digits = (size_t)plan->target->sharding->count_digits};
+        return true;
+    }
+    return false;
+}
+
+static bool matches(const struct pattern *pattern, const char *name) {
+    struct tc_text rest = tc_text_of(name);
+    unsigned number;
+    unsigned count;
+    return take(&rest, pattern->stem) && take(&rest, TC_TEXT("-")) &&
+           take_number(&rest, 5, &number) && take(&rest, TC_TEXT("-of-")) &&
+           take_number(&rest, pattern->count_digits, &count) &&
+           tc_text_equal(rest, pattern->extension) && number >= 1 && number <= count;
+}
+
+static bool is_stale(const struct tc_publish *publish, const char *name,
+                     struct tc_input *const *inputs, size_t input_count) {
+    struct stat status;
+    if (fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(status.st_mode) || tc_publish_find(publish, name))
+        return false;
+    for (size_t i = 0; i < input_count; i++)
+        if (status.st_dev == inputs[i]->device && status.st_ino == inputs[i]->inode)
+            return false;
+    return true;
+}
+
+static bool add(struct stale *stale, const char *name, struct tc_error *error) {
+    char **names = reallocarray(stale->names, stale->count + 1, sizeof(char *));
+    if (!names)
+        return tc_fail_memory(error);
+    stale->names = names;
+    names[stale->count] = strdup(name);
+    return names[stale->count++] || tc_fail_memory(error);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool note(struct tc_plan *plan, const struct stale *stale, bool prune,
+                 struct tc_error *error) {
+    bool one = stale->count == 1;
+    return tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
+                        "%zu shard%s of an earlier run, which the new index does not name, %s%s: "
+                        "%s\"%s\"",
+                        stale->count, one ? "" : "s",
+                        prune ? one ? "was removed" : "were removed"
+                        : one ? "stays"
+                              : "stay",
+                        prune ? "" : " (--prune removes them)", one ? "" : "the first is ",
+                        stale->names[0]);
+}
+
+bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
+                     struct tc_input *const *inputs, size_t input_count, bool prune,
+                     struct tc_error *error) {
+    struct pattern pattern;
+    struct stale stale = {0};
+    if (!plan->index_name || !plan->part_count || publish->folder_fd < 0 ||
+        !find_pattern(plan, &pattern))
+        return true;
+    int fd = openat(publish->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!listing && fd >= 0)
+        close(fd);
+    bool ok = true;
+    struct dirent *entry;
+    while (ok && listing && (entry = readdir(listing)))
+        ok = !matches(&pattern, entry->d_name) ||
+             !is_stale(publish, entry->d_name, inputs, input_count) ||
+             add(&stale, entry->d_name, error);
+    if (listing)
+        closedir(listing);
+    if (ok && stale.count) {
+        qsort(stale.names, stale.count, sizeof *stale.names, by_name);
+        ok = note(plan, &stale, prune, error);
+    }
+    for (size_t i = 0; i < stale.count; i++) {
+        ok = ok && (!prune || tc_publish_remove(publish, stale.names[i], error));
+        free(stale.names[i]);
+    }
+    free(stale.names);
+    return ok;
+}

@@ -1,0 +1,103 @@
+#include "core/io/recover.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/journal.h"
+#include "core/io/publish_step.h"
+#include "core/io/staging.h"
+
+static DIR *open_listing(int folder) {
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!listing && fd >= 0)
+        close(fd);
+    return listing;
+}
+
+/* A name that was given to a file just before it took another's place. */
+static void remove_file(int folder, const char *name) {
+    struct stat held;
+    struct stat named;
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &held) == 0 &&
+        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == held.st_ino &&
+        !tc_publish_step())
+        unlinkat(folder, name, 0);
+    close(fd);
+}
+
+static void empty(int folder) {
+    DIR *listing = folder >= 0 ? open_listing(folder) : NULL;
+    struct dirent *entry;
+    while (listing && (entry = readdir(listing)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            !tc_publish_step())
+            unlinkat(folder, entry->d_name, 0);
+    if (listing)
+        closedir(listing);
+}
+
+static void recover_staging(int folder, const char *name, bool sync) {
+    struct tc_staging staging;
+    struct tc_journal journal;
+    struct stat status;
+    if (!tc_staging_adopt(&staging, folder, name))
+        return;
+    bool done = true;
+    if (tc_journal_read(&journal, &staging)) {
+        const struct tc_journal_entry *head = tc_journal_head(&journal);
+        /* Once the head has left, all is in place. */
+        if (staging.new_fd >= 0 &&
+            fstatat(staging.new_fd, head->name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+            done = tc_journal_undo(&journal, &staging, sync);
+        tc_journal_release(&journal);
+    }
+    if (done) {
+        if (!tc_publish_step())
+            unlinkat(staging.fd, TC_STAGING_JOURNAL, 0);
+        empty(staging.old_fd);
+        empty(staging.new_fd);
+    }
+    tc_staging_release(&staging, done);
+}
+
+static bool is_leftover(int folder, const char *name, const char *prefix, mode_t *type) {
+    struct stat status;
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0 || strlen(name) != length + TC_TEMPORARY_LETTERS ||
+        fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || status.st_uid != geteuid())
+        return false;
+    *type = status.st_mode & S_IFMT;
+    return *type == S_IFREG || *type == S_IFDIR;
+}
+
+void tc_recover(int folder, const char *name, bool sync) {
+    char *prefix = tc_temporary_prefix(name);
+    DIR *listing = prefix ? open_listing(folder) : NULL;
+    struct dirent *entry;
+    bool locked = false;
+    mode_t type;
+    while (listing && (entry = readdir(listing))) {
+        if (!is_leftover(folder, entry->d_name, prefix, &type))
+            continue;
+        /* Who publishes here now comes first, and nobody begins meanwhile. */
+        locked = locked || tc_folder_lock(folder);
+        if (type == S_IFREG)
+            remove_file(folder, entry->d_name);
+        else
+            recover_staging(folder, entry->d_name, sync);
+    }
+    if (locked)
+        flock(folder, LOCK_UN);
+    if (listing)
+        closedir(listing);
+    free(prefix);
+}
