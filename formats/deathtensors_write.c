@@ -140,7 +140,8 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
         return tc_source_write(source, writer->out, error);
     struct tc_chunk *chunk;
     bool ok = true;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         if (file->encoding)
             ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
         else
@@ -148,7 +149,7 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
                  tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    return ok && error->class == TC_OK;
+    return ok && next == TC_NEXT_END;
 }
 
 static void release(struct deathtensors_writer *file) {

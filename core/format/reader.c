@@ -10,7 +10,7 @@
 #include "core/base/checked.h"
 #include "core/base/findings.h"
 #include "core/base/limits.h"
-#include "core/io/chunk_pipe.h"
+#include "core/io/thread_pool.h"
 #include "core/tensor/select.h"
 
 /* The file's name without its folder and its last extension. */

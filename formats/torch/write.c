@@ -546,11 +546,12 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
     const struct torch_slot *slot = &torch->slots[index];
     bool ok = begin_storage(writer, index, error);
     struct tc_chunk *chunk;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         ok = slot->silent || zip_member_write(&torch->zip, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    return ok && error->class == TC_OK && (slot->silent || zip_member_end(&torch->zip, error));
+    return ok && next == TC_NEXT_END && (slot->silent || zip_member_end(&torch->zip, error));
 }
 
 /* What tells an archive's kind comes last: a probe looks at the directory's
