@@ -312,7 +312,7 @@ static bool load(struct tc_densify *densify, struct tc_error *error) {
                       : place_coo(densify, first, error));
     free(first);
     free(plain);
-    if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && dtype > TC_I64) {
+    if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && tc_dtype_is_float(dtype)) {
         tc_fail(error, TC_UNSUPPORTED, "sparse",
                 "several values have one place, and %s is no dtype to sum in",
                 tc_dtype_name(dtype));
