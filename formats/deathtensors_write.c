@@ -89,10 +89,11 @@ static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t 
     tc_buffer_add(text, zeros, -text->length & 7);
     if (!tc_buffer_ok(text, error))
         return false;
-    if (text->length > HEADER_LIMIT)
-        return tc_fail(error, TC_UNSUPPORTED, "header-limit",
-                       "the header would be %zu bytes (limit %llu)", text->length,
-                       (unsigned long long)HEADER_LIMIT);
+    if (text->length > HEADER_LIMIT) {
+        tc_fail(error, TC_UNSUPPORTED, "header-limit", "the header would be %zu bytes (limit %llu)",
+                text->length, (unsigned long long)HEADER_LIMIT);
+        return tc_error_because(error, TC_REASON_HEADER_SIZE);
+    }
     return tc_outfile_write(out, prefix, sizeof prefix, error) &&
            tc_outfile_write(out, text->bytes, text->length, error);
 }

@@ -12,10 +12,6 @@
 #include "core/io/publish.h"
 #include "formats/foreign.h"
 
-#define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
-#include "formats/registry.def"
-#undef TC_FORMAT
-
 const struct tc_backend *const tc_registry[] = {
 #define TC_FORMAT(name) &tc_backend_##name,
 #include "formats/registry.def"

@@ -39,6 +39,7 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         tc_fail(error, TC_UNSAFE, "shard-path",
                 "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
                 file.bytes);
+        tc_error_because(error, TC_REASON_OUTSIDE);
         return tc_error_hint(error, "shards must be files beside their index");
     }
     const uint32_t *present = tc_name_map_find(&shards->places, file);

@@ -342,6 +342,7 @@ bool tc_reader_cut_short(const struct tc_reader *reader, uint64_t expected, bool
             "the file is cut short: %s%llu byte%s missing (it has %llu of %llu)",
             at_least ? "at least " : "", (unsigned long long)missing,
             missing == 1 ? " is" : "s are", (unsigned long long)size, (unsigned long long)expected);
+    tc_error_because(error, TC_REASON_CUT_SHORT);
     return tc_error_hint(error, "a download or copy that was not finished? get the file again");
 }
 
