@@ -58,7 +58,7 @@ static bool run_append(struct append *append, struct tc_reader **readers, size_t
     append->perform.run.in_place = true;
     if (perform(&append->perform, readers, count, file->backend, &append->plan, error))
         return true;
-    if (error->code && strcmp(error->code, "duplicate-name") == 0)
+    if (error->reason == TC_REASON_DUPLICATE_NAME)
         tc_error_hint(error, "--replace takes the one that is added");
     return false;
 }

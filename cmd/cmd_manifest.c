@@ -85,7 +85,6 @@ static void add_tensor(struct tc_json_writer *json, const struct tc_tensor *tens
 static bool add_tensors(struct tc_json_writer *json, const struct tc_reader *reader,
                         struct tc_error *error) {
     const struct tc_table *table = &reader->table;
-    bool own = strcmp(reader->backend->name, "deathtensors") == 0 && !reader->shard_count;
     uint64_t *offsets = calloc(table->count + 1, sizeof *offsets);
     if (!offsets)
         return tc_fail_memory(error);
@@ -95,7 +94,7 @@ static bool add_tensors(struct tc_json_writer *json, const struct tc_reader *rea
         const struct tc_tensor *tensor = &table->tensors[i];
         size_t source = tc_table_source(table, i);
         bool alias = source != i;
-        offsets[i] = alias ? offsets[source] : own ? tensor->offset : end;
+        offsets[i] = alias ? offsets[source] : reader->data_offsets ? tensor->offset : end;
         end += alias ? 0 : tensor->nbytes;
         add_tensor(json, tensor, offsets[i]);
     }

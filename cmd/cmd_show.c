@@ -49,9 +49,9 @@ static void choose_kind(struct showing *showing) {
     array->is_signed = dtype != TC_U64;
     if (dtype == TC_BOOL)
         array->kind = ARRAY_TRUTH;
-    else if (dtype <= TC_I64)
+    else if (tc_dtype_is_integer(dtype))
         array->kind = ARRAY_INTEGER;
-    else if (dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128)
+    else if (tc_dtype_is_complex(dtype))
         array->kind = ARRAY_COMPLEX;
     else
         array->kind = ARRAY_REAL;

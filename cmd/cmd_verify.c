@@ -23,8 +23,7 @@ struct verify {
  * be: by what it holds, by its extension, or because the user says so. */
 static bool is_known(const struct verify *verify, const char *path, const struct tc_error *error) {
     return verify->common.from || tc_registry_for_path(path) ||
-           (strcmp(error->code, "unknown-format") != 0 && strcmp(error->code, "wrong-file") != 0 &&
-            strcmp(error->code, "empty") != 0);
+           error->reason != TC_REASON_NO_FORMAT;
 }
 
 static bool verify_file(void *context, struct looked_at *file, struct tc_error *error) {

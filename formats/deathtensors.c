@@ -340,7 +340,7 @@ static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
  * is wrong, that is what there is to say. */
 static bool blame_damage(struct tc_reader *reader, struct tc_error *error) {
     struct tc_error damage = {0};
-    bool cut = error->code && strcmp(error->code, "truncated") == 0;
+    bool cut = error->reason == TC_REASON_CUT_SHORT;
     if (reader->checksum && error->class != TC_IO && !cut && !verify_checksum(reader, &damage) &&
         damage.class == TC_INVALID)
         *error = damage;
@@ -357,6 +357,7 @@ static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) 
     if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
         return open_index(reader, error);
     tc_metadata_remove_prefix(&reader->table.metadata, TC_TEXT(KEY_PREFIX));
+    reader->data_offsets = true;
     return true;
 }
 

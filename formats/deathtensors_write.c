@@ -83,10 +83,11 @@ static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t 
     tc_buffer_add(text, zeros, -text->length & 7);
     if (!tc_buffer_ok(text, error))
         return false;
-    if (text->length > HEADER_LIMIT)
-        return tc_fail(error, TC_UNSUPPORTED, "header-limit",
-                       "the header would be %zu bytes (limit %llu)", text->length,
-                       (unsigned long long)HEADER_LIMIT);
+    if (text->length > HEADER_LIMIT) {
+        tc_fail(error, TC_UNSUPPORTED, "header-limit", "the header would be %zu bytes (limit %llu)",
+                text->length, (unsigned long long)HEADER_LIMIT);
+        return tc_error_because(error, TC_REASON_HEADER_SIZE);
+    }
     return tc_outfile_write(out, prefix, sizeof prefix, error) &&
            tc_outfile_write(out, text->bytes, text->length, error);
 }
@@ -134,7 +135,8 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
         return tc_source_write(source, writer->out, error);
     struct tc_chunk *chunk;
     bool ok = true;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         if (file->encoding)
             ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
         else
@@ -142,7 +144,7 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
                  tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    return ok && error->class == TC_OK;
+    return ok && next == TC_NEXT_END;
 }
 
 static void release(struct deathtensors_writer *file) {

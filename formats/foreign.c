@@ -198,13 +198,18 @@ bool foreign_explain(const struct tc_probe *probe, struct tc_error *error) {
         bool known = foreign->class == TC_INVALID;
         tc_fail(error, foreign->class, "wrong-file", "this is %s%s", foreign->what,
                 known ? "" : ", not a format that tconv knows");
+        tc_error_because(error, TC_REASON_NO_FORMAT);
         return foreign->hint ? tc_error_hint(error, "%s", foreign->hint) : false;
     }
     if (probe->length == 0)
-        return tc_fail(error, TC_INVALID, "empty", "the file is empty");
-    if (looks_like_text(probe))
-        return tc_fail(error, TC_INVALID, "wrong-file",
-                       "this is a text file, no tensors: not a format that tconv knows");
-    tc_fail(error, TC_INVALID, "unknown-format", "not a format that tconv knows: %s", guess(probe));
-    return tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
+        tc_fail(error, TC_INVALID, "empty", "the file is empty");
+    else if (looks_like_text(probe))
+        tc_fail(error, TC_INVALID, "wrong-file",
+                "this is a text file, no tensors: not a format that tconv knows");
+    else {
+        tc_fail(error, TC_INVALID, "unknown-format", "not a format that tconv knows: %s",
+                guess(probe));
+        tc_error_hint(error, "tconv formats lists what is read; -f FORMAT names one");
+    }
+    return tc_error_because(error, TC_REASON_NO_FORMAT);
 }

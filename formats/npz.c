@@ -326,11 +326,12 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
         zip_member_write(&npz->zip, header.bytes, header.length, error);
     tc_buffer_release(&header);
     struct tc_chunk *chunk;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         ok = zip_member_write(&npz->zip, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    return ok && error->class == TC_OK && zip_member_end(&npz->zip, error);
+    return ok && next == TC_NEXT_END && zip_member_end(&npz->zip, error);
 }
 
 static bool finish(struct tc_writer *writer, struct tc_error *error) {

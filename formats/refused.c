@@ -17,7 +17,7 @@ static bool keep_first(struct refused *refused, struct tc_text name, const struc
 
 bool refused_add(struct refused *refused, struct tc_reader *reader, struct tc_text name,
                  struct tc_error *error) {
-    bool pickle = error->class == TC_UNSAFE && strcmp(error->code, "npy-object") == 0;
+    bool pickle = error->reason == TC_REASON_PICKLE;
     bool wanted = tc_reader_wants(reader, name);
     if (wanted && error->class != TC_UNSUPPORTED && !pickle)
         return tc_error_in_tensor(error, name.bytes, name.length);

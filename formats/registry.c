@@ -13,10 +13,6 @@
 #include "formats/foreign.h"
 #include "formats/onnx/options.h"
 
-#define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
-#include "formats/registry.def"
-#undef TC_FORMAT
-
 const struct tc_backend *const tc_registry[] = {
 #define TC_FORMAT(name) &tc_backend_##name,
 #include "formats/registry.def"

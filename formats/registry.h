@@ -8,6 +8,10 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 
+#define TC_FORMAT(name) extern const struct tc_backend tc_backend_##name;
+#include "formats/registry.def"
+#undef TC_FORMAT
+
 /* NULL at the end. */
 extern const struct tc_backend *const tc_registry[];
 

@@ -222,10 +222,12 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     struct tc_buffer text = {0};
     add_header(&text, writer->plan, part);
     bool ok = tc_buffer_ok(&text, error);
-    if (ok && text.length > HEADER_LIMIT)
-        ok = tc_fail(error, TC_UNSUPPORTED, "header-limit",
-                     "the header would be %zu bytes, more than safetensors allows (%llu)",
-                     text.length, (unsigned long long)HEADER_LIMIT);
+    if (ok && text.length > HEADER_LIMIT) {
+        tc_fail(error, TC_UNSUPPORTED, "header-limit",
+                "the header would be %zu bytes, more than safetensors allows (%llu)", text.length,
+                (unsigned long long)HEADER_LIMIT);
+        ok = tc_error_because(error, TC_REASON_HEADER_SIZE);
+    }
     unsigned char prefix[8];
     tc_store(prefix, text.length, sizeof prefix);
     uint64_t offset = sizeof prefix + text.length;

@@ -10,6 +10,7 @@
 #include "core/base/limits.h"
 #include "core/base/notes.h"
 #include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
 #include "formats/registry.h"
 
 void shards_init(struct shards *shards, struct tc_reader *reader) {
@@ -39,6 +40,7 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         tc_fail(error, TC_UNSAFE, "shard-path",
                 "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
                 file.bytes);
+        tc_error_because(error, TC_REASON_OUTSIDE);
         return tc_error_hint(error, "shards must be files beside their index");
     }
     const uint32_t *present = tc_name_map_find(&shards->places, file);
@@ -124,7 +126,7 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
 /* By its own name, or by that of the sparse tensor it is part of. */
 static bool is_listed(const struct shards *shards, const struct tc_tensor *tensor,
                       uint32_t position) {
-    const struct tc_text *parent = tc_metadata_find(tensor->metadata, TC_TEXT("sparse_parent"));
+    const struct tc_text *parent = tc_sparse_parent(tensor->metadata);
     const uint32_t *listed = tc_name_map_find(&shards->listed, tensor->name);
     if (!listed && parent)
         listed = tc_name_map_find(&shards->listed, *parent);
@@ -220,21 +222,8 @@ static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
 
 /* A tensor of this name, or the first part of a sparse one. */
 static const struct tc_tensor *find_listed(const struct tc_reader *reader, struct tc_text name) {
-    static const char *const endings[] = {"", ".indices", ".crow_indices", ".ccol_indices"};
-    const struct tc_tensor *found = NULL;
-    for (size_t i = 0; i < 4 && !found; i++) {
-        struct tc_buffer part = {0};
-        tc_buffer_add_text(&part, name);
-        tc_buffer_add_string(&part, endings[i]);
-        if (!part.failed)
-            found = tc_table_find(&reader->table, (struct tc_text){part.bytes, part.length});
-        tc_buffer_release(&part);
-        const struct tc_text *parent =
-            found && i ? tc_metadata_find(found->metadata, TC_TEXT("sparse_parent")) : NULL;
-        if (i && (!parent || !tc_text_equal(*parent, name)))
-            found = NULL;
-    }
-    return found;
+    const struct tc_tensor *found = tc_table_find(&reader->table, name);
+    return found ? found : tc_sparse_first(&reader->table, name);
 }
 
 /* Names of what was left out of the shards, as far as they are known. */

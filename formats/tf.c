@@ -96,22 +96,14 @@ static bool is_sparse(const struct tf_tensor group[3]) {
 /* PARENT.indices, .values and .shape; the table has indices by dimension. */
 static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct tc_text parent,
                        struct tc_error *error) {
-    static const char *const roles[] = {"indices", "values", "shape"};
+    const struct tc_sparse_layout *coo = &tc_sparse_layouts[TC_SPARSE_COO];
     struct tc_arena *arena = &tf->reader->arena;
     group[0].transposed = true;
-    for (unsigned i = 0; i < 3; i++) {
-        struct tc_buffer text = {0};
-        tc_buffer_add_text(&text, parent);
-        tc_buffer_addf(&text, ".%s", roles[i]);
-        char *name = tc_buffer_ok(&text, error)
-                         ? tc_arena_copy(arena, text.bytes, text.length, error)
-                         : NULL;
+    for (unsigned i = 0; i < coo->parts; i++) {
+        struct tc_text name = tc_sparse_name(arena, coo, parent, i, error);
         struct tc_metadata *metadata =
-            name ? tc_sparse_metadata(arena, "coo", parent, roles[i], error) : NULL;
-        bool ok = metadata && tf_tensor_add(tf, &group[i], (struct tc_text){name, text.length},
-                                            metadata, error);
-        tc_buffer_release(&text);
-        if (!ok)
+            name.bytes ? tc_sparse_metadata(arena, coo, parent, i, error) : NULL;
+        if (!metadata || !tf_tensor_add(tf, &group[i], name, metadata, error))
             return false;
     }
     return true;

@@ -284,13 +284,14 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     uint32_t crc = tc_crc32c(0, head.bytes, head.length);
     tc_buffer_release(&head);
     struct tc_chunk *chunk;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         crc = tc_crc32c(crc, chunk->bytes, chunk->length);
         ok = tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
     tc_store(around, masked(crc), TAIL_BYTES);
-    return ok && error->class == TC_OK && tc_outfile_write(writer->out, around, TAIL_BYTES, error);
+    return ok && next == TC_NEXT_END && tc_outfile_write(writer->out, around, TAIL_BYTES, error);
 }
 
 static bool finish(struct tc_writer *writer, struct tc_error *error) {

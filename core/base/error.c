@@ -52,7 +52,14 @@ bool tc_fail_memory(struct tc_error *error) {
                 (unsigned long long)tc_memory_allowed());
         return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
     }
-    return tc_fail(error, TC_IO, "out-of-memory", "out of memory");
+    tc_fail(error, TC_IO, "out-of-memory", "out of memory");
+    return tc_error_because(error, TC_REASON_OUT_OF_MEMORY);
+}
+
+bool tc_error_because(struct tc_error *error, enum tc_reason reason) {
+    if (error->reason == TC_REASON_NONE)
+        error->reason = reason;
+    return false;
 }
 
 bool tc_error_at(struct tc_error *error, uint64_t offset) {

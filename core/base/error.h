@@ -2,7 +2,7 @@
  * Errors. The caller owns one struct tc_error, zeroed, and hands it down; a
  * function that fails fills it and returns false. The first failure wins: a
  * later one, met while cleaning up, does not overwrite it. Outer layers add
- * what they know (file, tensor, hint) with the tc_error_* functions, which
+ * what they know (reason, file, tensor, hint) with the tc_error_* functions, which
  * never overwrite what an inner layer said.
  *
  * Nothing in core or formats prints or exits; cmd/report.c shows errors.
@@ -26,8 +26,23 @@ enum tc_class {
     TC_INTERNAL = 70,
 };
 
+/* What the program itself asks of an error: whoever meets one of these does something else about
+ * it than about others. The code is for people and their programs. */
+enum tc_reason {
+    TC_REASON_NONE,
+    TC_REASON_NO_FORMAT,      /* the file is of no known format, or is empty */
+    TC_REASON_CUT_SHORT,      /* the file ends before its data does */
+    TC_REASON_OUTSIDE,        /* a shard would lie outside its index's folder */
+    TC_REASON_PICKLE,         /* the data is a pickle */
+    TC_REASON_PARTIAL_BYTE,   /* packed elements do not fill whole bytes */
+    TC_REASON_DUPLICATE_NAME, /* two tensors of a plan have one name */
+    TC_REASON_HEADER_SIZE,    /* the header would be larger than its format allows */
+    TC_REASON_OUT_OF_MEMORY,  /* the system has none; not the command's own limit */
+};
+
 struct tc_error {
     enum tc_class class;
+    enum tc_reason reason;
     int errnum;       /* errno of the system call that failed, or 0 */
     const char *code; /* a stable slug, a string literal */
     bool has_offset;
@@ -47,6 +62,7 @@ bool tc_fail_errno(struct tc_error *error, int errnum, const char *code, const c
     __attribute__((format(printf, 4, 5)));
 bool tc_fail_memory(struct tc_error *error);
 
+bool tc_error_because(struct tc_error *error, enum tc_reason reason);
 bool tc_error_at(struct tc_error *error, uint64_t offset);
 bool tc_error_in_file(struct tc_error *error, const char *path);
 bool tc_error_in_tensor(struct tc_error *error, const char *name, size_t length);

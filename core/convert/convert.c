@@ -90,9 +90,9 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
                          struct tc_sha256 *hash, struct tc_error *error) {
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
     for (uint64_t at = 0; at < item->nbytes;) {
-        struct tc_chunk *chunk = tc_pipe_take(&job->flow, error);
-        if (!chunk)
-            return error->class == TC_OK;
+        struct tc_chunk *chunk;
+        if (tc_pipe_take(&job->flow, &chunk, error) != TC_NEXT_CHUNK)
+            return false;
         uint64_t left = item->nbytes - at;
         /* TC_CHUNK_BYTES is a multiple of every element's size. */
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
@@ -159,24 +159,26 @@ static bool produce(struct tc_pipe *flow, void *context, struct tc_error *error)
     return ok;
 }
 
-static struct tc_chunk *next_chunk(struct tc_source *base, struct tc_error *error) {
+static enum tc_next next_chunk(struct tc_source *base, struct tc_chunk **chunk,
+                               struct tc_error *error) {
     struct item_source *source = (struct item_source *)base;
+    *chunk = NULL;
     if (source->left == 0)
-        return NULL;
-    struct tc_chunk *chunk = tc_pipe_next(&source->job->flow, error);
-    if (!chunk) {
-        if (error->class == TC_OK)
-            tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
-        return NULL;
-    }
-    if (chunk->item != source->visit || chunk->length > source->left) {
-        tc_chunk_release(chunk);
+        return TC_NEXT_END;
+    enum tc_next next = tc_pipe_next(&source->job->flow, chunk, error);
+    if (next == TC_NEXT_END)
+        tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
+    if (next != TC_NEXT_CHUNK)
+        return TC_NEXT_FAILED;
+    if ((*chunk)->item != source->visit || (*chunk)->length > source->left) {
+        tc_chunk_release(*chunk);
+        *chunk = NULL;
         tc_fail(error, TC_INTERNAL, "flow", "the stream of data is out of step");
-        return NULL;
+        return TC_NEXT_FAILED;
     }
-    source->left -= chunk->length;
-    advance(source->job, chunk->length);
-    return chunk;
+    source->left -= (*chunk)->length;
+    advance(source->job, (*chunk)->length);
+    return TC_NEXT_CHUNK;
 }
 
 static bool copy_direct(struct item_source *source, struct tc_outfile *out,
@@ -198,13 +200,14 @@ static bool write_chunks(struct tc_source *base, struct tc_outfile *out, struct 
     if (source->job->direct[source->visit])
         return copy_direct(source, out, error);
     struct tc_chunk *chunk;
-    while ((chunk = next_chunk(base, error))) {
+    enum tc_next next;
+    while ((next = next_chunk(base, &chunk, error)) == TC_NEXT_CHUNK) {
         bool ok = tc_outfile_write(out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
         if (!ok)
             return false;
     }
-    return source->left == 0;
+    return next == TC_NEXT_END;
 }
 
 static int by_place(const void *a, const void *b, void *items) {
@@ -246,9 +249,10 @@ static bool needs_flow(struct job *job, const struct tc_writer *writer) {
 
 /* The producer may still find damage behind the last byte that was wanted. */
 static bool end_flow(struct job *job, struct tc_error *error) {
-    struct tc_chunk *chunk = tc_pipe_next(&job->flow, error);
-    if (!chunk)
-        return error->class == TC_OK;
+    struct tc_chunk *chunk;
+    enum tc_next next = tc_pipe_next(&job->flow, &chunk, error);
+    if (next != TC_NEXT_CHUNK)
+        return next == TC_NEXT_END;
     tc_chunk_release(chunk);
     return tc_fail(error, TC_INTERNAL, "flow", "more data than the plan has");
 }

@@ -5,7 +5,6 @@
 
 #include "core/base/checked.h"
 #include "core/base/limits.h"
-#include "core/base/text.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -162,7 +161,7 @@ static bool keep_metadata(struct tc_densify *densify, struct tc_arena *arena,
                           struct tc_error *error) {
     densify->tensor.metadata = tc_metadata_copy(densify->values->metadata, arena, error);
     if (densify->tensor.metadata)
-        tc_metadata_remove_prefix(densify->tensor.metadata, TC_TEXT("sparse_"));
+        tc_metadata_remove_prefix(densify->tensor.metadata, TC_SPARSE_KEYS);
     return densify->tensor.metadata != NULL;
 }
 
@@ -172,21 +171,21 @@ struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_spa
     struct tc_densify *densify = tc_arena_alloc(arena, sizeof *densify, error);
     if (!densify)
         return NULL;
-    bool coo = tc_text_equal(sparse->layout, TC_TEXT("coo"));
-    bool blocks = sparse->layout.bytes[0] == 'b';
+    const struct tc_sparse_layout *layout = tc_sparse_layout(sparse->layout);
     unsigned part = 0;
     densify->reader = reader;
     densify->first = tc_sparse_part(table, sparse, part++);
-    densify->plain = coo ? NULL : tc_sparse_part(table, sparse, part++);
+    densify->plain = layout->compressed ? tc_sparse_part(table, sparse, part++) : NULL;
     densify->values = tc_sparse_part(table, sparse, part++);
     densify->shape = tc_sparse_part(table, sparse, part);
-    densify->by_column = tc_text_ends(sparse->layout, TC_TEXT("sc"));
+    densify->by_column = layout->by_column;
     densify->tensor.name = sparse->parent;
     densify->tensor.dtype = densify->values->dtype;
     bool ok = check_dtype(densify->values, error) && is_index(densify->first, error) &&
               (!densify->plain || is_index(densify->plain, error)) &&
               read_shape(densify, arena, error) &&
-              (coo ? measure_coo(densify, error) : measure_compressed(densify, blocks, error)) &&
+              (layout->compressed ? measure_compressed(densify, layout->blocks, error)
+                                  : measure_coo(densify, error)) &&
               measure(densify, error) && keep_metadata(densify, arena, error);
     return ok ? densify : NULL;
 }
@@ -312,7 +311,7 @@ static bool load(struct tc_densify *densify, struct tc_error *error) {
                       : place_coo(densify, first, error));
     free(first);
     free(plain);
-    if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && dtype > TC_I64) {
+    if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && tc_dtype_is_float(dtype)) {
         tc_fail(error, TC_UNSUPPORTED, "sparse",
                 "several values have one place, and %s is no dtype to sum in",
                 tc_dtype_name(dtype));

@@ -10,7 +10,7 @@
 #include "core/base/checked.h"
 #include "core/base/findings.h"
 #include "core/base/limits.h"
-#include "core/io/chunk_pipe.h"
+#include "core/io/thread_pool.h"
 #include "core/tensor/select.h"
 
 /* The file's name without its folder and its last extension. */
@@ -342,6 +342,7 @@ bool tc_reader_cut_short(const struct tc_reader *reader, uint64_t expected, bool
             "the file is cut short: %s%llu byte%s missing (it has %llu of %llu)",
             at_least ? "at least " : "", (unsigned long long)missing,
             missing == 1 ? " is" : "s are", (unsigned long long)size, (unsigned long long)expected);
+    tc_error_because(error, TC_REASON_CUT_SHORT);
     return tc_error_hint(error, "a download or copy that was not finished? get the file again");
 }
 

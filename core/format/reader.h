@@ -24,6 +24,7 @@ struct tc_reader {
     void *state;
     bool checksum;
     bool compressed;
+    bool data_offsets;     /* its tensors' offsets count from where the file's data starts */
     const char *framework; /* the backend's, unless open knows better */
     /* Of a sharded model: the format of its shards and their file names. */
     const struct tc_backend *shard_backend;

@@ -7,14 +7,14 @@
 #define TCONV_CORE_FORMAT_SOURCE_H
 
 #include "core/base/error.h"
+#include "core/io/chunk_pipe.h"
 
-struct tc_chunk;
 struct tc_outfile;
 
 /* What a converter gives a writer; the functions below call its own. */
 struct tc_source {
     bool (*write)(struct tc_source *source, struct tc_outfile *out, struct tc_error *error);
-    struct tc_chunk *(*next)(struct tc_source *source, struct tc_error *error);
+    enum tc_next (*next)(struct tc_source *source, struct tc_chunk **chunk, struct tc_error *error);
 };
 
 static inline bool tc_source_write(struct tc_source *source, struct tc_outfile *out,
@@ -22,9 +22,10 @@ static inline bool tc_source_write(struct tc_source *source, struct tc_outfile *
     return source->write(source, out, error);
 }
 
-/* NULL at the tensor's end, or with the error filled. */
-static inline struct tc_chunk *tc_source_next(struct tc_source *source, struct tc_error *error) {
-    return source->next(source, error);
+/* The tensor's next bytes, until its end. */
+static inline enum tc_next tc_source_next(struct tc_source *source, struct tc_chunk **chunk,
+                                          struct tc_error *error) {
+    return source->next(source, chunk, error);
 }
 
 #endif

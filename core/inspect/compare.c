@@ -166,8 +166,8 @@ static bool send_tensor(struct side *side, const struct tc_compared *pair, struc
     size_t most = chunk_elements(pair) * tc_dtype_bits(tensor->dtype) / 8;
     for (uint64_t at = 0; at < tensor->nbytes;) {
         uint64_t left = tensor->nbytes - at;
-        struct tc_chunk *chunk = tc_pipe_take(&side->flow, error);
-        if (!chunk)
+        struct tc_chunk *chunk;
+        if (tc_pipe_take(&side->flow, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         chunk->length = left < most ? left : most;
         if (!tc_reader_read(side->compare->readers[side->number], tensor, at, chunk->bytes,
@@ -191,6 +191,26 @@ static bool send_tensors(struct tc_pipe *flow, void *context, struct tc_error *e
     return true;
 }
 
+/* The next elements of both sides. They are as many as the pair has, so an end here is a fault of
+ * the program. */
+static bool compare_chunks(struct tc_compare *compare, const struct tc_compared *pair,
+                           struct side *sides, size_t count, uint64_t at,
+                           struct tc_value_diff *diff, struct tc_error *error) {
+    struct tc_chunk *a = NULL;
+    struct tc_chunk *b = NULL;
+    bool ok = tc_pipe_next(&sides[0].flow, &a, error) == TC_NEXT_CHUNK &&
+              tc_pipe_next(&sides[1].flow, &b, error) == TC_NEXT_CHUNK;
+    if (ok) {
+        tc_values_compare(&compare->options->tolerance, pair->a->dtype, pair->b->dtype, a->bytes,
+                          b->bytes, count, at, diff);
+        compare->done += a->length;
+        tc_chunk_release(b);
+    }
+    if (a)
+        tc_chunk_release(a);
+    return ok || tc_fail(error, TC_INTERNAL, "compare", "a tensor's data ended early");
+}
+
 static bool compare_pair(struct tc_compare *compare, struct tc_compared *pair, struct side *sides,
                          struct tc_error *error) {
     struct tc_value_diff diff = {0};
@@ -198,17 +218,8 @@ static bool compare_pair(struct tc_compare *compare, struct tc_compared *pair, s
     uint64_t most = chunk_elements(pair);
     for (uint64_t at = 0; at < count;) {
         size_t step = count - at < most ? count - at : most;
-        struct tc_chunk *a = tc_pipe_next(&sides[0].flow, error);
-        struct tc_chunk *b = a ? tc_pipe_next(&sides[1].flow, error) : NULL;
-        if (b)
-            tc_values_compare(&compare->options->tolerance, pair->a->dtype, pair->b->dtype,
-                              a->bytes, b->bytes, step, at, &diff);
-        compare->done += a ? a->length : 0;
-        if (a)
-            tc_chunk_release(a);
-        if (!b)
-            return tc_fail(error, TC_INTERNAL, "compare", "a tensor's data ended early");
-        tc_chunk_release(b);
+        if (!compare_chunks(compare, pair, sides, step, at, &diff, error))
+            return false;
         at += step;
         if (compare->options->progress)
             compare->options->progress(compare->options->context, compare->done, compare->bytes);

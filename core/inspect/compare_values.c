@@ -20,8 +20,9 @@ struct run {
     uint64_t at; /* which element the block starts with */
 };
 
+/* Truth values compare with integers as 0 and 1. */
 static bool is_integer(enum tc_dtype dtype) {
-    return dtype <= TC_I64;
+    return dtype == TC_BOOL || tc_dtype_is_integer(dtype);
 }
 
 static bool is_long(enum tc_dtype dtype) {

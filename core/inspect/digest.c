@@ -5,104 +5,84 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/io/chunk_pipe.h"
+#include "core/io/thread_pool.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
-#define MAX_WORKERS 4
 #define STEP ((size_t)1 << 18)
 
-struct digests {
+/* What the threads share. A job is a tensor's position in the table. */
+struct hashing {
     struct tc_reader *reader;
     unsigned char (*sums)[TC_SHA256_BYTES];
-    const bool *read;   /* by table position: its bytes are hashed; NULL: all are */
-    atomic_size_t next; /* the next tensor to hash */
-    atomic_bool stop;
-    size_t workers;
+    const bool *read;             /* by table position: its bytes are hashed; NULL: all are */
+    size_t next;                  /* the position from which the next job is looked for */
     atomic_uint_fast64_t done;    /* bytes, of which the watch was not told yet */
     const struct tc_watch *watch; /* NULL: nobody asks */
 };
 
-struct worker {
-    struct digests *digests;
-    pthread_t thread;
-    bool is_caller; /* in the thread that wants the digest */
-    struct tc_error error;
-};
+static bool is_hashed(const struct hashing *hashing, size_t position) {
+    return tc_table_source(&hashing->reader->table, position) == position &&
+           (!hashing->read || hashing->read[position]);
+}
 
-static bool hash_tensor(struct worker *worker, const struct tc_tensor *tensor,
-                        unsigned char *buffer, unsigned char *sum, struct tc_error *error) {
-    struct digests *digests = worker->digests;
+static bool next_tensor(void *context, void *job) {
+    struct hashing *hashing = context;
+    size_t count = hashing->reader->table.count;
+    while (hashing->next < count && !is_hashed(hashing, hashing->next))
+        hashing->next++;
+    *(size_t *)job = hashing->next;
+    return hashing->next++ < count;
+}
+
+static void tell(struct hashing *hashing, const struct tc_pool_worker *worker, size_t step) {
+    if (!hashing->watch)
+        return;
+    atomic_fetch_add(&hashing->done, step);
+    if (worker->is_caller)
+        hashing->watch->step(hashing->watch->context, atomic_exchange(&hashing->done, 0));
+}
+
+static bool hash_tensor(void *context, struct tc_pool_worker *worker, const void *job,
+                        struct tc_error *error) {
+    struct hashing *hashing = context;
+    size_t position = *(const size_t *)job;
+    const struct tc_tensor *tensor = &hashing->reader->table.tensors[position];
     struct tc_sha256 hash;
     if (!tc_sha256_init(&hash, error))
         return false;
-    for (uint64_t at = 0; at < tensor->nbytes;) {
+    for (uint64_t at = 0; at < tensor->nbytes && !tc_pool_stopped(worker);) {
         uint64_t left = tensor->nbytes - at;
         size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(digests->reader, tensor, at, buffer, step, error)) {
+        if (!tc_reader_read(hashing->reader, tensor, at, worker->memory, step, error)) {
             tc_sha256_release(&hash);
             return false;
         }
-        tc_sha256_update(&hash, buffer, step);
+        tc_sha256_update(&hash, worker->memory, step);
         at += step;
-        if (digests->watch) {
-            atomic_fetch_add(&digests->done, step);
-            if (worker->is_caller)
-                digests->watch->step(digests->watch->context, atomic_exchange(&digests->done, 0));
-        }
+        tell(hashing, worker, step);
     }
-    tc_sha256_finish(&hash, sum);
+    tc_sha256_finish(&hash, hashing->sums[position]);
     return true;
 }
 
-static void *work(void *argument) {
-    struct worker *worker = argument;
-    struct digests *digests = worker->digests;
-    struct tc_table *table = &digests->reader->table;
-    unsigned char *buffer = malloc(STEP);
-    bool ok = buffer || tc_fail_memory(&worker->error);
-    while (ok && !atomic_load(&digests->stop)) {
-        size_t i = atomic_fetch_add(&digests->next, 1);
-        if (i >= table->count)
-            break;
-        if (tc_table_source(table, i) != i || (digests->read && !digests->read[i]))
-            continue;
-        ok = hash_tensor(worker, &table->tensors[i], buffer, digests->sums[i], &worker->error);
-    }
-    if (!ok)
-        atomic_store(&digests->stop, true);
-    free(buffer);
-    return NULL;
+/* One where any tensor must be read in sequence, and no more than have something to do. */
+static size_t count_threads(const struct hashing *hashing) {
+    const struct tc_table *table = &hashing->reader->table;
+    size_t most = tc_table_is_sequential(table) ? 1 : tc_thread_count();
+    size_t threads = 0;
+    for (size_t i = 0; i < table->count && threads < most; i++)
+        threads += is_hashed(hashing, i);
+    return threads;
 }
 
-/* One worker where any tensor must be read in sequence. */
-static size_t count_workers(const struct tc_table *table) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t workers = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (size_t)cores;
-    return workers < table->count && !tc_table_is_sequential(table) ? workers : 1;
-}
-
-static bool hash_all(struct digests *digests, struct tc_error *error) {
-    struct worker *workers = calloc(digests->workers, sizeof *workers);
-    if (!workers)
-        return tc_fail_memory(error);
-    size_t started = 1; /* this thread is the first worker */
-    for (size_t i = 0; i < digests->workers; i++)
-        workers[i].digests = digests;
-    workers[0].is_caller = true;
-    while (started < digests->workers &&
-           tc_thread_start(&workers[started].thread, work, &workers[started], error))
-        started++;
-    if (error->class != TC_OK)
-        atomic_store(&digests->stop, true);
-    work(&workers[0]);
-    for (size_t i = 1; i < started; i++)
-        pthread_join(workers[i].thread, NULL);
-    for (size_t i = 0; i < started; i++)
-        if (workers[i].error.class != TC_OK && error->class == TC_OK)
-            *error = workers[i].error;
-    free(workers);
-    return error->class == TC_OK;
+static bool hash_all(struct hashing *hashing, struct tc_error *error) {
+    const struct tc_pool_work work = {.context = hashing,
+                                      .next = next_tensor,
+                                      .job_size = sizeof(size_t),
+                                      .run = hash_tensor,
+                                      .memory_size = STEP};
+    return tc_pool_run(&work, count_threads(hashing), error);
 }
 
 static int by_name(const void *a, const void *b, void *tensors) {
@@ -146,13 +126,9 @@ bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, 
         free(read);
         return tc_fail_memory(error);
     }
-    struct digests digests = {.reader = reader,
-                              .sums = digest->sums,
-                              .read = read,
-                              .workers = count_workers(&reader->table),
-                              .watch = watch};
+    struct hashing hashing = {.reader = reader, .sums = digest->sums, .read = read, .watch = watch};
     struct tc_verify *verify = tc_verify_start(&reader, read ? &read : NULL, 1, error);
-    bool ok = verify && hash_all(&digests, error);
+    bool ok = verify && hash_all(&hashing, error);
     ok = tc_verify_join(verify, error) && ok;
     for (size_t i = 0; i < count && ok; i++)
         if (tc_table_source(&reader->table, i) != i)

@@ -68,7 +68,7 @@ static void widen(enum tc_dtype dtype, const unsigned char *bytes, double *value
     if (tc_dtype_packed(dtype)) {
         tc_unpack(dtype, bytes, floats, length);
         tc_cast(tc_unpacked(dtype), TC_F64, floats, values, length, NULL);
-    } else if (dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128) {
+    } else if (tc_dtype_is_complex(dtype)) {
         unsigned component = dtype == TC_C128 ? 8 : 4;
         if (dtype == TC_C32)
             tc_cast(TC_C32, TC_C64, bytes, floats, length, NULL);

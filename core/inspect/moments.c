@@ -19,10 +19,6 @@ static const struct tc_stats_table *fast_table(void) {
     return &tc_stats_plain;
 }
 
-static bool is_complex(enum tc_dtype dtype) {
-    return dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128;
-}
-
 static struct tc_value of_real(double real) {
     return (struct tc_value){.real = real};
 }
@@ -280,9 +276,9 @@ static void add_block(struct tc_moments *moments, struct buckets *buckets, enum 
     }
     if (dtype == TC_U64 || dtype == TC_I64)
         add_long_integers(moments, dtype == TC_I64, bytes, count);
-    else if (dtype < TC_U64)
+    else if (dtype == TC_BOOL || tc_dtype_is_integer(dtype))
         add_integers(moments, dtype, bytes, count);
-    else if (is_complex(dtype))
+    else if (tc_dtype_is_complex(dtype))
         add_complex(moments, buckets, dtype, bytes, count);
     else
         add_float(moments, buckets, dtype, bytes, count, table);
@@ -297,11 +293,11 @@ void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void 
     const unsigned char *at = bytes;
     size_t left = length * 8 / bits;
     buckets.ready = false;
-    buckets.narrow = dtype != TC_F64 && !is_complex(dtype);
+    buckets.narrow = dtype != TC_F64 && !tc_dtype_is_complex(dtype);
     buckets.held = 0;
     buckets.first = 2047;
     buckets.last = 0;
-    if (bits == 8 && dtype > TC_I64) {
+    if (bits == 8 && tc_dtype_is_float(dtype)) {
         unsigned char codes[256];
         for (unsigned code = 0; code < 256; code++)
             codes[code] = (unsigned char)code;

@@ -6,22 +6,22 @@
 #include <unistd.h>
 
 #include "core/io/chunk_pipe.h"
+#include "core/io/thread_pool.h"
 
-#define MAX_WORKERS 16
 /* Multiples of 48 hold whole elements of every dtype, packed ones too. A step
- * fits a core's own cache; a piece is what a worker takes at once. */
+ * fits a core's own cache; a piece is what a thread takes at once. */
 #define STEP ((size_t)48 << 12)
 #define PIECE (UINT64_C(32) * STEP)
 #define CHUNK (TC_CHUNK_BYTES / 48 * 48)
 
-struct sweeping {
-    const struct tc_parallel_read *sweep;
-    pthread_mutex_t lock; /* of all that follows, but for the atomic ones */
-    size_t next;          /* the tensor of the next piece, and where it starts */
+/* What the threads share. A job is a piece of a tensor. */
+struct run {
+    const struct tc_parallel_read *read;
+    size_t next; /* the tensor of the next piece, and where it starts */
     uint64_t next_at;
+    pthread_mutex_t merging; /* guards the tensors of which pieces are missing */
     struct partial *partials;
-    atomic_uint_fast64_t read; /* bytes */
-    atomic_bool stop;
+    atomic_uint_fast64_t done; /* bytes */
     uint64_t total;
 };
 
@@ -39,223 +39,188 @@ struct piece {
     uint64_t length;
 };
 
-struct worker {
-    struct sweeping *sweeping;
-    pthread_t thread;
-    bool first;
-    struct tc_error error;
-};
-
-static bool next_piece(struct sweeping *sweeping, struct piece *piece) {
-    const struct tc_parallel_read *sweep = sweeping->sweep;
-    const struct tc_table *table = &sweep->reader->table;
-    pthread_mutex_lock(&sweeping->lock);
-    while (sweeping->next < table->count && !sweep->wanted[sweeping->next])
-        sweeping->next++;
-    bool found = sweeping->next < table->count;
-    if (found) {
-        uint64_t left = table->tensors[sweeping->next].nbytes - sweeping->next_at;
-        *piece = (struct piece){sweeping->next, sweeping->next_at, left < PIECE ? left : PIECE};
-        sweeping->next_at += piece->length;
-        if (piece->length == left) {
-            sweeping->next++;
-            sweeping->next_at = 0;
-        }
+static bool next_piece(void *context, void *job) {
+    struct run *run = context;
+    const struct tc_table *table = &run->read->reader->table;
+    while (run->next < table->count && !run->read->wanted[run->next])
+        run->next++;
+    if (run->next == table->count)
+        return false;
+    uint64_t left = table->tensors[run->next].nbytes - run->next_at;
+    uint64_t length = left < PIECE ? left : PIECE;
+    *(struct piece *)job = (struct piece){run->next, run->next_at, length};
+    run->next_at += length;
+    if (length == left) {
+        run->next++;
+        run->next_at = 0;
     }
-    pthread_mutex_unlock(&sweeping->lock);
-    return found;
+    return true;
 }
 
-/* Adds a piece to what is there of its tensor, under the lock; the tensor's
- * state comes out of the list with its last piece. */
-static bool add_partial(struct sweeping *sweeping, const struct piece *piece, const void *state,
-                        struct partial **whole, struct tc_error *error) {
-    const struct tc_parallel_read *sweep = sweeping->sweep;
-    struct partial **link = &sweeping->partials;
+/* Adds what one piece gave to what its tensor has so far, under the lock. With the last piece the
+ * tensor leaves the list and is handed back in *whole. */
+static bool add_piece(struct run *run, const struct piece *piece, const void *state,
+                      struct partial **whole, struct tc_error *error) {
+    const struct tc_parallel_read *read = run->read;
+    struct partial **link = &run->partials;
     while (*link && (*link)->position != piece->position)
         link = &(*link)->next;
     if (!*link) {
-        struct partial *partial = calloc(1, sizeof *partial + sweep->state_size);
+        struct partial *partial = calloc(1, sizeof *partial + read->state_size);
         if (!partial)
             return tc_fail_memory(error);
         partial->position = piece->position;
         *link = partial;
     }
     struct partial *partial = *link;
-    sweep->merge(partial->state, state);
+    read->merge(partial->state, state);
     partial->taken += piece->length;
-    if (partial->taken == sweep->reader->table.tensors[piece->position].nbytes) {
+    if (partial->taken == read->reader->table.tensors[piece->position].nbytes) {
         *link = partial->next;
         *whole = partial;
     }
     return true;
 }
 
-/* One that is whole is done at once, and so is one that its last piece makes whole. */
-static bool end_piece(struct sweeping *sweeping, const struct piece *piece, void *state,
+/* A piece that is a whole tensor needs no merging; any other may be the last of its tensor. */
+static bool end_piece(struct run *run, const struct piece *piece, void *state,
                       struct tc_error *error) {
-    const struct tc_parallel_read *sweep = sweeping->sweep;
+    const struct tc_parallel_read *read = run->read;
     struct partial *whole = NULL;
-    if (piece->length == sweep->reader->table.tensors[piece->position].nbytes) {
-        sweep->done(sweep->context, state, piece->position);
+    if (piece->length == read->reader->table.tensors[piece->position].nbytes) {
+        read->done(read->context, state, piece->position);
         return true;
     }
-    pthread_mutex_lock(&sweeping->lock);
-    bool ok = add_partial(sweeping, piece, state, &whole, error);
-    pthread_mutex_unlock(&sweeping->lock);
+    pthread_mutex_lock(&run->merging);
+    bool ok = add_piece(run, piece, state, &whole, error);
+    pthread_mutex_unlock(&run->merging);
     if (whole)
-        sweep->done(sweep->context, whole->state, piece->position);
+        read->done(read->context, whole->state, piece->position);
     free(whole);
     return ok;
 }
 
-static void tell(struct sweeping *sweeping, size_t length, bool aloud) {
-    uint64_t done = atomic_fetch_add(&sweeping->read, length) + length;
-    if (aloud && sweeping->sweep->progress)
-        sweeping->sweep->progress(sweeping->sweep->progress_context, done, sweeping->total);
+/* Only the thread that called for the work tells how far it is. */
+static void advance(struct run *run, size_t length, bool is_caller) {
+    uint64_t done = atomic_fetch_add(&run->done, length) + length;
+    if (is_caller && run->read->progress)
+        run->read->progress(run->read->progress_context, done, run->total);
 }
 
-static bool take_piece(struct worker *worker, const struct piece *piece, void *state,
-                       unsigned char *buffer) {
-    struct sweeping *sweeping = worker->sweeping;
-    const struct tc_parallel_read *sweep = sweeping->sweep;
-    const struct tc_tensor *tensor = &sweep->reader->table.tensors[piece->position];
-    for (uint64_t at = 0; at < piece->length && !atomic_load(&sweeping->stop);) {
+static bool read_piece(void *context, struct tc_pool_worker *worker, const void *job,
+                       struct tc_error *error) {
+    struct run *run = context;
+    const struct tc_parallel_read *read = run->read;
+    const struct piece *piece = job;
+    const struct tc_tensor *tensor = &read->reader->table.tensors[piece->position];
+    /* A thread's memory is a step's bytes, and then what a piece gives. */
+    unsigned char *buffer = worker->memory;
+    void *state = buffer + STEP;
+    memset(state, 0, read->state_size);
+    for (uint64_t at = 0; at < piece->length;) {
         uint64_t left = piece->length - at;
         size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(sweep->reader, tensor, piece->at + at, buffer, step, &worker->error))
+        if (tc_pool_stopped(worker))
+            return true;
+        if (!tc_reader_read(read->reader, tensor, piece->at + at, buffer, step, error))
             return false;
-        sweep->take(sweep->context, state, tensor, buffer, step);
-        tell(sweeping, step, worker->first);
+        read->take(read->context, state, tensor, buffer, step);
+        advance(run, step, worker->is_caller);
         at += step;
     }
-    return true;
+    return end_piece(run, piece, state, error);
 }
 
-static void *work(void *argument) {
-    struct worker *worker = argument;
-    struct sweeping *sweeping = worker->sweeping;
-    size_t state_size = sweeping->sweep->state_size;
-    unsigned char *buffer = malloc(STEP);
-    void *state = malloc(state_size);
-    struct piece piece;
-    bool ok = (buffer && state) || tc_fail_memory(&worker->error);
-    while (ok && !atomic_load(&sweeping->stop) && next_piece(sweeping, &piece)) {
-        memset(state, 0, state_size);
-        ok = take_piece(worker, &piece, state, buffer) &&
-             (atomic_load(&sweeping->stop) || end_piece(sweeping, &piece, state, &worker->error));
-    }
-    if (!ok)
-        atomic_store(&sweeping->stop, true);
-    free(buffer);
-    free(state);
-    return NULL;
+static bool run_in_pieces(struct run *run, struct tc_error *error) {
+    const struct tc_pool_work work = {.context = run,
+                                      .next = next_piece,
+                                      .job_size = sizeof(struct piece),
+                                      .run = read_piece,
+                                      .memory_size = STEP + run->read->state_size};
+    size_t threads = run->read->threads ? run->read->threads : tc_thread_count();
+    /* One for each step that there is, so that small files start none. */
+    uint64_t useful = run->total / STEP + 1;
+    return tc_pool_run(&work, threads < useful ? threads : (size_t)useful, error);
 }
 
-static bool run_workers(struct sweeping *sweeping, struct tc_error *error) {
-    struct worker workers[MAX_WORKERS] = {{0}};
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t pieces = (size_t)(sweeping->total / STEP) + 1;
-    size_t wanted = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (size_t)cores;
-    size_t started = 1; /* this thread is the first worker */
-    wanted = wanted < pieces ? wanted : pieces;
-    for (size_t i = 0; i < wanted; i++)
-        workers[i].sweeping = sweeping;
-    workers[0].first = true;
-    while (started < wanted &&
-           tc_thread_start(&workers[started].thread, work, &workers[started], error))
-        started++;
-    if (error->class != TC_OK)
-        atomic_store(&sweeping->stop, true);
-    work(&workers[0]);
-    for (size_t i = 1; i < started; i++)
-        pthread_join(workers[i].thread, NULL);
-    for (size_t i = 0; i < started; i++)
-        if (workers[i].error.class != TC_OK && error->class == TC_OK)
-            *error = workers[i].error;
-    return error->class == TC_OK;
-}
-
-static bool read_ahead(struct tc_pipe *flow, void *context, struct tc_error *error) {
-    const struct tc_parallel_read *sweep = context;
-    const struct tc_table *table = &sweep->reader->table;
+static bool read_ahead(struct tc_pipe *pipe, void *context, struct tc_error *error) {
+    const struct tc_parallel_read *read = context;
+    const struct tc_table *table = &read->reader->table;
     for (size_t i = 0; i < table->count; i++) {
-        uint64_t nbytes = sweep->wanted[i] ? table->tensors[i].nbytes : 0;
+        uint64_t nbytes = read->wanted[i] ? table->tensors[i].nbytes : 0;
         for (uint64_t at = 0; at < nbytes;) {
-            struct tc_chunk *chunk = tc_pipe_take(flow, error);
-            if (!chunk)
+            struct tc_chunk *chunk;
+            if (tc_pipe_take(pipe, &chunk, error) != TC_NEXT_CHUNK)
                 return false;
-            chunk->item = i;
             chunk->length = nbytes - at < CHUNK ? nbytes - at : CHUNK;
-            if (!tc_reader_read(sweep->reader, &table->tensors[i], at, chunk->bytes, chunk->length,
+            if (!tc_reader_read(read->reader, &table->tensors[i], at, chunk->bytes, chunk->length,
                                 error)) {
                 tc_chunk_release(chunk);
                 return false;
             }
             at += chunk->length;
-            tc_pipe_send(flow, chunk);
+            tc_pipe_send(pipe, chunk);
         }
     }
     return true;
 }
 
-/* Works on what the other thread reads. */
-static bool follow(struct sweeping *sweeping, struct tc_pipe *flow, struct tc_error *error) {
-    const struct tc_parallel_read *sweep = sweeping->sweep;
-    const struct tc_table *table = &sweep->reader->table;
-    void *state = malloc(sweep->state_size);
-    bool ok = state || tc_fail_memory(error);
-    for (size_t i = 0; i < table->count && ok; i++) {
-        uint64_t left = table->tensors[i].nbytes;
-        if (!sweep->wanted[i])
-            continue;
-        memset(state, 0, sweep->state_size);
-        while (left && ok) {
-            struct tc_chunk *chunk = tc_pipe_next(flow, error);
-            ok = chunk != NULL;
-            if (!ok)
-                break;
-            left -= chunk->length;
-            sweep->take(sweep->context, state, &table->tensors[i], chunk->bytes, chunk->length);
-            tell(sweeping, chunk->length, true);
-            tc_chunk_release(chunk);
-        }
-        if (ok)
-            sweep->done(sweep->context, state, i);
+/* Works on what the other thread reads of one tensor. */
+static bool follow_tensor(struct run *run, struct tc_pipe *pipe, size_t position, void *state,
+                          struct tc_error *error) {
+    const struct tc_parallel_read *read = run->read;
+    const struct tc_tensor *tensor = &read->reader->table.tensors[position];
+    memset(state, 0, read->state_size);
+    for (uint64_t left = tensor->nbytes; left;) {
+        struct tc_chunk *chunk;
+        /* read_ahead sends as many bytes as are waited for here: it ends early by failing alone. */
+        if (tc_pipe_next(pipe, &chunk, error) != TC_NEXT_CHUNK)
+            return false;
+        left -= chunk->length;
+        read->take(read->context, state, tensor, chunk->bytes, chunk->length);
+        advance(run, chunk->length, true);
+        tc_chunk_release(chunk);
+    }
+    read->done(read->context, state, position);
+    return true;
+}
+
+static bool run_in_sequence(struct run *run, struct tc_error *error) {
+    const struct tc_parallel_read *read = run->read;
+    struct tc_pipe pipe;
+    void *state = malloc(read->state_size);
+    if (!state)
+        return tc_fail_memory(error);
+    bool ok = tc_pipe_start(&pipe, read_ahead, (void *)(uintptr_t)read, error);
+    if (ok) {
+        for (size_t i = 0; i < read->reader->table.count && ok; i++)
+            ok = !read->wanted[i] || follow_tensor(run, &pipe, i, state, error);
+        tc_pipe_end(&pipe);
     }
     free(state);
     return ok;
 }
 
-static bool run_in_sequence(struct sweeping *sweeping, struct tc_error *error) {
-    struct tc_pipe flow;
-    if (!tc_pipe_start(&flow, read_ahead, (void *)(uintptr_t)sweeping->sweep, error))
-        return false;
-    bool ok = follow(sweeping, &flow, error);
-    tc_pipe_end(&flow);
-    return ok;
-}
-
-bool tc_parallel_read_run(const struct tc_parallel_read *sweep, struct tc_error *error) {
-    const struct tc_table *table = &sweep->reader->table;
-    struct sweeping sweeping = {.sweep = sweep};
-    struct tc_reader *reader = sweep->reader;
-    bool *wanted = (bool *)(uintptr_t)sweep->wanted;
+bool tc_parallel_read_run(const struct tc_parallel_read *read, struct tc_error *error) {
+    const struct tc_table *table = &read->reader->table;
+    struct run run = {.read = read};
+    struct tc_reader *reader = read->reader;
+    bool *wanted = (bool *)(uintptr_t)read->wanted;
     bool in_sequence = false;
     for (size_t i = 0; i < table->count; i++)
-        if (sweep->wanted[i]) {
-            sweeping.total += table->tensors[i].nbytes;
+        if (read->wanted[i]) {
+            run.total += table->tensors[i].nbytes;
             in_sequence |= table->tensors[i].sequential;
         }
-    struct tc_verify *verify = sweep->again ? NULL : tc_verify_start(&reader, &wanted, 1, error);
-    bool ok = verify || sweep->again;
-    pthread_mutex_init(&sweeping.lock, NULL);
-    ok = ok && (in_sequence ? run_in_sequence(&sweeping, error) : run_workers(&sweeping, error));
-    pthread_mutex_destroy(&sweeping.lock);
-    while (sweeping.partials) {
-        struct partial *next = sweeping.partials->next;
-        free(sweeping.partials);
-        sweeping.partials = next;
+    struct tc_verify *verify = read->again ? NULL : tc_verify_start(&reader, &wanted, 1, error);
+    bool ok = verify || read->again;
+    pthread_mutex_init(&run.merging, NULL);
+    ok = ok && (in_sequence ? run_in_sequence(&run, error) : run_in_pieces(&run, error));
+    pthread_mutex_destroy(&run.merging);
+    while (run.partials) {
+        struct partial *next = run.partials->next;
+        free(run.partials);
+        run.partials = next;
     }
     ok = tc_verify_join(verify, error) && ok;
     ok = ok && tc_reader_unchanged(reader, error);

@@ -1,8 +1,8 @@
 /*
- * A sweep: every byte of the wanted tensors once, on all cores. Pieces of a
- * tensor may go to several threads and come in any order, so what a sweep
- * gathers must not depend on it. A tensor that must be read in sequence is
- * read by one thread and worked on by another.
+ * Reads every byte of the wanted tensors once, on all cores. Pieces of a tensor
+ * may go to several threads and be merged in any order, so what is gathered must
+ * not depend on it: counts, exact sums, extremes. A tensor that must be read in
+ * sequence is read by one thread and worked on by another.
  */
 #ifndef TCONV_CORE_INSPECT_PARALLEL_READ_H
 #define TCONV_CORE_INSPECT_PARALLEL_READ_H
@@ -27,11 +27,12 @@ struct tc_parallel_read {
     /* As it goes, in bytes; may be NULL. */
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *progress_context;
-    bool again; /* checksums were checked by an earlier sweep */
+    bool again;     /* checksums were checked when the same was read before */
+    size_t threads; /* 0: as many as are worth while */
 };
 
 /* Also checks the checksums that cover the wanted tensors, and that no file
  * changed meanwhile. */
-bool tc_parallel_read_run(const struct tc_parallel_read *sweep, struct tc_error *error);
+bool tc_parallel_read_run(const struct tc_parallel_read *read, struct tc_error *error);
 
 #endif

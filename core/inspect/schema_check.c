@@ -126,7 +126,7 @@ static void check_used(const struct check *check) {
 
 /* What its components are, where they can be other than finite. */
 static enum tc_dtype component_of(enum tc_dtype dtype) {
-    if (dtype <= TC_I64 || tc_dtype_packed(dtype))
+    if (tc_dtype_packed(dtype) || !(tc_dtype_is_float(dtype) || tc_dtype_is_complex(dtype)))
         return TC_NONE;
     return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
 }

@@ -32,7 +32,7 @@ static bool check_group(struct tc_reader *reader, const struct tc_sparse *sparse
 static bool check_sparse(struct tc_reader *reader, const struct tc_tensor *tensor,
                          struct tc_error *error) {
     struct tc_sparse sparse;
-    if (!tensor->metadata || !tc_metadata_find(tensor->metadata, TC_TEXT("sparse_parent")))
+    if (!tc_sparse_parent(tensor->metadata))
         return true;
     if (!tc_sparse_of(&reader->table, tensor, &sparse)) {
         tc_findings_add(reader->options->findings, "sparse", NULL, tensor->name,

@@ -1,22 +1,12 @@
 #include "core/io/chunk_pipe.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough that a producer and a hashing observer seldom wait for each other. */
-#define CHUNKS 16u
+#include "core/io/thread_pool.h"
 
-bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
-                     struct tc_error *error) {
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(thread, NULL, run, context);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed ? tc_fail_errno(error, failed, "thread", "cannot start a thread") : true;
-}
+/* Enough that a producer and a hashing thread seldom wait for each other. */
+#define CHUNKS 16u
 
 static void queue_push(struct tc_queue *queue, struct tc_chunk *chunk) {
     chunk->next = NULL;
@@ -42,198 +32,205 @@ static struct tc_chunk *queue_pop(struct tc_queue *queue) {
 }
 
 static void *produce(void *argument) {
-    struct tc_pipe *flow = argument;
-    flow->producer(flow, flow->context, &flow->error);
-    pthread_mutex_lock(&flow->lock);
-    flow->ended = true;
-    pthread_cond_signal(&flow->filled);
-    pthread_mutex_unlock(&flow->lock);
+    struct tc_pipe *pipe = argument;
+    bool succeeded = pipe->producer(pipe, pipe->context, &pipe->error);
+    pthread_mutex_lock(&pipe->lock);
+    pipe->succeeded = succeeded;
+    pipe->ended = true;
+    pthread_cond_signal(&pipe->filled);
+    pthread_mutex_unlock(&pipe->lock);
     return NULL;
 }
 
-bool tc_pipe_start(struct tc_pipe *flow, tc_pipe_producer *producer, void *context,
+bool tc_pipe_start(struct tc_pipe *pipe, tc_pipe_producer *producer, void *context,
                    struct tc_error *error) {
-    *flow = (struct tc_pipe){.producer = producer, .context = context, .chunk_count = CHUNKS};
-    pthread_mutex_init(&flow->lock, NULL);
-    pthread_cond_init(&flow->emptied, NULL);
-    pthread_cond_init(&flow->filled, NULL);
-    flow->empty_count = CHUNKS;
-    flow->chunks = calloc(CHUNKS, sizeof *flow->chunks);
-    if (!flow->chunks) {
-        tc_pipe_end(flow);
+    *pipe = (struct tc_pipe){.producer = producer, .context = context, .chunk_count = CHUNKS};
+    pthread_mutex_init(&pipe->lock, NULL);
+    pthread_cond_init(&pipe->emptied, NULL);
+    pthread_cond_init(&pipe->filled, NULL);
+    pipe->empty_count = CHUNKS;
+    pipe->chunks = calloc(CHUNKS, sizeof *pipe->chunks);
+    if (!pipe->chunks) {
+        tc_pipe_end(pipe);
         return tc_fail_memory(error);
     }
     for (size_t i = 0; i < CHUNKS; i++) {
-        flow->chunks[i].flow = flow;
-        queue_push(&flow->empty, &flow->chunks[i]);
+        pipe->chunks[i].pipe = pipe;
+        queue_push(&pipe->empty, &pipe->chunks[i]);
     }
-    flow->running = tc_thread_start(&flow->thread, produce, flow, error);
-    if (!flow->running)
-        tc_pipe_end(flow);
-    return flow->running;
+    pipe->running = tc_thread_start(&pipe->thread, produce, pipe, error);
+    if (!pipe->running)
+        tc_pipe_end(pipe);
+    return pipe->running;
 }
 
-void tc_pipe_end(struct tc_pipe *flow) {
-    if (flow->running) {
-        pthread_mutex_lock(&flow->lock);
-        flow->stopped = true;
-        pthread_cond_signal(&flow->emptied);
-        pthread_mutex_unlock(&flow->lock);
-        pthread_join(flow->thread, NULL);
+void tc_pipe_end(struct tc_pipe *pipe) {
+    if (pipe->running) {
+        pthread_mutex_lock(&pipe->lock);
+        pipe->stopped = true;
+        pthread_cond_signal(&pipe->emptied);
+        pthread_mutex_unlock(&pipe->lock);
+        pthread_join(pipe->thread, NULL);
     }
-    if (flow->chunk_count) {
-        pthread_mutex_destroy(&flow->lock);
-        pthread_cond_destroy(&flow->emptied);
-        pthread_cond_destroy(&flow->filled);
+    if (pipe->chunk_count) {
+        pthread_mutex_destroy(&pipe->lock);
+        pthread_cond_destroy(&pipe->emptied);
+        pthread_cond_destroy(&pipe->filled);
     }
-    for (size_t i = 0; flow->chunks && i < flow->chunk_count; i++)
-        free(flow->chunks[i].bytes);
-    free(flow->chunks);
-    *flow = (struct tc_pipe){0};
+    for (size_t i = 0; pipe->chunks && i < pipe->chunk_count; i++)
+        free(pipe->chunks[i].bytes);
+    free(pipe->chunks);
+    *pipe = (struct tc_pipe){0};
 }
 
-struct tc_chunk *tc_pipe_take(struct tc_pipe *flow, struct tc_error *error) {
-    pthread_mutex_lock(&flow->lock);
-    while (!flow->empty.first && !flow->stopped) {
-        flow->producer_waits = true;
-        pthread_cond_wait(&flow->emptied, &flow->lock);
+enum tc_next tc_pipe_take(struct tc_pipe *pipe, struct tc_chunk **taken, struct tc_error *error) {
+    pthread_mutex_lock(&pipe->lock);
+    while (!pipe->empty.first && !pipe->stopped) {
+        pipe->producer_waits = true;
+        pthread_cond_wait(&pipe->emptied, &pipe->lock);
     }
-    flow->producer_waits = false;
-    struct tc_chunk *chunk = flow->stopped ? NULL : queue_pop(&flow->empty);
-    flow->empty_count -= chunk != NULL;
-    pthread_mutex_unlock(&flow->lock);
+    pipe->producer_waits = false;
+    struct tc_chunk *chunk = pipe->stopped ? NULL : queue_pop(&pipe->empty);
+    pipe->empty_count -= chunk != NULL;
+    pthread_mutex_unlock(&pipe->lock);
+    *taken = NULL;
     if (!chunk)
-        return NULL;
+        return TC_NEXT_END;
     chunk->holders = 1;
     chunk->length = 0;
     /* Chunks get their memory when they are first used: small files need one. */
     if (!chunk->bytes && !(chunk->bytes = aligned_alloc(4096, TC_CHUNK_BYTES))) {
         tc_fail_memory(error);
         tc_chunk_release(chunk);
-        return NULL;
+        return TC_NEXT_FAILED;
     }
-    return chunk;
+    *taken = chunk;
+    return TC_NEXT_CHUNK;
 }
 
-void tc_pipe_send(struct tc_pipe *flow, struct tc_chunk *chunk) {
-    pthread_mutex_lock(&flow->lock);
-    queue_push(&flow->full, chunk);
-    if (flow->consumer_waits)
-        pthread_cond_signal(&flow->filled);
-    pthread_mutex_unlock(&flow->lock);
+void tc_pipe_send(struct tc_pipe *pipe, struct tc_chunk *chunk) {
+    pthread_mutex_lock(&pipe->lock);
+    queue_push(&pipe->full, chunk);
+    if (pipe->consumer_waits)
+        pthread_cond_signal(&pipe->filled);
+    pthread_mutex_unlock(&pipe->lock);
 }
 
-struct tc_chunk *tc_pipe_next(struct tc_pipe *flow, struct tc_error *error) {
-    pthread_mutex_lock(&flow->lock);
-    while (!flow->full.first && !flow->ended) {
-        flow->consumer_waits = true;
-        pthread_cond_wait(&flow->filled, &flow->lock);
+enum tc_next tc_pipe_next(struct tc_pipe *pipe, struct tc_chunk **chunk, struct tc_error *error) {
+    pthread_mutex_lock(&pipe->lock);
+    while (!pipe->full.first && !pipe->ended) {
+        pipe->consumer_waits = true;
+        pthread_cond_wait(&pipe->filled, &pipe->lock);
     }
-    flow->consumer_waits = false;
-    struct tc_chunk *chunk = queue_pop(&flow->full);
-    pthread_mutex_unlock(&flow->lock);
-    if (!chunk && flow->error.class != TC_OK && error->class == TC_OK)
-        *error = flow->error;
-    return chunk;
+    pipe->consumer_waits = false;
+    *chunk = queue_pop(&pipe->full);
+    pthread_mutex_unlock(&pipe->lock);
+    if (*chunk)
+        return TC_NEXT_CHUNK;
+    if (pipe->succeeded)
+        return TC_NEXT_END;
+    if (error->class == TC_OK)
+        *error = pipe->error;
+    return TC_NEXT_FAILED;
 }
 
 void tc_chunk_hold(struct tc_chunk *chunk) {
-    pthread_mutex_lock(&chunk->flow->lock);
+    pthread_mutex_lock(&chunk->pipe->lock);
     chunk->holders++;
-    pthread_mutex_unlock(&chunk->flow->lock);
+    pthread_mutex_unlock(&chunk->pipe->lock);
 }
 
 void tc_chunk_release(struct tc_chunk *chunk) {
-    struct tc_pipe *flow = chunk->flow;
-    pthread_mutex_lock(&flow->lock);
+    struct tc_pipe *pipe = chunk->pipe;
+    pthread_mutex_lock(&pipe->lock);
     if (--chunk->holders == 0) {
-        queue_push_front(&flow->empty, chunk); /* the warmest goes out first */
+        queue_push_front(&pipe->empty, chunk); /* the warmest goes out first */
         /* A producer that ran out sleeps until half of the chunks are back:
          * waking it for each would cost a switch a tensor when they are small.
          * All come back in the end, for nobody else waits for it meanwhile. */
-        if (++flow->empty_count >= CHUNKS / 2 && flow->producer_waits)
-            pthread_cond_signal(&flow->emptied);
+        if (++pipe->empty_count >= CHUNKS / 2 && pipe->producer_waits)
+            pthread_cond_signal(&pipe->emptied);
     }
-    pthread_mutex_unlock(&flow->lock);
+    pthread_mutex_unlock(&pipe->lock);
 }
 
-static void *observe(void *argument) {
-    struct tc_hash_thread *observer = argument;
+static void *hash_chunks(void *argument) {
+    struct tc_hash_thread *hashing = argument;
     for (;;) {
-        pthread_mutex_lock(&observer->lock);
-        while (observer->waiting == 0 && !observer->closing)
-            pthread_cond_wait(&observer->changed, &observer->lock);
-        struct tc_chunk *chunk = observer->waiting ? observer->ring[observer->head] : NULL;
-        pthread_mutex_unlock(&observer->lock);
+        pthread_mutex_lock(&hashing->lock);
+        while (hashing->waiting == 0 && !hashing->closing)
+            pthread_cond_wait(&hashing->changed, &hashing->lock);
+        struct tc_chunk *chunk = hashing->waiting ? hashing->ring[hashing->head] : NULL;
+        pthread_mutex_unlock(&hashing->lock);
         if (!chunk)
             return NULL;
-        tc_sha256_update(&observer->hash, chunk->bytes, chunk->length);
+        tc_sha256_update(&hashing->hash, chunk->bytes, chunk->length);
         tc_chunk_release(chunk);
-        pthread_mutex_lock(&observer->lock);
-        observer->head = (observer->head + 1) % observer->capacity;
-        observer->waiting--;
-        pthread_cond_broadcast(&observer->changed);
-        pthread_mutex_unlock(&observer->lock);
+        pthread_mutex_lock(&hashing->lock);
+        hashing->head = (hashing->head + 1) % hashing->capacity;
+        hashing->waiting--;
+        pthread_cond_broadcast(&hashing->changed);
+        pthread_mutex_unlock(&hashing->lock);
     }
 }
 
-bool tc_hash_thread_start(struct tc_hash_thread *observer, struct tc_error *error) {
-    *observer = (struct tc_hash_thread){.capacity = CHUNKS};
-    if (!tc_sha256_init(&observer->hash, error))
+bool tc_hash_thread_start(struct tc_hash_thread *hashing, struct tc_error *error) {
+    *hashing = (struct tc_hash_thread){.capacity = CHUNKS};
+    if (!tc_sha256_init(&hashing->hash, error))
         return false;
-    observer->ring = calloc(CHUNKS, sizeof(struct tc_chunk *));
-    if (!observer->ring) {
-        tc_sha256_release(&observer->hash);
+    hashing->ring = calloc(CHUNKS, sizeof(struct tc_chunk *));
+    if (!hashing->ring) {
+        tc_sha256_release(&hashing->hash);
         return tc_fail_memory(error);
     }
-    pthread_mutex_init(&observer->lock, NULL);
-    pthread_cond_init(&observer->changed, NULL);
+    pthread_mutex_init(&hashing->lock, NULL);
+    pthread_cond_init(&hashing->changed, NULL);
     return true;
 }
 
-void tc_hash_thread_bytes(struct tc_hash_thread *observer, const void *bytes, size_t length) {
-    tc_sha256_update(&observer->hash, bytes, length);
+void tc_hash_thread_bytes(struct tc_hash_thread *hashing, const void *bytes, size_t length) {
+    tc_sha256_update(&hashing->hash, bytes, length);
 }
 
-bool tc_hash_thread_chunk(struct tc_hash_thread *observer, struct tc_chunk *chunk,
+bool tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk,
                           struct tc_error *error) {
-    if (!observer->running) {
-        if (!tc_thread_start(&observer->thread, observe, observer, error))
+    if (!hashing->running) {
+        if (!tc_thread_start(&hashing->thread, hash_chunks, hashing, error))
             return false;
-        observer->running = true;
+        hashing->running = true;
     }
     tc_chunk_hold(chunk);
-    pthread_mutex_lock(&observer->lock);
-    while (observer->waiting == observer->capacity)
-        pthread_cond_wait(&observer->changed, &observer->lock);
-    observer->ring[(observer->head + observer->waiting) % observer->capacity] = chunk;
-    observer->waiting++;
-    pthread_cond_broadcast(&observer->changed);
-    pthread_mutex_unlock(&observer->lock);
+    pthread_mutex_lock(&hashing->lock);
+    while (hashing->waiting == hashing->capacity)
+        pthread_cond_wait(&hashing->changed, &hashing->lock);
+    hashing->ring[(hashing->head + hashing->waiting) % hashing->capacity] = chunk;
+    hashing->waiting++;
+    pthread_cond_broadcast(&hashing->changed);
+    pthread_mutex_unlock(&hashing->lock);
     return true;
 }
 
-static void observer_stop(struct tc_hash_thread *observer) {
-    if (observer->running) {
-        pthread_mutex_lock(&observer->lock);
-        observer->closing = true;
-        pthread_cond_broadcast(&observer->changed);
-        pthread_mutex_unlock(&observer->lock);
-        pthread_join(observer->thread, NULL);
+static void hash_thread_stop(struct tc_hash_thread *hashing) {
+    if (hashing->running) {
+        pthread_mutex_lock(&hashing->lock);
+        hashing->closing = true;
+        pthread_cond_broadcast(&hashing->changed);
+        pthread_mutex_unlock(&hashing->lock);
+        pthread_join(hashing->thread, NULL);
     }
-    pthread_mutex_destroy(&observer->lock);
-    pthread_cond_destroy(&observer->changed);
-    free(observer->ring);
-    observer->ring = NULL;
-    observer->running = false;
+    pthread_mutex_destroy(&hashing->lock);
+    pthread_cond_destroy(&hashing->changed);
+    free(hashing->ring);
+    hashing->ring = NULL;
+    hashing->running = false;
 }
 
-void tc_hash_thread_finish(struct tc_hash_thread *observer, unsigned char digest[TC_SHA256_BYTES]) {
-    observer_stop(observer);
-    tc_sha256_finish(&observer->hash, digest);
+void tc_hash_thread_finish(struct tc_hash_thread *hashing, unsigned char digest[TC_SHA256_BYTES]) {
+    hash_thread_stop(hashing);
+    tc_sha256_finish(&hashing->hash, digest);
 }
 
-void tc_hash_thread_abort(struct tc_hash_thread *observer) {
-    observer_stop(observer);
-    tc_sha256_release(&observer->hash);
+void tc_hash_thread_abort(struct tc_hash_thread *hashing) {
+    hash_thread_stop(hashing);
+    tc_sha256_release(&hashing->hash);
 }

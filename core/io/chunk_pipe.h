@@ -1,12 +1,13 @@
 /*
- * A flow of chunks from one thread to the next: a producer reads or decodes
- * ahead while the consumer writes, and an observer may hash what was written.
+ * A pipe of chunks from one thread to another: a producer reads or decodes
+ * ahead while the consumer writes, and a third thread may hash what was written.
  * A fixed number of chunks goes round, so memory is bounded and the faster
  * side waits for the slower.
  *
  * The producer's function runs in its own thread, takes empty chunks with
  * tc_pipe_take, fills them and sends them with tc_pipe_send; it returns false
- * with *error filled when it fails. The consumer gets them in order with
+ * with *error filled when it fails. Where the consumer wants no more it returns
+ * at once, and nobody asks what. The consumer gets the chunks in order with
  * tc_pipe_next and gives each back with tc_chunk_release.
  */
 #ifndef TCONV_CORE_IO_CHUNK_PIPE_H
@@ -26,7 +27,7 @@ struct tc_chunk {
     size_t length;
     size_t item; /* the producer's note: which tensor these bytes belong to */
     struct tc_chunk *next;
-    struct tc_pipe *flow;
+    struct tc_pipe *pipe;
     unsigned holders;
 };
 
@@ -35,7 +36,7 @@ struct tc_queue {
     struct tc_chunk *last;
 };
 
-typedef bool tc_pipe_producer(struct tc_pipe *flow, void *context, struct tc_error *error);
+typedef bool tc_pipe_producer(struct tc_pipe *pipe, void *context, struct tc_error *error);
 
 struct tc_pipe {
     pthread_mutex_t lock;
@@ -50,33 +51,36 @@ struct tc_pipe {
     size_t chunk_count;
     pthread_t thread;
     bool running;
-    bool ended;   /* the producer is through */
-    bool stopped; /* the consumer wants no more */
+    bool ended;     /* the producer is through */
+    bool succeeded; /* and this is what it returned */
+    bool stopped;   /* the consumer wants no more */
     tc_pipe_producer *producer;
     void *context;
     struct tc_error error; /* the producer's */
 };
 
-bool tc_pipe_start(struct tc_pipe *flow, tc_pipe_producer *producer, void *context,
+bool tc_pipe_start(struct tc_pipe *pipe, tc_pipe_producer *producer, void *context,
                    struct tc_error *error);
 /* Stops the producer if it still runs, joins it, frees everything. */
-void tc_pipe_end(struct tc_pipe *flow);
+void tc_pipe_end(struct tc_pipe *pipe);
 
-/* The producer's side. NULL: the consumer stopped, or there is no memory and
- * the error says so; return at once. */
-struct tc_chunk *tc_pipe_take(struct tc_pipe *flow, struct tc_error *error);
-void tc_pipe_send(struct tc_pipe *flow, struct tc_chunk *chunk);
+/* What asking for a chunk gave. */
+enum tc_next {
+    TC_NEXT_CHUNK,
+    TC_NEXT_END,    /* there is none, and nobody failed; *chunk is NULL */
+    TC_NEXT_FAILED, /* the error says why; *chunk is NULL */
+};
 
-/* The consumer's side. NULL at the end, or with *error filled when the
- * producer failed. */
-struct tc_chunk *tc_pipe_next(struct tc_pipe *flow, struct tc_error *error);
+/* The producer's side: an empty chunk. The end is that the consumer wants no
+ * more; only a lack of memory is a failure. */
+enum tc_next tc_pipe_take(struct tc_pipe *pipe, struct tc_chunk **chunk, struct tc_error *error);
+void tc_pipe_send(struct tc_pipe *pipe, struct tc_chunk *chunk);
+
+/* The consumer's side: the next full chunk. The end is that of the producer,
+ * who has sent all; a failure is the producer's. */
+enum tc_next tc_pipe_next(struct tc_pipe *pipe, struct tc_chunk **chunk, struct tc_error *error);
 void tc_chunk_hold(struct tc_chunk *chunk);
 void tc_chunk_release(struct tc_chunk *chunk);
-
-/* pthread_create with every signal blocked in the new thread, so that the
- * main thread alone handles them. */
-bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
-                     struct tc_error *error);
 
 /*
  * SHA-256 in a thread of its own, over bytes given in order. Chunks are held,
@@ -96,13 +100,13 @@ struct tc_hash_thread {
     bool closing;
 };
 
-bool tc_hash_thread_start(struct tc_hash_thread *observer, struct tc_error *error);
-void tc_hash_thread_bytes(struct tc_hash_thread *observer, const void *bytes, size_t length);
-bool tc_hash_thread_chunk(struct tc_hash_thread *observer, struct tc_chunk *chunk,
+bool tc_hash_thread_start(struct tc_hash_thread *hashing, struct tc_error *error);
+void tc_hash_thread_bytes(struct tc_hash_thread *hashing, const void *bytes, size_t length);
+bool tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk,
                           struct tc_error *error);
 /* Waits for the thread; the digest is of everything given. */
-void tc_hash_thread_finish(struct tc_hash_thread *observer, unsigned char digest[TC_SHA256_BYTES]);
+void tc_hash_thread_finish(struct tc_hash_thread *hashing, unsigned char digest[TC_SHA256_BYTES]);
 /* After start, unless finish ran. */
-void tc_hash_thread_abort(struct tc_hash_thread *observer);
+void tc_hash_thread_abort(struct tc_hash_thread *hashing);
 
 #endif

@@ -3,9 +3,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zstd.h>
 #include <zstd_errors.h>
+
+#include "core/io/thread_pool.h"
 
 #define MAX_WORKERS 4
 #define INPUT_STEP ((size_t)1 << 18)
@@ -20,8 +21,8 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
     encoder->output = malloc(encoder->capacity);
     if (!encoder->stream || !encoder->output)
         return tc_fail_memory(error);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int workers = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (int)cores;
+    size_t threads = tc_thread_count();
+    int workers = threads > MAX_WORKERS ? MAX_WORKERS : (int)threads;
     size_t set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_compressionLevel, level);
     if (!ZSTD_isError(set))
         set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_nbWorkers, workers);

@@ -50,9 +50,9 @@ static enum family family_of(enum tc_dtype dtype) {
         return PACKED;
     if (dtype == TC_BOOL)
         return TRUTHS;
-    if (dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128)
+    if (tc_dtype_is_complex(dtype))
         return COMPLEX;
-    return dtype <= TC_I64 ? INTEGERS : FLOATS;
+    return tc_dtype_is_integer(dtype) ? INTEGERS : FLOATS;
 }
 
 static bool find_rule(const struct tc_policy *policy, const struct tc_item *item,

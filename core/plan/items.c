@@ -132,6 +132,7 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
                          tc_text_shown(other->tensor->name, 100), other->tensor->name.bytes,
                          other->reader->input->path, tc_text_shown(item->tensor->name, 100),
                          item->tensor->name.bytes, item->reader->input->path);
+            tc_error_because(error, TC_REASON_DUPLICATE_NAME);
             tc_error_in_tensor(error, item->name.bytes, item->name.length);
             tc_error_in_file(error, item->reader->input->path);
         } else {

@@ -85,7 +85,7 @@ bool tc_measure_shard(struct tc_measure *measure, size_t first, size_t count, si
         (!sharding->shard_metadata || sharding->shard_metadata(&trial, &part, index, inner)) &&
         run_writer(&trial, &part, bytes, inner);
     tc_arena_release(&trial.arena);
-    if (!ok && inner->code && strcmp(inner->code, "header-limit") == 0) {
+    if (!ok && inner->reason == TC_REASON_HEADER_SIZE) {
         *bytes = UINT64_MAX;
         ok = true;
     }

@@ -12,8 +12,8 @@
 #include "core/format/backend.h"
 #include "core/io/publish.h"
 #include "core/plan/measure.h"
-#include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
+#include "core/tensor/sparse_group.h"
 
 /* What Hugging Face and deathtensors cut at when nobody says. */
 #define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
@@ -50,10 +50,8 @@ static struct output_name output_name(const struct tc_backend *target, const cha
 /* Whether an item follows another part of the same sparse tensor: they go to
  * one shard. */
 static bool continues_group(const struct tc_plan *plan, size_t item) {
-    struct tc_text key = TC_TEXT("sparse_parent");
-    const struct tc_text *own = tc_metadata_find(plan->items[item].metadata, key);
-    const struct tc_text *before =
-        item ? tc_metadata_find(plan->items[item - 1].metadata, key) : NULL;
+    const struct tc_text *own = tc_sparse_parent(plan->items[item].metadata);
+    const struct tc_text *before = item ? tc_sparse_parent(plan->items[item - 1].metadata) : NULL;
     return own && before && tc_text_equal(*own, *before);
 }
 

@@ -23,11 +23,10 @@ bool tc_sparse_rename(struct tc_plan *plan, struct tc_item *item, struct tc_erro
     if (!metadata)
         return false;
     struct tc_text parent = {item->name.bytes, item->name.length - (follows ? tail : 0)};
-    if (follows &&
-        !tc_metadata_set(metadata, &plan->arena, TC_TEXT("sparse_parent"), parent, error))
+    if (follows && !tc_metadata_set(metadata, &plan->arena, TC_SPARSE_PARENT, parent, error))
         return false;
     if (!follows)
-        tc_metadata_remove_prefix(metadata, TC_TEXT("sparse_"));
+        tc_metadata_remove_prefix(metadata, TC_SPARSE_KEYS);
     item->metadata = metadata;
     return follows || tc_plan_note(plan, TC_LOSS, TC_KIND_SPARSE, item->name, error,
                                    "its new name does not end in its role; it is no longer part "
@@ -92,7 +91,7 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
         plan->densify_memory = densify->memory;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (size_t m = 0; others[i] && others[i]->metadata && m < others[i]->metadata->count; m++)
-            lost |= !tc_text_starts(others[i]->metadata->pairs[m].key, TC_TEXT("sparse_"));
+            lost |= !tc_text_starts(others[i]->metadata->pairs[m].key, TC_SPARSE_KEYS);
     if (lost && plan->options->keep_metadata != TC_KEEP_DROP &&
         !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, item->name, error,
                       "made dense; metadata of a sparse tensor's indices and shape is lost"))

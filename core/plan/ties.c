@@ -12,6 +12,7 @@
 #include "core/format/backend.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
+#include "core/tensor/sparse_group.h"
 
 enum handling { SHARE, RECORD, COPY };
 
@@ -104,7 +105,7 @@ static bool tie_item(struct ties *ties, struct tc_item *item, const struct tc_it
     /* A part of a sparse tensor is found by its own metadata. */
     if (ties->handling == RECORD &&
         (!tc_alias_key(item->name) || tc_metadata_find(&plan->metadata, item->name) ||
-         tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"))))
+         tc_sparse_parent(item->metadata)))
         return copy_item(plan, item,
                          "shares its data with another tensor in the input, but cannot be a key "
                          "of the metadata; written with data of its own",

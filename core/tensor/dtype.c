@@ -12,36 +12,37 @@
  * An absent entry reads as TC_BOOL, which nothing widens to. */
 static const struct dtype_row {
     const char *name;
+    enum { TRUTH, INTEGER, FLOAT, COMPLEX } family;
     uint8_t bits;
     uint8_t component;
     uint8_t wider[WIDENINGS];
 } rows[TC_DTYPES] = {
-    [TC_BOOL] = {"BOOL", 8, 1, {TC_U8, TC_I8, TC_I16, TC_I32}},
-    [TC_U8] = {"U8", 8, 1, {TC_I16, TC_U16, TC_I32, TC_I64}},
-    [TC_I8] = {"I8", 8, 1, {TC_I16, TC_I32, TC_I64}},
-    [TC_U16] = {"U16", 16, 2, {TC_I32, TC_U32, TC_I64, TC_U64}},
-    [TC_I16] = {"I16", 16, 2, {TC_I32, TC_I64}},
-    [TC_U32] = {"U32", 32, 4, {TC_I64, TC_U64}},
-    [TC_I32] = {"I32", 32, 4, {TC_I64}},
-    [TC_U64] = {"U64", 64, 8, {0}},
-    [TC_I64] = {"I64", 64, 8, {0}},
-    [TC_F16] = {"F16", 16, 2, {TC_F32, TC_F64}},
-    [TC_BF16] = {"BF16", 16, 2, {TC_F32, TC_F64}},
-    [TC_F32] = {"F32", 32, 4, {TC_F64}},
-    [TC_F64] = {"F64", 64, 8, {0}},
-    [TC_C64] = {"C64", 64, 4, {TC_C128}},
-    [TC_C128] = {"C128", 128, 8, {0}},
-    [TC_F8_E4M3] = {"F8_E4M3", 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E5M2] = {"F8_E5M2", 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E8M0] = {"F8_E8M0", 8, 1, {TC_BF16, TC_F32, TC_F64}},
-    [TC_F4] = {"F4", 4, 0, {0}},
-    [TC_F6_E2M3] = {"F6_E2M3", 6, 0, {0}},
-    [TC_F6_E3M2] = {"F6_E3M2", 6, 0, {0}},
-    [TC_U4] = {"U4", 4, 0, {0}},
-    [TC_I4] = {"I4", 4, 0, {0}},
-    [TC_C32] = {"C32", 32, 2, {TC_C64, TC_C128}},
+    [TC_BOOL] = {"BOOL", TRUTH, 8, 1, {TC_U8, TC_I8, TC_I16, TC_I32}},
+    [TC_U8] = {"U8", INTEGER, 8, 1, {TC_I16, TC_U16, TC_I32, TC_I64}},
+    [TC_I8] = {"I8", INTEGER, 8, 1, {TC_I16, TC_I32, TC_I64}},
+    [TC_U16] = {"U16", INTEGER, 16, 2, {TC_I32, TC_U32, TC_I64, TC_U64}},
+    [TC_I16] = {"I16", INTEGER, 16, 2, {TC_I32, TC_I64}},
+    [TC_U32] = {"U32", INTEGER, 32, 4, {TC_I64, TC_U64}},
+    [TC_I32] = {"I32", INTEGER, 32, 4, {TC_I64}},
+    [TC_U64] = {"U64", INTEGER, 64, 8, {0}},
+    [TC_I64] = {"I64", INTEGER, 64, 8, {0}},
+    [TC_F16] = {"F16", FLOAT, 16, 2, {TC_F32, TC_F64}},
+    [TC_BF16] = {"BF16", FLOAT, 16, 2, {TC_F32, TC_F64}},
+    [TC_F32] = {"F32", FLOAT, 32, 4, {TC_F64}},
+    [TC_F64] = {"F64", FLOAT, 64, 8, {0}},
+    [TC_C64] = {"C64", COMPLEX, 64, 4, {TC_C128}},
+    [TC_C128] = {"C128", COMPLEX, 128, 8, {0}},
+    [TC_F8_E4M3] = {"F8_E4M3", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
+    [TC_F8_E5M2] = {"F8_E5M2", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
+    [TC_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
+    [TC_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
+    [TC_F8_E8M0] = {"F8_E8M0", FLOAT, 8, 1, {TC_BF16, TC_F32, TC_F64}},
+    [TC_F4] = {"F4", FLOAT, 4, 0, {0}},
+    [TC_F6_E2M3] = {"F6_E2M3", FLOAT, 6, 0, {0}},
+    [TC_F6_E3M2] = {"F6_E3M2", FLOAT, 6, 0, {0}},
+    [TC_U4] = {"U4", INTEGER, 4, 0, {0}},
+    [TC_I4] = {"I4", INTEGER, 4, 0, {0}},
+    [TC_C32] = {"C32", COMPLEX, 32, 2, {TC_C64, TC_C128}},
 };
 
 const char *tc_dtype_name(enum tc_dtype dtype) {
@@ -185,6 +186,18 @@ unsigned tc_dtype_bits(enum tc_dtype dtype) {
 
 unsigned tc_dtype_component(enum tc_dtype dtype) {
     return rows[dtype].component;
+}
+
+bool tc_dtype_is_integer(enum tc_dtype dtype) {
+    return rows[dtype].family == INTEGER;
+}
+
+bool tc_dtype_is_float(enum tc_dtype dtype) {
+    return rows[dtype].family == FLOAT;
+}
+
+bool tc_dtype_is_complex(enum tc_dtype dtype) {
+    return rows[dtype].family == COMPLEX;
 }
 
 bool tc_dtype_packed(enum tc_dtype dtype) {

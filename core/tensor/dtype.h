@@ -64,6 +64,11 @@ unsigned tc_dtype_bits(enum tc_dtype dtype);
  * This is the unit in which byte order is swapped. */
 unsigned tc_dtype_component(enum tc_dtype dtype);
 bool tc_dtype_packed(enum tc_dtype dtype);
+/* Each dtype is of one family: these three, or the truth values, TC_BOOL alone. Packed types are
+ * of the family that their elements are of. */
+bool tc_dtype_is_integer(enum tc_dtype dtype);
+bool tc_dtype_is_float(enum tc_dtype dtype);
+bool tc_dtype_is_complex(enum tc_dtype dtype);
 /* Bytes of `count` elements. False when it overflows, or when packed elements
  * do not fill whole bytes. */
 bool tc_dtype_nbytes(enum tc_dtype dtype, uint64_t count, uint64_t *nbytes);

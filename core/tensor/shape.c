@@ -25,10 +25,12 @@ bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
     if (tc_dtype_packed(dtype) && !zero) {
         if (product > UINT64_MAX / 8)
             goto overflow;
-        if (!tc_dtype_nbytes(dtype, product, &bytes))
-            return tc_fail(error, TC_INVALID, "packed-shape",
-                           "%llu elements of %s do not fill whole bytes",
-                           (unsigned long long)product, tc_dtype_name(dtype));
+        if (!tc_dtype_nbytes(dtype, product, &bytes)) {
+            tc_fail(error, TC_INVALID, "packed-shape",
+                    "%llu elements of %s do not fill whole bytes", (unsigned long long)product,
+                    tc_dtype_name(dtype));
+            return tc_error_because(error, TC_REASON_PARTIAL_BYTE);
+        }
     } else if (!tc_mul(product, (tc_dtype_bits(dtype) + 7) / 8, &bytes)) {
         goto overflow;
     }

@@ -7,8 +7,8 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
-#include "core/io/chunk_pipe.h"
 #include "core/io/input.h"
+#include "core/io/thread_pool.h"
 
 static struct tc_findings findings;
 

@@ -32,6 +32,7 @@ static bool refuse_objects(struct npy_list *list, struct tc_reader *reader,
                            struct tc_error *error) {
     tc_fail(error, TC_UNSAFE, "npy-object",
             "an array of Python objects carries a pickle, which could run code");
+    tc_error_because(error, TC_REASON_PICKLE);
     tc_error_at(error, array->base);
     tc_error_hint(error, "save it again as an array of numbers");
     return refused_add(&list->refused, reader, name, error);

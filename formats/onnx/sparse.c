@@ -86,19 +86,16 @@ static bool read_parts(struct onnx *onnx, struct wire message, struct sparse *sp
     return true;
 }
 
-static bool add_part(struct onnx *onnx, struct tc_text parent, const char *role,
+/* Parts of the layout that ONNX has, by their place in it. */
+enum { INDICES, VALUES, SHAPE };
+
+static bool add_part(struct onnx *onnx, struct tc_text parent, unsigned part,
                      struct onnx_tensor *tensor, struct tc_error *error) {
-    struct tc_buffer name = {0};
-    tc_buffer_add_text(&name, parent);
-    tc_buffer_addf(&name, ".%s", role);
-    char *copy = tc_buffer_ok(&name, error)
-                     ? tc_arena_copy(&onnx->reader->arena, name.bytes, name.length, error)
-                     : NULL;
-    size_t length = name.length;
-    tc_buffer_release(&name);
-    tensor->metadata =
-        copy ? tc_sparse_metadata(&onnx->reader->arena, "coo", parent, role, error) : NULL;
-    return tensor->metadata && onnx_add_tensor(onnx, (struct tc_text){copy, length}, tensor, error);
+    const struct tc_sparse_layout *coo = &tc_sparse_layouts[TC_SPARSE_COO];
+    struct tc_arena *arena = &onnx->reader->arena;
+    struct tc_text name = tc_sparse_name(arena, coo, parent, part, error);
+    tensor->metadata = name.bytes ? tc_sparse_metadata(arena, coo, parent, part, error) : NULL;
+    return tensor->metadata && onnx_add_tensor(onnx, name, tensor, error);
 }
 
 static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct sparse *sparse,
@@ -127,7 +124,7 @@ static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct s
                                         .rank = sparse->rank,
                                         .entries = sparse->values.shape[0],
                                         .flat = sparse->indices.rank == 1};
-    return add_part(onnx, parent, "indices", &ordered, error);
+    return add_part(onnx, parent, INDICES, &ordered, error);
 }
 
 static bool add_shape(struct onnx *onnx, struct tc_text parent, const struct sparse *sparse,
@@ -140,7 +137,7 @@ static bool add_shape(struct onnx *onnx, struct tc_text parent, const struct spa
         tc_store(bytes + i * 8, sparse->dims[i], 8);
     shape.shape[0] = sparse->rank;
     shape.place = (struct onnx_place){.kind = ONNX_MEMORY, .memory = bytes};
-    return add_part(onnx, parent, "shape", &shape, error);
+    return add_part(onnx, parent, SHAPE, &shape, error);
 }
 
 static bool add_parts(struct onnx *onnx, struct tc_text name, struct sparse *sparse,
@@ -150,7 +147,7 @@ static bool add_parts(struct onnx *onnx, struct tc_text name, struct sparse *spa
         return false;
     memcpy(dims, sparse->dims, sparse->rank * sizeof *dims);
     return add_indices(onnx, name, sparse, dims, error) &&
-           add_part(onnx, name, "values", &sparse->values, error) &&
+           add_part(onnx, name, VALUES, &sparse->values, error) &&
            add_shape(onnx, name, sparse, error);
 }
 

@@ -471,7 +471,7 @@ bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tenso
     /* Half a byte left over, or a few bits: ONNX pads, other formats can't. */
     if (!tc_shape_measure(tensor->dtype, tensor->shape, tensor->rank, &count, &tensor->nbytes,
                           error)) {
-        if (!tc_dtype_packed(tensor->dtype) || strcmp(error->code, "packed-shape") != 0)
+        if (error->reason != TC_REASON_PARTIAL_BYTE)
             return false;
         error->class = TC_UNSUPPORTED;
         return check_unread(&parsing, error);

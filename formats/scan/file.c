@@ -135,9 +135,7 @@ static bool give_up(const struct scan_view *view, bool some, const struct scan_k
         return false;
     if (text)
         return true;
-    bool foreign = known->why->code && (strcmp(known->why->code, "wrong-file") == 0 ||
-                                        strcmp(known->why->code, "unknown-format") == 0 ||
-                                        strcmp(known->why->code, "empty") == 0);
+    bool foreign = known->why->reason == TC_REASON_NO_FORMAT;
     if (some && (foreign || known->why->class == TC_OK))
         scan_note(scan, "trailing", "something that is no pickle stands behind the last one");
     else if (!foreign) {
@@ -158,8 +156,10 @@ static bool look_at_formats(const struct scan_view *view, bool accounted, bool s
     bool graph = false;
     if (ok && wanted && view->input->size)
         ok = scan_formats(view, &known, error);
-    else if (ok && !view->input->size)
+    else if (ok && !view->input->size) {
         tc_fail(known.why, TC_INVALID, "empty", "the file is empty");
+        tc_error_because(known.why, TC_REASON_NO_FORMAT);
+    }
     if (ok && !accounted && !known.opened)
         ok = scan_tensorflow(view, &graph, error);
     bool replaced = false;

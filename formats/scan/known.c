@@ -14,6 +14,7 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/tensor/table.h"
+#include "formats/onnx/options.h"
 #include "formats/registry.h"
 #include "formats/scan/scan.h"
 #include "formats/shards.h"
@@ -34,7 +35,7 @@ static bool add_shard(const struct scan_view *view, struct shards *shards, struc
     if (!refused)
         return tc_fail_memory(error);
     bool ok = shards_add_file(shards, file, &position, refused);
-    bool outside = refused->code && strcmp(refused->code, "shard-path") == 0;
+    bool outside = refused->reason == TC_REASON_OUTSIDE;
     if (!ok && !outside)
         scan_note_broken(view->scan, refused, error);
     free(refused);
@@ -90,13 +91,13 @@ static bool scan_index(const struct scan_view *view, struct tc_error *error) {
 
 static bool is_model(const struct scan_view *view, const struct tc_backend *backend) {
     bool zip = view->shown > 2 && memcmp(view->head, "PK", 2) == 0;
-    return strcmp(backend->name, "onnx") == 0 || (strcmp(backend->name, "ot") == 0 && !zip);
+    return backend == &tc_backend_onnx || (backend == &tc_backend_ot && !zip);
 }
 
 /* Whether its word counts where the bytes were accounted for without it: torch's
  * files are more than the archive or the pickles that they are made of. */
 static bool is_torch(const struct scan_view *view, const struct tc_backend *backend) {
-    bool named = strcmp(backend->name, "pt") == 0 || strcmp(backend->name, "ot") == 0;
+    bool named = backend == &tc_backend_pt || backend == &tc_backend_ot;
     return named && (!view->zip || view->torch);
 }
 
@@ -148,7 +149,7 @@ static bool try_backend(const struct scan_view *view, const struct tc_backend *b
     known->opened = reader != NULL;
     if (reader)
         ok = follow(view, reader, error);
-    else if (why->class == TC_IO && strcmp(why->code, "out-of-memory") == 0)
+    else if (why->reason == TC_REASON_OUT_OF_MEMORY)
         ok = scan_note_broken(view->scan, why, error);
     else if (known->why->class == TC_OK) {
         *known->why = *why;
@@ -192,6 +193,7 @@ bool scan_formats(const struct scan_view *view, struct scan_known *known, struct
         if (by_name && !known->opened) {
             *known->why = (struct tc_error){0};
             tc_fail(known->why, TC_INVALID, "unknown-format", "not a file of any known format");
+            tc_error_because(known->why, TC_REASON_NO_FORMAT);
         }
     }
     return true;

@@ -216,6 +216,7 @@ static bool find_members(struct tar *tar, struct tc_error *error) {
         any |= tar->members[i].seen;
     if (!any) {
         tc_fail(error, TC_UNSUPPORTED, "wrong-file", "this is a tar archive, but no torch file");
+        tc_error_because(error, TC_REASON_NO_FORMAT);
         return tc_error_hint(error, "unpack it first with: tar -xf");
     }
     for (int i = 0; i < MEMBERS; i++)

@@ -204,7 +204,7 @@ static bool set_metadata(struct torch_walk *walk, struct tc_metadata *metadata, 
 
 /* The dense shape of a sparse tensor, as a tensor of its own. */
 static bool add_shape(struct torch_walk *walk, struct tc_text base, const struct pickle_node *size,
-                      struct tc_metadata *metadata) {
+                      const char *ending, struct tc_metadata *metadata) {
     uint64_t sizes[TC_MAX_RANK];
     struct torch_shape shape = {.dtype = TC_I64, .rank = 1};
     unsigned rank;
@@ -219,7 +219,7 @@ static bool add_shape(struct torch_walk *walk, struct tc_text base, const struct
     shape.extent = rank * 8;
     torch_dense(&shape);
     return torch_add_bytes(walk->torch, bytes, 0, shape.extent, &shape.storage, walk->error) &&
-           add_tensor(walk, base, ".shape", &shape, metadata);
+           add_tensor(walk, base, ending, &shape, metadata);
 }
 
 /* torch calls them torch.sparse_coo and so on. */
@@ -257,9 +257,9 @@ static bool add_sparse(struct torch_walk *walk, const struct pickle_node *node) 
     if (!take_group(walk, layout, endings, &base))
         return false;
     for (unsigned i = 0; i <= last; i++) {
-        struct tc_metadata *metadata = tc_sparse_metadata(torch_walk_arena(walk), layout->name,
-                                                          base, layout->roles[i], walk->error);
-        if (!metadata || !(i == last ? add_shape(walk, base, data->items[i], metadata)
+        struct tc_metadata *metadata =
+            tc_sparse_metadata(torch_walk_arena(walk), layout, base, i, walk->error);
+        if (!metadata || !(i == last ? add_shape(walk, base, data->items[i], endings[i], metadata)
                                      : add_part(walk, base, data->items[i], endings[i], metadata)))
             return false;
     }

@@ -384,8 +384,7 @@ static bool fill_view(struct torch *torch, const struct torch_shape *shape, stru
 }
 
 static bool can_negate(enum tc_dtype dtype) {
-    return dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_F32 || dtype == TC_F64 ||
-           dtype == TC_C32 || dtype == TC_C64 || dtype == TC_C128;
+    return tc_dtype_bits(dtype) >= 16 && (tc_dtype_is_float(dtype) || tc_dtype_is_complex(dtype));
 }
 
 bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct torch_shape *shape,

@@ -70,11 +70,11 @@ struct torch_slot {
 /* Sparse groups */
 
 static const struct tc_sparse_layout *find_layout(const struct tc_metadata *metadata) {
-    const struct tc_text *name = tc_metadata_find(metadata, TC_TEXT("sparse_layout"));
-    if (!tc_metadata_find(metadata, TC_TEXT("sparse_parent")))
+    const struct tc_text *name = tc_metadata_find(metadata, TC_SPARSE_LAYOUT);
+    if (!tc_sparse_parent(metadata))
         return NULL;
     /* deathtensors has COO alone, and no name for it. */
-    return tc_sparse_layout(name ? *name : TC_TEXT("coo"));
+    return name ? tc_sparse_layout(*name) : &tc_sparse_layouts[TC_SPARSE_COO];
 }
 
 static bool index_names(const struct tc_item *items, size_t count, struct tc_name_map *names,
@@ -86,23 +86,25 @@ static bool index_names(const struct tc_item *items, size_t count, struct tc_nam
 }
 
 /* Whether an item is what a sparse tensor of torch can be made of. */
-static bool fits_role(const struct tc_item *item, const char *role) {
-    const struct tc_text *own = tc_metadata_find(item->metadata, TC_TEXT("sparse_role"));
-    if (!own || !tc_text_equal(*own, tc_text_of(role)))
+static bool fits_part(const struct tc_item *item, const struct tc_sparse_layout *layout,
+                      unsigned part) {
+    const struct tc_text *own = tc_metadata_find(item->metadata, TC_SPARSE_ROLE);
+    unsigned values = layout->parts - 2;
+    if (!own || !tc_text_equal(*own, tc_text_of(layout->roles[part])))
         return false;
-    if (strcmp(role, "shape") == 0)
+    if (part > values) /* the shape */
         return item->dtype == TC_I64 && item->tensor->dtype == TC_I64 && item->rank == 1 &&
                item->nbytes <= TC_MAX_RANK * 8;
-    if (strcmp(role, "indices") == 0)
-        return item->dtype == TC_I64 && item->rank == 2;
-    bool index = strstr(role, "indices") != NULL;
-    return !index || item->dtype == TC_I64 || item->dtype == TC_I32;
+    if (part == values)
+        return true;
+    return layout->compressed ? item->dtype == TC_I64 || item->dtype == TC_I32
+                              : item->dtype == TC_I64 && item->rank == 2;
 }
 
 /* The whole group of an item; false where it can't be written as one. */
 static bool find_group(const struct tc_item *items, const struct tc_name_map *names,
                        const struct tc_item *item, struct sparse_group *group) {
-    const struct tc_text *parent = tc_metadata_find(item->metadata, TC_TEXT("sparse_parent"));
+    const struct tc_text *parent = tc_sparse_parent(item->metadata);
     group->layout = find_layout(item->metadata);
     if (!group->layout || parent->length == 0 || tc_name_map_find(names, *parent))
         return false;
@@ -115,9 +117,9 @@ static bool find_group(const struct tc_item *items, const struct tc_name_map *na
             name.failed ? NULL : tc_name_map_find(names, (struct tc_text){name.bytes, name.length});
         tc_buffer_release(&name);
         const struct tc_text *other =
-            found ? tc_metadata_find(items[*found].metadata, TC_TEXT("sparse_parent")) : NULL;
+            found ? tc_sparse_parent(items[*found].metadata) : NULL;
         if (!other || !tc_text_equal(*other, *parent) ||
-            !fits_role(&items[*found], group->layout->roles[i]))
+            !fits_part(&items[*found], group->layout, i))
             return false;
         group->parts[i] = *found;
     }
@@ -473,7 +475,7 @@ static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
             struct tc_metadata *rest = tc_metadata_copy(items[i].metadata, &writer->arena, error);
             if (!rest)
                 return false;
-            tc_metadata_remove_prefix(rest, TC_TEXT("sparse_"));
+            tc_metadata_remove_prefix(rest, TC_SPARSE_KEYS);
             items[i].metadata = rest;
         }
         any |= items[i].metadata && items[i].metadata->count;
@@ -546,11 +548,12 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
     const struct torch_slot *slot = &torch->slots[index];
     bool ok = begin_storage(writer, index, error);
     struct tc_chunk *chunk;
-    while (ok && (chunk = tc_source_next(source, error))) {
+    enum tc_next next = TC_NEXT_FAILED;
+    while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
         ok = slot->silent || zip_member_write(&torch->zip, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
-    return ok && error->class == TC_OK && (slot->silent || zip_member_end(&torch->zip, error));
+    return ok && next == TC_NEXT_END && (slot->silent || zip_member_end(&torch->zip, error));
 }
 
 /* What tells an archive's kind comes last: a probe looks at the directory's

@@ -1,0 +1,159 @@
+#include "core/io/thread_pool.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* More seldom help: memory and disks are busy by then. */
+#define MOST_THREADS 8u
+
+bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
+                     struct tc_error *error) {
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(thread, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed ? tc_fail_errno(error, failed, "thread", "cannot start a thread") : true;
+}
+
+size_t tc_thread_count(void) {
+    cpu_set_t usable;
+    /* The set is too small for machines of more than 1024 cores: the call fails there. */
+    long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
+                                                                   : sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > (long)MOST_THREADS ? MOST_THREADS : (size_t)cores;
+}
+
+void tc_pool_cancel(struct tc_pool *pool) {
+    pthread_mutex_lock(&pool->failing);
+    pool->cancelled = true;
+    pthread_mutex_unlock(&pool->failing);
+}
+
+static bool is_stopped(struct tc_pool *pool, uint64_t job) {
+    pthread_mutex_lock(&pool->failing);
+    bool stopped = pool->cancelled || pool->failed < job;
+    pthread_mutex_unlock(&pool->failing);
+    return stopped;
+}
+
+bool tc_pool_stopped(const struct tc_pool_worker *worker) {
+    return is_stopped(worker->pool, worker->job);
+}
+
+/* Jobs are handed out in ascending order, so whatever failed lies before a job that was not yet. */
+static bool take_job(struct tc_pool_worker *worker) {
+    struct tc_pool *pool = worker->pool;
+    pthread_mutex_lock(&pool->handing_out);
+    pool->ended = pool->ended || is_stopped(pool, UINT64_MAX) ||
+                  !pool->work->next(pool->work->context, worker->description);
+    bool taken = !pool->ended;
+    if (taken)
+        worker->job = pool->job_count++;
+    pthread_mutex_unlock(&pool->handing_out);
+    return taken;
+}
+
+static void keep_failure(struct tc_pool_worker *worker) {
+    struct tc_pool *pool = worker->pool;
+    pthread_mutex_lock(&pool->failing);
+    if (worker->job < pool->failed) {
+        pool->failed = worker->job;
+        pool->error = worker->error;
+    }
+    pthread_mutex_unlock(&pool->failing);
+}
+
+/* A thread that failed takes no other job; nor does anyone else. */
+static void *work_through(void *argument) {
+    struct tc_pool_worker *worker = argument;
+    const struct tc_pool_work *work = worker->pool->work;
+    while (take_job(worker))
+        if (!work->run(work->context, worker, worker->description, &worker->error)) {
+            keep_failure(worker);
+            break;
+        }
+    return NULL;
+}
+
+/* The threads are joined by now, or were never started. */
+static void release(struct tc_pool *pool) {
+    for (size_t i = 0; pool->workers && i < pool->worker_count; i++) {
+        free(pool->workers[i].memory);
+        free(pool->workers[i].description);
+    }
+    free(pool->workers);
+    pool->workers = NULL;
+    pthread_mutex_destroy(&pool->handing_out);
+    pthread_mutex_destroy(&pool->failing);
+}
+
+/* All memory is there before the first thread is, so that the command's budget is asked in the same
+ * order each time. */
+static bool prepare(struct tc_pool *pool, const struct tc_pool_work *work, size_t workers,
+                    struct tc_error *error) {
+    *pool = (struct tc_pool){.work = work, .failed = UINT64_MAX, .worker_count = workers};
+    pthread_mutex_init(&pool->handing_out, NULL);
+    pthread_mutex_init(&pool->failing, NULL);
+    pool->workers = calloc(workers, sizeof *pool->workers);
+    bool ok = pool->workers != NULL;
+    for (size_t i = 0; i < workers && ok; i++) {
+        struct tc_pool_worker *worker = &pool->workers[i];
+        worker->pool = pool;
+        worker->memory = calloc(1, work->memory_size + 1);
+        worker->description = calloc(1, work->job_size + 1);
+        ok = worker->memory && worker->description;
+    }
+    if (ok)
+        return true;
+    release(pool);
+    return tc_fail_memory(error);
+}
+
+static void join(struct tc_pool *pool) {
+    for (size_t i = 0; i < pool->started; i++)
+        pthread_join(pool->workers[i].thread, NULL);
+}
+
+static bool start_threads(struct tc_pool *pool, size_t threads, struct tc_error *error) {
+    while (pool->started < threads) {
+        struct tc_pool_worker *worker = &pool->workers[pool->started];
+        if (!tc_thread_start(&worker->thread, work_through, worker, error)) {
+            tc_pool_cancel(pool);
+            join(pool);
+            release(pool);
+            return false;
+        }
+        pool->started++;
+    }
+    return true;
+}
+
+bool tc_pool_start(struct tc_pool *pool, const struct tc_pool_work *work, size_t threads,
+                   struct tc_error *error) {
+    threads = threads ? threads : 1;
+    return prepare(pool, work, threads, error) && start_threads(pool, threads, error);
+}
+
+bool tc_pool_finish(struct tc_pool *pool, struct tc_error *error) {
+    join(pool);
+    bool ok = pool->failed == UINT64_MAX;
+    if (!ok && error->class == TC_OK)
+        *error = pool->error;
+    release(pool);
+    return ok;
+}
+
+bool tc_pool_run(const struct tc_pool_work *work, size_t threads, struct tc_error *error) {
+    struct tc_pool pool;
+    threads = threads ? threads : 1;
+    if (!prepare(&pool, work, threads, error) || !start_threads(&pool, threads - 1, error))
+        return false;
+    struct tc_pool_worker *caller = &pool.workers[threads - 1];
+    caller->is_caller = true;
+    work_through(caller);
+    return tc_pool_finish(&pool, error);
+}
