@@ -15,7 +15,7 @@
 
 struct append {
     struct common common;
-    struct perform perform;
+    struct run_conversion run;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     int order;
@@ -57,8 +57,8 @@ static bool run_append(struct append *append, struct tc_reader **readers, size_t
     append->plan.write.compress = file->compressed ? TC_COMPRESS_DEFAULT : 0;
     append->plan.write.checksum = file->checksum;
     append->plan.write.onnx_external = file->companion_count > 0;
-    append->perform.run.in_place = true;
-    if (perform(&append->perform, readers, count, file->backend, &append->plan, error))
+    append->run.convert.in_place = true;
+    if (run_conversion(&append->run, readers, count, file->backend, &append->plan, error))
         return true;
     if (error->reason == TC_REASON_DUPLICATE_NAME)
         tc_error_hint(error, "--replace takes the one that is added");
@@ -71,7 +71,7 @@ static bool append_files(struct append *append, const char *const *paths, size_t
     struct common plain = append->common;
     if (!readers)
         return tc_fail_memory(error);
-    append->perform.output = paths[0];
+    append->run.output = paths[0];
     plain.from = NULL; /* -f speaks of what is added */
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
@@ -101,7 +101,7 @@ int cmd_append(int argc, char **argv) {
     struct tc_error error = {0};
     struct tc_arena arena;
     struct arguments arguments = {.arena = &arena, .record = true};
-    append.perform.common = &append.common;
+    append.run.common = &append.common;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Adding:"},
         {.name = "replace",
@@ -126,7 +126,7 @@ int cmd_append(int argc, char **argv) {
          .argument = "HOW",
          .help = "target (default): the format's own, else new ones last; source, name",
          .choices = (const char *const[]){"target", "source", "name", NULL}},
-        PERFORM_OPTIONS(&append.perform),
+        RUN_CONVERSION_OPTIONS(&append.run),
         COMMON_OPTIONS(&append.common),
         {.type = OPTION_END},
     };
@@ -140,12 +140,12 @@ int cmd_append(int argc, char **argv) {
             "replaced, whole or not at all.",
             options);
     else if (ok)
-        ok = perform_note_options(&append.perform, options, &arguments, &error) &&
+        ok = run_conversion_note_options(&append.run, options, &arguments, &error) &&
              check_arguments(&append, &arguments, &error) &&
              append_files(&append, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, append.common.json);
     arguments_release(&arguments);
-    perform_release(&append.perform);
+    run_conversion_release(&append.run);
     tc_arena_release(&arena);
     return code;
 }

@@ -23,7 +23,7 @@
 struct convert {
     struct common common;
     const char *to;
-    struct perform perform;
+    struct run_conversion run;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     struct tc_select select;
@@ -48,7 +48,7 @@ static const char *const tieds[] = {"auto", "keep", "copy", "error", NULL};
 /* The target's format: named, by the output's extension, or npy for a folder. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
-    const char *output = convert->perform.output;
+    const char *output = convert->run.output;
     char shard[4096];
     const struct tc_backend *by_path = tc_registry_for_path(output);
     if (!convert->to && by_path && tc_registry_is_index(by_path)) {
@@ -67,8 +67,8 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
 
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
-    size_t length = strlen(convert->perform.output);
-    convert->plan.folder = length && convert->perform.output[length - 1] == '/';
+    size_t length = strlen(convert->run.output);
+    convert->plan.folder = length && convert->run.output[length - 1] == '/';
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (!target)
         return false;
@@ -76,7 +76,7 @@ static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t
         convert->plan.idle = "--ot-dialect has nothing to do: the output is no .ot";
     if (convert->checksum_given && convert->checksum && !(target->caps & TC_CAN_CHECKSUM))
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
-    return perform(&convert->perform, readers, count, target, &convert->plan, error);
+    return run_conversion(&convert->run, readers, count, target, &convert->plan, error);
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
@@ -98,23 +98,23 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
 
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
                            struct tc_error *error) {
-    if (!convert->perform.output) {
+    if (!convert->run.output) {
         if (arguments->count > 2)
             return tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
         if (arguments->count < 2)
             return tc_fail(error, TC_USAGE, "usage", "an input and an output are needed");
-        convert->perform.output = arguments->names[--arguments->count];
+        convert->run.output = arguments->names[--arguments->count];
     }
     if (arguments->count == 0)
         return tc_fail(error, TC_USAGE, "usage", "no input given");
-    if (convert->perform.output[0] == '\0')
+    if (convert->run.output[0] == '\0')
         return tc_fail(error, TC_USAGE, "usage", "the output's name is empty");
     if (convert->implicit && is_command(arguments->names[0])) {
         tc_fail(error, TC_USAGE, "usage", "a command's name goes first: tconv %s ...",
                 arguments->names[0]);
         return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
     }
-    if (!convert->perform.dry_run && !common_check_terminal(convert->perform.output, error))
+    if (!convert->run.dry_run && !common_check_terminal(convert->run.output, error))
         return false;
     convert->plan.order = (enum tc_order)convert->order;
     convert->plan.keep_metadata = (enum tc_keep)convert->keep;
@@ -124,8 +124,8 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.select = &convert->select;
     convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
-    convert->perform.beside.also = convert->maps;
-    convert->perform.beside.also_count = convert->map_count;
+    convert->run.side_outputs.also = convert->maps;
+    convert->run.side_outputs.also_count = convert->map_count;
     if (convert->prefix)
         convert->select.prefix = tc_text_of(convert->prefix);
     if (convert->strip_prefix)
@@ -169,13 +169,13 @@ static int run(int argc, char **argv, bool implicit) {
     struct tc_error error = {0};
     struct tc_arena arena;
     struct arguments arguments = {.arena = &arena, .record = true};
-    convert.perform.common = &convert.common;
+    convert.run.common = &convert.common;
     const struct option options[] = {
         {.type = OPTION_HEADING, .help = "Converting:"},
         {.name = "output",
          .letter = 'o',
          .type = OPTION_TEXT,
-         .value = &convert.perform.output,
+         .value = &convert.run.output,
          .argument = "OUT",
          .help = "the output; needed for several inputs",
          .aside = true},
@@ -241,10 +241,10 @@ static int run(int argc, char **argv, bool implicit) {
          .type = OPTION_FLAG,
          .value = &convert.plan.densify,
          .help = "a sparse tensor becomes one dense tensor of its parent's name"},
-        PERFORM_OPTIONS(&convert.perform),
+        RUN_CONVERSION_OPTIONS(&convert.run),
         {.name = "no-clobber",
          .type = OPTION_FLAG,
-         .value = &convert.perform.run.publish.no_clobber,
+         .value = &convert.run.convert.publish.no_clobber,
          .help = "an output that exists is an error",
          .aside = true},
         {.type = OPTION_HEADING, .help = "Changing dtypes:"},
@@ -320,14 +320,14 @@ static int run(int argc, char **argv, bool implicit) {
                            ".npy files.",
                            options);
     else if (ok)
-        ok = perform_note_options(&convert.perform, options, &arguments, &error) &&
+        ok = run_conversion_note_options(&convert.run, options, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)
         hint_word(&arguments, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
     arguments_release(&arguments);
-    perform_release(&convert.perform);
+    run_conversion_release(&convert.run);
     free(convert.maps);
     tc_select_release(&convert.select);
     tc_policy_release(&convert.policy);

@@ -1,6 +1,6 @@
 /*
  * Carrying out a plan for a command: what is lost is checked and told,
- * progress shown, the output proved, and what goes with it published.
+ * progress shown, the output read back, and what goes with it published.
  */
 #ifndef TCONV_CMD_RUN_CONVERSION_H
 #define TCONV_CMD_RUN_CONVERSION_H
@@ -16,84 +16,84 @@
 #include "core/format/reader.h"
 #include "core/plan/plan.h"
 
-struct perform {
+struct run_conversion {
     struct common *common;
     const char *output;
-    struct tc_convert_options run;
+    struct tc_convert_options convert;
     struct report_progress_options progress;
-    struct beside beside;
+    struct side_outputs side_outputs;
     int strict; /* 1: no loss; 2: no change either */
     bool dry_run;
     struct tc_buffer given; /* the options, as a receipt lists them */
 };
 
 /* Rows of an option table. */
-#define PERFORM_OPTIONS(perform)                                                                   \
+#define RUN_CONVERSION_OPTIONS(run)                                                                \
     {.name = "verify",                                                                             \
      .type = OPTION_FLAG,                                                                          \
-     .value = &(perform)->run.verify,                                                              \
+     .value = &(run)->convert.read_back,                                                           \
      .help = "read the output again and compare every tensor before it is published",              \
      .aside = true},                                                                               \
         {.name = "receipt",                                                                        \
          .type = OPTION_TEXT,                                                                      \
-         .value = &(perform)->beside.receipt,                                                      \
+         .value = &(run)->side_outputs.receipt,                                                    \
          .argument = "FILE",                                                                       \
          .help = "write what went in and came out, with hashes, as JSON; verifies",                \
          .aside = true},                                                                           \
         {.name = "receipt-tensors",                                                                \
          .type = OPTION_FLAG,                                                                      \
-         .value = &(perform)->beside.tensors,                                                      \
+         .value = &(run)->side_outputs.tensors,                                                    \
          .help = "with the hash of every tensor",                                                  \
          .aside = true},                                                                           \
         {.name = "sign",                                                                           \
          .type = OPTION_TEXT,                                                                      \
-         .value = &(perform)->beside.key,                                                          \
+         .value = &(run)->side_outputs.key,                                                        \
          .argument = "KEY",                                                                        \
          .help = "sign the receipt with this key (tconv keygen)",                                  \
          .aside = true},                                                                           \
         {.name = "depfile",                                                                        \
          .type = OPTION_TEXT,                                                                      \
-         .value = &(perform)->beside.depfile,                                                      \
+         .value = &(run)->side_outputs.depfile,                                                    \
          .argument = "FILE",                                                                       \
          .help = "write a rule for make: the output's files, and all that were read",              \
          .aside = true},                                                                           \
         {.name = "strict",                                                                         \
          .type = OPTION_STRICT,                                                                    \
-         .value = &(perform)->strict,                                                              \
+         .value = &(run)->strict,                                                                  \
          .argument = "[=all]",                                                                     \
          .help = "any loss is an error; =all: any change too",                                     \
          .aside = true},                                                                           \
         {.name = "dry-run",                                                                        \
          .type = OPTION_FLAG,                                                                      \
-         .value = &(perform)->dry_run,                                                             \
+         .value = &(run)->dry_run,                                                                 \
          .help = "say what would be done, changed and lost; write nothing",                        \
          .aside = true},                                                                           \
         {.name = "no-sync",                                                                        \
          .type = OPTION_FLAG,                                                                      \
-         .value = &(perform)->run.publish.no_sync,                                                 \
+         .value = &(run)->convert.publish.no_sync,                                                 \
          .help = "do not wait for the disk",                                                       \
          .aside = true},                                                                           \
         {.name = "progress",                                                                       \
          .type = OPTION_CHOICE,                                                                    \
-         .value = &(perform)->progress.mode,                                                       \
+         .value = &(run)->progress.mode,                                                           \
          .argument = "HOW",                                                                        \
          .help = "auto (default): a bar on a terminal; bar, json: lines for programs; none",       \
          .choices = report_progress_modes,                                                         \
          .aside = true},                                                                           \
     {                                                                                              \
-        .name = "progress-fd", .type = OPTION_CALL, .value = &(perform)->progress,                 \
-        .argument = "N", .help = "descriptor for --progress=json (default: standard error)",       \
+        .name = "progress-fd", .type = OPTION_CALL, .value = &(run)->progress, .argument = "N",    \
+        .help = "descriptor for --progress=json (default: standard error)",                        \
         .call = report_progress_fd, .aside = true                                                  \
     }
 
 /* Keeps the options for a receipt; release frees what this made. */
-bool perform_note_options(struct perform *perform, const struct option *options,
-                          const struct arguments *arguments, struct tc_error *error);
-void perform_release(struct perform *perform);
+bool run_conversion_note_options(struct run_conversion *run, const struct option *options,
+                                 const struct arguments *arguments, struct tc_error *error);
+void run_conversion_release(struct run_conversion *run);
 
 /* Plans and does it. On failure the readers are still the caller's. */
-bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
-             const struct tc_backend *target, const struct tc_plan_options *options,
-             struct tc_error *error);
+bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,
+                    const struct tc_backend *target, const struct tc_plan_options *options,
+                    struct tc_error *error);
 
 #endif

@@ -128,9 +128,9 @@ static bool add_outputs(struct tc_buffer *text, const struct tc_publish *publish
     return true;
 }
 
-static void add_tensors(struct tc_buffer *text, const struct tc_read_back *proof) {
-    for (size_t i = 0; i < proof->count; i++) {
-        const struct tc_read_back_tensor *tensor = &proof->tensors[i];
+static void add_tensors(struct tc_buffer *text, const struct tc_read_back *read_back) {
+    for (size_t i = 0; i < read_back->count; i++) {
+        const struct tc_read_back_tensor *tensor = &read_back->tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
         tc_hex(tensor->sum, TC_SHA256_BYTES, hex);
         tc_buffer_add_string(text, i ? ",{\"name\":" : "{\"name\":");
@@ -147,7 +147,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     const struct tc_conversion *conversion = facts->conversion;
     const struct tc_plan *plan = conversion->plan;
     char digest[2 * TC_SHA256_BYTES + 1];
-    if (!tc_read_back_digest(&conversion->proof, digest, error))
+    if (!tc_read_back_digest(&conversion->read_back, digest, error))
         return false;
     tc_buffer_add_string(text, "{\"tconv_receipt\":1,\"tconv\":\"" TC_VERSION "\"");
     if (facts->dated) {
@@ -171,7 +171,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     tc_notes_print(text, &plan->notes, TC_LOSS);
     if (facts->tensors) {
         tc_buffer_add_string(text, "],\"tensors\":[");
-        add_tensors(text, &conversion->proof);
+        add_tensors(text, &conversion->read_back);
     }
     tc_buffer_add_string(text, "]}");
     return tc_buffer_ok(text, error);

@@ -41,9 +41,9 @@ static bool add_tensor_maps(const struct tc_item *items, size_t count, struct tc
     return tc_buffer_ok(text, error);
 }
 
-bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *part,
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *file,
                                struct tc_buffer *text, struct tc_error *error) {
-    return add_tensor_maps(plan->items + part->first, part->count, text, error);
+    return add_tensor_maps(plan->items + file->first, file->count, text, error);
 }
 
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
@@ -69,7 +69,7 @@ bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item 
     return tc_buffer_ok(text, error);
 }
 
-bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_output_file *part,
+bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
                            struct tc_error *error) {
     unsigned caps = plan->target->caps;
     if (!(caps & TC_CAN_FILE_METADATA))
@@ -77,14 +77,14 @@ bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_output_file *part,
     const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
     if (!own)
         return false;
-    part->metadata = *own;
+    file->metadata = *own;
     if (caps & TC_CAN_TENSOR_METADATA)
         return true;
     struct tc_buffer text = {0};
-    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    bool ok = tc_tensor_metadata_encode(plan, file, &text, error);
     if (ok && text.length) {
         char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+        ok = copy && tc_metadata_set(&file->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
                                      (struct tc_text){copy, text.length}, error);
     }
     tc_buffer_release(&text);
