@@ -16,7 +16,7 @@
 
 struct append {
     struct common common;
-    struct perform perform;
+    struct run_conversion run;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     bool keep_given;
@@ -55,8 +55,8 @@ static bool run_append(struct append *append, struct tc_reader **readers, size_t
     append->plan.write.compress = file->compressed ? TC_COMPRESS_DEFAULT : 0;
     append->plan.write.checksum = file->checksum;
     append->plan.write.companion = file->companion_count > 0;
-    append->perform.run.in_place = true;
-    if (perform(&append->perform, readers, count, file->backend, &append->plan, error))
+    append->run.convert.in_place = true;
+    if (run_conversion(&append->run, readers, count, file->backend, &append->plan, error))
         return true;
     if (error->reason == TC_REASON_DUPLICATE_NAME)
         tc_error_hint(error, "--replace takes the one that is added");
@@ -69,7 +69,7 @@ static bool append_files(struct append *append, const char *const *paths, size_t
     struct common plain = append->common;
     if (!readers)
         return tc_fail_memory(error);
-    append->perform.output = paths[0];
+    append->run.output = paths[0];
     plain.from = NULL;            /* -f speaks of what is added */
     tc_publish_recover(paths[0]); /* an append that was killed has left FILE incomplete */
     bool ok = true;
@@ -99,22 +99,23 @@ int cmd_append(int argc, char **argv) {
     struct append append = {.common = COMMON_DEFAULTS};
     struct tc_error error = {0};
     struct arguments arguments = {0};
-    append.perform.common = &append.common;
+    append.run.common = &append.common;
     struct option_table table;
     const struct option rows[] = {
         FLAG_OPTION("replace", &append.plan.replace,
                     .help = "a tensor takes the place of one that has its name"),
         METADATA_OPTION("metadata", &append.metadata, .argument = "KEY=VALUE",
                         .help = "add or replace a metadata entry of the file"),
-        CHOICE_OPTION("keep-metadata", &append.plan.keep_metadata, perform_keeps, .argument = "HOW",
-                      .given = &append.keep_given, .help = "auto, sidecar, drop, as in converting"),
-        CHOICE_OPTION("order", &append.plan.order, perform_orders, .argument = "HOW",
+        CHOICE_OPTION("keep-metadata", &append.plan.keep_metadata, run_conversion_keeps,
+                      .argument = "HOW", .given = &append.keep_given,
+                      .help = "auto, sidecar, drop, as in converting"),
+        CHOICE_OPTION("order", &append.plan.order, run_conversion_orders, .argument = "HOW",
                       .help =
                           "target (default): the format's own, else new ones last; source, name"),
     };
     options_init(&table);
     options_add(&table, "Adding:", rows, OPTION_COUNT(rows));
-    perform_add_options(&table, &append.perform);
+    run_conversion_add_options(&table, &append.run);
     common_add_options(&table, &append.common);
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && append.common.help)
@@ -124,12 +125,12 @@ int cmd_append(int argc, char **argv) {
                    "replaced, whole or not at all.",
                    &table);
     else if (ok)
-        ok = perform_note_options(&append.perform, &table, &arguments, &error) &&
+        ok = run_conversion_note_options(&append.run, &table, &arguments, &error) &&
              check_arguments(&append, &arguments, &error) &&
              append_files(&append, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, append.common.json);
     arguments_release(&arguments);
     options_release(&table);
-    perform_release(&append.perform);
+    run_conversion_release(&append.run);
     return code;
 }

@@ -25,7 +25,7 @@
 struct convert {
     struct common common;
     const char *to;
-    struct perform perform;
+    struct run_conversion run;
     struct tc_plan_options plan;
     struct tc_metadata metadata;
     struct tc_select select;
@@ -41,7 +41,7 @@ struct convert {
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
     const char *to = convert->to;
-    const char *output = convert->perform.output;
+    const char *output = convert->run.output;
     char indexed[4096];
     /* An index has the format of its shards. */
     if (!to && tc_registry_indexed_path(output, indexed, sizeof indexed))
@@ -56,15 +56,15 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
 
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
-    size_t length = strlen(convert->perform.output);
-    convert->plan.folder = length && convert->perform.output[length - 1] == '/';
+    size_t length = strlen(convert->run.output);
+    convert->plan.folder = length && convert->run.output[length - 1] == '/';
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (!target)
         return false;
     if (convert->checksum_given && convert->plan.write.checksum &&
         !(target->caps & TC_CAN_CHECKSUM))
         return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
-    return perform(&convert->perform, readers, count, target, &convert->plan, error);
+    return run_conversion(&convert->run, readers, count, target, &convert->plan, error);
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
@@ -92,30 +92,30 @@ static bool list_maps(struct convert *convert, const struct arguments *arguments
     for (size_t i = 0; maps && i < arguments->given_count; i++)
         if (arguments->given[i].option->rule == tc_select_map)
             maps[count++] = arguments->given[i].value;
-    convert->perform.beside.also = maps;
-    convert->perform.beside.also_count = count;
+    convert->run.side_outputs.also = maps;
+    convert->run.side_outputs.also_count = count;
     return maps != NULL;
 }
 
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
                            struct tc_error *error) {
-    if (!convert->perform.output) {
+    if (!convert->run.output) {
         if (arguments->count > 2)
             return tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
         if (arguments->count < 2)
             return tc_fail(error, TC_USAGE, "usage", "an input and an output are needed");
-        convert->perform.output = arguments->names[--arguments->count];
+        convert->run.output = arguments->names[--arguments->count];
     }
     if (arguments->count == 0)
         return tc_fail(error, TC_USAGE, "usage", "no input given");
-    if (convert->perform.output[0] == '\0')
+    if (convert->run.output[0] == '\0')
         return tc_fail(error, TC_USAGE, "usage", "the output's name is empty");
     if (convert->implicit && is_command(arguments->names[0])) {
         tc_fail(error, TC_USAGE, "usage", "a command's name goes first: tconv %s ...",
                 arguments->names[0]);
         return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
     }
-    if (!convert->perform.dry_run && !common_check_terminal(convert->perform.output, error))
+    if (!convert->run.dry_run && !common_check_terminal(convert->run.output, error))
         return false;
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.select = &convert->select;
@@ -177,7 +177,7 @@ static int highest_level(void) {
 
 static void add_output_options(struct option_table *table, struct convert *convert) {
     const struct option rows[] = {
-        TEXT_OPTION("output", &convert->perform.output, .letter = 'o', .argument = "OUT",
+        TEXT_OPTION("output", &convert->run.output, .letter = 'o', .argument = "OUT",
                     .help = "the output; needed for several inputs", .not_in_receipt = true),
         TEXT_OPTION("to", &convert->to, .letter = 't', .argument = "FORMAT",
                     .help = "write this format, whatever OUT's extension"),
@@ -188,9 +188,9 @@ static void add_output_options(struct option_table *table, struct convert *conve
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without"),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
-        FLAG_OPTION("prune", &convert->perform.run.prune, .not_in_receipt = true,
+        FLAG_OPTION("prune", &convert->run.convert.prune, .not_in_receipt = true,
                     .help = "remove shards of an earlier run that the new index does not name"),
-        CHOICE_OPTION("order", &convert->plan.order, perform_orders,
+        CHOICE_OPTION("order", &convert->plan.order, run_conversion_orders,
                       .argument = "target|source|name",
                       .help = "order of the tensors (default: the target's own)"),
     };
@@ -202,7 +202,7 @@ static void add_content_options(struct option_table *table, struct convert *conv
     const struct option rows[] = {
         METADATA_OPTION("metadata", &convert->metadata, .argument = "KEY=VALUE",
                         .help = "add or replace a metadata entry; may be given again"),
-        CHOICE_OPTION("keep-metadata", &convert->plan.keep_metadata, perform_keeps,
+        CHOICE_OPTION("keep-metadata", &convert->plan.keep_metadata, run_conversion_keeps,
                       .argument = "auto|sidecar|drop",
                       .help = "where the target holds none: report (auto), write OUT.tconv.json"),
         CHOICE_OPTION(
@@ -219,9 +219,9 @@ static void add_content_options(struct option_table *table, struct convert *conv
 
 static void add_publishing_options(struct option_table *table, struct convert *convert) {
     const struct option no_clobber =
-        FLAG_OPTION("no-clobber", &convert->perform.run.publish.no_clobber, .not_in_receipt = true,
+        FLAG_OPTION("no-clobber", &convert->run.convert.publish.no_clobber, .not_in_receipt = true,
                     .help = "an output that exists is an error");
-    perform_add_options(table, &convert->perform);
+    run_conversion_add_options(table, &convert->run);
     options_add(table, NULL, &no_clobber, 1);
 }
 
@@ -275,7 +275,7 @@ static int run(int argc, char **argv, bool implicit) {
     struct tc_error error = {0};
     struct option_table table;
     struct arguments arguments = {0};
-    convert.perform.common = &convert.common;
+    convert.run.common = &convert.common;
     tc_select_init(&convert.select);
     options_init(&table);
     add_output_options(&table, &convert);
@@ -288,7 +288,7 @@ static int run(int argc, char **argv, bool implicit) {
     if (ok && convert.common.help)
         print_help(&convert, &table);
     else if (ok)
-        ok = perform_note_options(&convert.perform, &table, &arguments, &error) &&
+        ok = run_conversion_note_options(&convert.run, &table, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
              list_maps(&convert, &arguments, &table.arena, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
@@ -296,7 +296,7 @@ static int run(int argc, char **argv, bool implicit) {
         hint_word(&arguments, &error);
     int code = ok ? 0 : report_error(&error, convert.common.json);
     arguments_release(&arguments);
-    perform_release(&convert.perform);
+    run_conversion_release(&convert.run);
     tc_select_release(&convert.select);
     tc_policy_release(&convert.policy);
     options_release(&table);

@@ -35,10 +35,10 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     options.findings = &file->findings;
     struct report_progress progress;
     report_progress_start(&progress, NULL, verify->common.quiet);
-    const struct tc_verify_file_options audit = {
+    const struct tc_verify_file_options reading = {
         .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
     struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
-    bool ok = reader && tc_verify_file(reader, &audit, error);
+    bool ok = reader && tc_verify_file(reader, &reading, error);
     if (reader)
         findings_keep_skipped(file, reader);
     /* Else the findings have it. */

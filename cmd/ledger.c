@@ -26,9 +26,9 @@ static uint64_t memory_needed(const struct tc_plan *plan) {
 }
 
 static size_t count_files(const struct tc_plan *plan) {
-    size_t count = plan->part_count + (plan->index_name != NULL) + (plan->sidecar_name != NULL);
-    for (size_t p = 0; p < plan->part_count; p++)
-        count += plan->parts[p].companion != NULL;
+    size_t count = plan->file_count + (plan->index_name != NULL) + (plan->sidecar_name != NULL);
+    for (size_t p = 0; p < plan->file_count; p++)
+        count += plan->files[p].companion != NULL;
     return count;
 }
 

@@ -64,92 +64,94 @@ static void flip(const struct tc_publish *publish) {
 #define DISTURB NULL
 #endif
 
-const char *const perform_orders[] = {"target", "source", "name", NULL};
-const char *const perform_keeps[] = {"auto", "sidecar", "drop", NULL};
+const char *const run_conversion_orders[] = {"target", "source", "name", NULL};
+const char *const run_conversion_keeps[] = {"auto", "sidecar", "drop", NULL};
 
-static void add_proof_options(struct option_table *table, struct perform *perform) {
+static void add_proof_options(struct option_table *table, struct run_conversion *run) {
     const struct option rows[] = {
-        FLAG_OPTION("verify", &perform->run.verify, .not_in_receipt = true,
+        FLAG_OPTION("verify", &run->convert.read_back, .not_in_receipt = true,
                     .help =
                         "read the output again and compare every tensor before it is published"),
-        TEXT_OPTION("receipt", &perform->beside.receipt, .argument = "FILE", .not_in_receipt = true,
+        TEXT_OPTION("receipt", &run->side_outputs.receipt, .argument = "FILE",
+                    .not_in_receipt = true,
                     .help = "write what went in and came out, with hashes, as JSON; verifies"),
-        FLAG_OPTION("receipt-tensors", &perform->beside.tensors, .not_in_receipt = true,
+        FLAG_OPTION("receipt-tensors", &run->side_outputs.tensors, .not_in_receipt = true,
                     .help = "with the hash of every tensor"),
-        TEXT_OPTION("sign", &perform->beside.key, .argument = "KEY", .not_in_receipt = true,
+        TEXT_OPTION("sign", &run->side_outputs.key, .argument = "KEY", .not_in_receipt = true,
                     .help = "sign the receipt with this key (tconv keygen)"),
-        TEXT_OPTION("depfile", &perform->beside.depfile, .argument = "FILE", .not_in_receipt = true,
+        TEXT_OPTION("depfile", &run->side_outputs.depfile, .argument = "FILE",
+                    .not_in_receipt = true,
                     .help = "write a rule for make: the output's files, and all that were read"),
     };
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
-void perform_add_options(struct option_table *table, struct perform *perform) {
+void run_conversion_add_options(struct option_table *table, struct run_conversion *run) {
     const struct option rows[] = {
-        STRICT_OPTION("strict", &perform->strict, .argument = "[=all]", .not_in_receipt = true,
+        STRICT_OPTION("strict", &run->strict, .argument = "[=all]", .not_in_receipt = true,
                       .help = "any loss is an error; =all: any change too"),
-        FLAG_OPTION("dry-run", &perform->dry_run, .not_in_receipt = true,
+        FLAG_OPTION("dry-run", &run->dry_run, .not_in_receipt = true,
                     .help = "say what would be done, changed and lost; write nothing"),
-        FLAG_OPTION("no-sync", &perform->run.publish.no_sync, .not_in_receipt = true,
+        FLAG_OPTION("no-sync", &run->convert.publish.no_sync, .not_in_receipt = true,
                     .help = "do not wait for the disk"),
         CHOICE_OPTION(
-            "progress", &perform->progress.mode, report_progress_modes, .argument = "HOW",
+            "progress", &run->progress.mode, report_progress_modes, .argument = "HOW",
             .not_in_receipt = true,
             .help = "auto (default): a bar on a terminal; bar, json: lines for programs; none"),
-        DESCRIPTOR_OPTION("progress-fd", &perform->progress.fd, .argument = "N",
-                          .not_in_receipt = true,
+        DESCRIPTOR_OPTION("progress-fd", &run->progress.fd, .argument = "N", .not_in_receipt = true,
                           .help = "descriptor for --progress=json (default: standard error)"),
     };
-    add_proof_options(table, perform);
+    add_proof_options(table, run);
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
-bool perform_note_options(struct perform *perform, const struct option_table *table,
-                          const struct arguments *arguments, struct tc_error *error) {
-    options_print_given(&perform->given, table, arguments);
-    perform->beside.options = (struct tc_text){perform->given.bytes, perform->given.length};
-    return tc_buffer_ok(&perform->given, error);
+bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,
+                                 const struct arguments *arguments, struct tc_error *error) {
+    options_print_given(&run->given, table, arguments);
+    run->side_outputs.options = (struct tc_text){run->given.bytes, run->given.length};
+    return tc_buffer_ok(&run->given, error);
 }
 
-void perform_release(struct perform *perform) {
-    tc_buffer_release(&perform->given);
+void run_conversion_release(struct run_conversion *run) {
+    tc_buffer_release(&run->given);
 }
 
-static bool carry_out(struct perform *perform, struct tc_plan *plan, struct tc_error *error) {
+static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct tc_error *error) {
     struct report_progress progress;
     struct tc_conversion conversion;
-    perform->run.open = tc_registry_open_input;
-    perform->run.disturb = DISTURB;
-    perform->run.progress = report_progress_step;
-    perform->run.context = &progress;
+    run->convert.open = tc_registry_open_input;
+    run->convert.disturb = DISTURB;
+    run->convert.progress = report_progress_step;
+    run->convert.context = &progress;
     /* A receipt says what the output gave when it was read. */
-    perform->run.keep = perform->beside.receipt != NULL;
-    perform->run.verify |= perform->run.keep;
-    bool ok = beside_begin(&perform->beside, plan, perform->run.publish, error);
+    run->convert.keep = run->side_outputs.receipt != NULL;
+    run->convert.read_back |= run->convert.keep;
+    bool ok = side_outputs_begin(&run->side_outputs, plan, run->convert.publish, error);
     if (ok) {
-        report_progress_start(&progress, &perform->progress, perform->common->quiet);
-        ok = tc_conversion_write(&conversion, plan, perform->output, &perform->run, error) &&
-             beside_write(&perform->beside, &conversion, perform->output, error) &&
-             beside_commit(&perform->beside, &conversion, error);
+        report_progress_start(&progress, &run->progress, run->common->quiet);
+        ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
+             side_outputs_write(&run->side_outputs, &conversion, run->output, error) &&
+             side_outputs_commit(&run->side_outputs, &conversion, error);
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }
-    beside_end(&perform->beside);
+    side_outputs_end(&run->side_outputs);
     return ok;
 }
 
 /* What was done, in a line: on a terminal, or where the user wants to hear more. */
-static void report_done(const struct perform *perform, const struct tc_plan *plan, double seconds) {
+static void report_done(const struct run_conversion *run, const struct tc_plan *plan,
+                        double seconds) {
     struct tc_buffer line = {0};
-    const struct common *common = perform->common;
+    const struct common *common = run->common;
     if (common->quiet || !(common->verbose || isatty(STDERR_FILENO)))
         return;
     tc_buffer_add_string(&line, "tconv: wrote ");
-    tc_buffer_add_visible(&line, tc_text_of(perform->output));
+    tc_buffer_add_visible(&line, tc_text_of(run->output));
     tc_buffer_addf(&line, ": %zu tensor%s, ", plan->count, plan->count == 1 ? "" : "s");
     report_size(&line, plan->bytes_out);
-    if (plan->part_count > 1)
-        tc_buffer_addf(&line, " in %zu files", plan->part_count);
+    if (plan->file_count > 1)
+        tc_buffer_addf(&line, " in %zu files", plan->file_count);
     tc_buffer_addf(&line, ", %.*f s", seconds < 10 ? 2 : 0, seconds);
     if (seconds >= 1 && plan->bytes_out) {
         tc_buffer_add_string(&line, " (");
@@ -160,31 +162,31 @@ static void report_done(const struct perform *perform, const struct tc_plan *pla
     report_show(&line);
 }
 
-bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
-             const struct tc_backend *target, const struct tc_plan_options *options,
-             struct tc_error *error) {
-    const struct common *common = perform->common;
+bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,
+                    const struct tc_backend *target, const struct tc_plan_options *options,
+                    struct tc_error *error) {
+    const struct common *common = run->common;
     struct tc_plan plan;
     struct timespec started;
     clock_gettime(CLOCK_MONOTONIC, &started);
-    if (!report_progress_check(&perform->progress, error))
+    if (!report_progress_check(&run->progress, error))
         return false;
-    bool ok = tc_plan_make(&plan, readers, count, target, perform->output, options, error);
+    bool ok = tc_plan_make(&plan, readers, count, target, run->output, options, error);
     if (!ok)
         report_problems(&plan);
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
-    ok = ok && check_strict(&plan, perform->strict, error);
-    if (ok && perform->dry_run)
-        ok = ledger_print(&plan, perform->output, common->json, false, error);
+    ok = ok && check_strict(&plan, run->strict, error);
+    if (ok && run->dry_run)
+        ok = ledger_print(&plan, run->output, common->json, false, error);
     else if (ok)
-        ok = carry_out(perform, &plan, error);
-    if (ok && common->json && !perform->dry_run && strcmp(perform->output, "-") != 0)
-        ok = ledger_print(&plan, perform->output, true, true, error);
+        ok = carry_out(run, &plan, error);
+    if (ok && common->json && !run->dry_run && strcmp(run->output, "-") != 0)
+        ok = ledger_print(&plan, run->output, true, true, error);
     if (ok && !common->quiet)
         report_ledger(&plan, common->verbose);
-    if (ok && !perform->dry_run)
-        report_done(perform, &plan, report_seconds_since(&started));
+    if (ok && !run->dry_run)
+        report_done(run, &plan, report_seconds_since(&started));
     tc_plan_release(&plan);
     return ok;
 }

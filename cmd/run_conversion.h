@@ -1,6 +1,6 @@
 /*
  * Carrying out a plan for a command: what is lost is checked and told,
- * progress shown, the output proved, and what goes with it published.
+ * progress shown, the output read back, and what goes with it published.
  */
 #ifndef TCONV_CMD_RUN_CONVERSION_H
 #define TCONV_CMD_RUN_CONVERSION_H
@@ -16,32 +16,32 @@
 #include "core/format/reader.h"
 #include "core/plan/plan.h"
 
-struct perform {
+struct run_conversion {
     struct common *common;
     const char *output;
-    struct tc_convert_options run;
+    struct tc_convert_options convert;
     struct report_progress_options progress;
-    struct beside beside;
+    struct side_outputs side_outputs;
     enum strictness strict;
     bool dry_run;
     struct tc_buffer given; /* the options, as a receipt lists them */
 };
 
 /* The words for enum tc_order and enum tc_keep, for option tables. */
-extern const char *const perform_orders[];
-extern const char *const perform_keeps[];
+extern const char *const run_conversion_orders[];
+extern const char *const run_conversion_keeps[];
 
 /* Adds the options of every command that writes. */
-void perform_add_options(struct option_table *table, struct perform *perform);
+void run_conversion_add_options(struct option_table *table, struct run_conversion *run);
 
 /* Keeps the options for a receipt; release frees what this made. */
-bool perform_note_options(struct perform *perform, const struct option_table *table,
-                          const struct arguments *arguments, struct tc_error *error);
-void perform_release(struct perform *perform);
+bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,
+                                 const struct arguments *arguments, struct tc_error *error);
+void run_conversion_release(struct run_conversion *run);
 
 /* Plans and does it. On failure the readers are still the caller's. */
-bool perform(struct perform *perform, struct tc_reader *const *readers, size_t count,
-             const struct tc_backend *target, const struct tc_plan_options *options,
-             struct tc_error *error);
+bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,
+                    const struct tc_backend *target, const struct tc_plan_options *options,
+                    struct tc_error *error);
 
 #endif

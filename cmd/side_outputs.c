@@ -10,8 +10,8 @@
 
 #define FILES 2
 
-static const char *path_of(const struct beside *beside, size_t which) {
-    return which ? beside->depfile : beside->receipt;
+static const char *path_of(const struct side_outputs *side, size_t which) {
+    return which ? side->depfile : side->receipt;
 }
 
 static bool check_inputs(struct tc_publish *publish, const char *name, const struct tc_plan *plan,
@@ -35,20 +35,20 @@ static bool begin_one(struct tc_publish *publish, const char *path, const struct
     return tc_error_in_file(error, path);
 }
 
-bool beside_begin(struct beside *beside, const struct tc_plan *plan,
-                  struct tc_publish_options options, struct tc_error *error) {
+bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
+                        struct tc_publish_options options, struct tc_error *error) {
     for (size_t i = 0; i < FILES; i++)
-        beside->publishes[i] = (struct tc_publish){.folder_fd = -1};
-    if (beside->key && !beside->receipt)
+        side->publishes[i] = (struct tc_publish){.folder_fd = -1};
+    if (side->key && !side->receipt)
         return tc_fail(error, TC_USAGE, "usage", "--sign goes with --receipt");
-    if (beside->tensors && !beside->receipt)
+    if (side->tensors && !side->receipt)
         return tc_fail(error, TC_USAGE, "usage", "--receipt-tensors goes with --receipt");
-    if ((beside->key && !tc_key_read(beside->key, TC_KEY_SECRET, beside->secret, error)) ||
-        !common_source_date(&beside->dated, &beside->date, error))
+    if ((side->key && !tc_key_read(side->key, TC_KEY_SECRET, side->secret, error)) ||
+        !common_source_date(&side->dated, &side->date, error))
         return false;
     for (size_t i = 0; i < FILES; i++)
-        if (path_of(beside, i) &&
-            !begin_one(&beside->publishes[i], path_of(beside, i), plan, options, error))
+        if (path_of(side, i) &&
+            !begin_one(&side->publishes[i], path_of(side, i), plan, options, error))
             return false;
     return true;
 }
@@ -72,49 +72,49 @@ static bool write_one(struct tc_publish *publish, const char *path, const struct
     return tc_publish_text(publish, name, text, error);
 }
 
-static bool write_receipt(struct beside *beside, const struct tc_conversion *conversion,
+static bool write_receipt(struct side_outputs *side, const struct tc_conversion *conversion,
                           const char *output, struct tc_error *error) {
     struct tc_receipt_facts facts = {.conversion = conversion,
                                      .output = output,
-                                     .options = beside->options,
-                                     .also = beside->also,
-                                     .also_count = beside->also_count,
-                                     .tensors = beside->tensors,
-                                     .dated = beside->dated,
-                                     .date = beside->date};
+                                     .options = side->options,
+                                     .also = side->also,
+                                     .also_count = side->also_count,
+                                     .tensors = side->tensors,
+                                     .dated = side->dated,
+                                     .date = side->date};
     struct tc_buffer text = {0};
     struct tc_buffer file = {0};
     bool ok = tc_receipt_make(&text, &facts, error) &&
-              tc_receipt_wrap(&file, &text, beside->key ? beside->secret : NULL, error) &&
-              write_one(&beside->publishes[0], beside->receipt, &file, &conversion->publish, error);
+              tc_receipt_wrap(&file, &text, side->key ? side->secret : NULL, error) &&
+              write_one(&side->publishes[0], side->receipt, &file, &conversion->publish, error);
     tc_buffer_release(&file);
     tc_buffer_release(&text);
     return ok;
 }
 
-bool beside_write(struct beside *beside, const struct tc_conversion *conversion, const char *output,
-                  struct tc_error *error) {
+bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *conversion,
+                        const char *output, struct tc_error *error) {
     struct tc_buffer text = {0};
-    if (beside->receipt && !write_receipt(beside, conversion, output, error))
+    if (side->receipt && !write_receipt(side, conversion, output, error))
         return false;
-    if (!beside->depfile)
+    if (!side->depfile)
         return true;
-    bool ok = tc_depfile_print(&text, conversion, beside->also, beside->also_count, error) &&
-              write_one(&beside->publishes[1], beside->depfile, &text, &conversion->publish, error);
-    if (ok && beside->receipt && same_folder(&beside->publishes[0], &beside->publishes[1]) &&
-        strcmp(tc_path_name(beside->receipt), tc_path_name(beside->depfile)) == 0)
+    bool ok = tc_depfile_print(&text, conversion, side->also, side->also_count, error) &&
+              write_one(&side->publishes[1], side->depfile, &text, &conversion->publish, error);
+    if (ok && side->receipt && same_folder(&side->publishes[0], &side->publishes[1]) &&
+        strcmp(tc_path_name(side->receipt), tc_path_name(side->depfile)) == 0)
         ok = tc_fail(error, TC_USAGE, "same-file", "receipt and depfile are the same file");
     tc_buffer_release(&text);
     return ok;
 }
 
-bool beside_commit(struct beside *beside, struct tc_conversion *conversion,
-                   struct tc_error *error) {
+bool side_outputs_commit(struct side_outputs *beside, struct tc_conversion *conversion,
+                         struct tc_error *error) {
     return tc_conversion_commit_with(conversion, beside->publishes, FILES, error);
 }
 
-void beside_end(struct beside *beside) {
+void side_outputs_end(struct side_outputs *side) {
     for (size_t i = 0; i < FILES; i++)
-        tc_publish_end(&beside->publishes[i]);
-    tc_forget(beside->secret, sizeof beside->secret);
+        tc_publish_end(&side->publishes[i]);
+    tc_forget(side->secret, sizeof side->secret);
 }

@@ -9,7 +9,7 @@
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
 
-struct beside {
+struct side_outputs {
     const char *receipt; /* paths; NULL: not wanted */
     const char *key;     /* to sign the receipt with */
     const char *depfile;
@@ -25,14 +25,15 @@ struct beside {
 };
 
 /* Finds what is wrong with the paths before anything is done. */
-bool beside_begin(struct beside *beside, const struct tc_plan *plan,
-                  struct tc_publish_options options, struct tc_error *error);
+bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
+                        struct tc_publish_options options, struct tc_error *error);
 /* Once the output is written; none has its name yet. */
-bool beside_write(struct beside *beside, const struct tc_conversion *conversion, const char *output,
-                  struct tc_error *error);
+bool side_outputs_write(struct side_outputs *beside, const struct tc_conversion *conversion,
+                        const char *output, struct tc_error *error);
 /* Together with the output: all or none. */
-bool beside_commit(struct beside *beside, struct tc_conversion *conversion, struct tc_error *error);
+bool side_outputs_commit(struct side_outputs *beside, struct tc_conversion *conversion,
+                         struct tc_error *error);
 /* Always, after begin. */
-void beside_end(struct beside *beside);
+void side_outputs_end(struct side_outputs *side);
 
 #endif

@@ -455,7 +455,7 @@ static bool any_wanted(const struct tc_reader *reader, const bool *wanted) {
     return !wanted || reader->table.count == 0;
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     struct deathtensors_reader *file = reader->state;
     bool index = file->shards.ready;
     if (!index && !any_wanted(reader, wanted))
@@ -498,7 +498,7 @@ const struct tc_backend tc_backend_deathtensors = {
     .open = open_deathtensors,
     .read = read_deathtensors,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_deathtensors,
     .writer_size = sizeof(struct deathtensors_writer),
     .check = deathtensors_check,

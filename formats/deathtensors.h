@@ -24,8 +24,8 @@
 #define KEY_INDEX "deathtensors.shard.index"
 
 struct deathtensors_writer {
-    struct tc_hash_thread observer; /* makes the checksum */
-    bool observing;
+    struct tc_hash_thread hashing; /* makes the checksum */
+    bool is_hashing;
     struct tc_zstd_encoder encoder;
     bool encoding;
 };

@@ -96,25 +96,24 @@ static bool emit_compressed(void *context, const void *bytes, size_t length,
                             struct tc_error *error) {
     struct tc_writer *writer = context;
     struct deathtensors_writer *file = writer->state;
-    if (file->observing)
-        tc_hash_thread_bytes(&file->observer, bytes, length);
+    if (file->is_hashing)
+        tc_hash_thread_bytes(&file->hashing, bytes, length);
     return tc_outfile_write(writer->out, bytes, length, error);
 }
 
 bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
     struct deathtensors_writer *file = writer->state;
-    const struct tc_output_file *part = writer->part;
     const struct tc_write_options *options = &writer->plan->options->write;
-    const struct tc_item *items = writer->plan->items + part->first;
+    const struct tc_item *items = writer->plan->items + writer->file->first;
     struct tc_buffer text = {0};
-    add_header(&text, &part->metadata, items, part->count);
+    add_header(&text, &writer->file->metadata, items, writer->file->count);
     bool ok = write_head(
         writer->out, &text,
         (options->compress ? FLAG_ZSTD : 0) | (options->checksum ? FLAG_CHECKSUM : 0), error);
     if (ok && options->checksum) {
-        ok = file->observing = tc_hash_thread_start(&file->observer, error);
+        ok = file->is_hashing = tc_hash_thread_start(&file->hashing, error);
         if (ok)
-            tc_hash_thread_bytes(&file->observer, text.bytes, text.length);
+            tc_hash_thread_bytes(&file->hashing, text.bytes, text.length);
     }
     tc_buffer_release(&text);
     if (ok && options->compress) {
@@ -140,7 +139,7 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
         if (file->encoding)
             ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
         else
-            ok = tc_hash_thread_chunk(&file->observer, chunk, error) &&
+            ok = tc_hash_thread_chunk(&file->hashing, chunk, error) &&
                  tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
         tc_chunk_release(chunk);
     }
@@ -148,20 +147,20 @@ bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *s
 }
 
 static void release(struct deathtensors_writer *file) {
-    if (file->observing)
-        tc_hash_thread_abort(&file->observer);
+    if (file->is_hashing)
+        tc_hash_thread_abort(&file->hashing);
     if (file->encoding)
         tc_zstd_encoder_release(&file->encoder);
-    file->observing = file->encoding = false;
+    file->is_hashing = file->encoding = false;
 }
 
 bool deathtensors_finish(struct tc_writer *writer, struct tc_error *error) {
     struct deathtensors_writer *file = writer->state;
     bool ok = !file->encoding || tc_zstd_encoder_finish(&file->encoder, error);
-    if (ok && file->observing) {
+    if (ok && file->is_hashing) {
         unsigned char digest[TC_SHA256_BYTES];
-        tc_hash_thread_finish(&file->observer, digest);
-        file->observing = false;
+        tc_hash_thread_finish(&file->hashing, digest);
+        file->is_hashing = false;
         ok = tc_outfile_write(writer->out, digest, sizeof digest, error);
     }
     release(file);
@@ -182,26 +181,26 @@ static bool set_number(struct tc_metadata *metadata, struct tc_arena *arena, con
     return copy && tc_metadata_set(metadata, arena, tc_text_of(key), tc_text_of(copy), error);
 }
 
-static bool shard_metadata(struct tc_plan *plan, struct tc_output_file *part, size_t index,
+static bool shard_metadata(struct tc_plan *plan, struct tc_output_file *file, size_t index,
                            struct tc_error *error) {
-    struct tc_metadata *metadata = &part->metadata;
+    struct tc_metadata *metadata = &file->metadata;
     return set_number(metadata, &plan->arena, KEY_INDEX, index, error) &&
-           set_number(metadata, &plan->arena, KEY_COUNT, plan->part_count, error);
+           set_number(metadata, &plan->arena, KEY_COUNT, plan->file_count, error);
 }
 
 /* The list of shards as Python's json.dumps prints it. */
 static void add_shard_list(struct tc_buffer *text, const struct tc_plan *plan) {
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_ASCII, .style = TC_JSON_SPACED};
     tc_json_open_array(&json, NULL);
-    for (size_t p = 0; p < plan->part_count; p++) {
-        const struct tc_output_file *part = &plan->parts[p];
+    for (size_t p = 0; p < plan->file_count; p++) {
+        const struct tc_output_file *file = &plan->files[p];
         tc_json_open_object(&json, NULL);
-        tc_json_add_string(&json, "path", part->name);
+        tc_json_add_string(&json, "path", file->name);
         tc_json_open_array(&json, "tensors");
-        for (size_t i = 0; i < part->count; i++)
-            tc_json_add_text(&json, NULL, plan->items[part->first + i].name);
+        for (size_t i = 0; i < file->count; i++)
+            tc_json_add_text(&json, NULL, plan->items[file->first + i].name);
         tc_json_close(&json);
-        tc_json_add_number(&json, "bytes", part->nbytes);
+        tc_json_add_number(&json, "bytes", file->nbytes);
         tc_json_close(&json);
     }
     tc_json_close(&json);
@@ -218,7 +217,7 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
     add_shard_list(&list, plan);
     bool ok = metadata && tc_buffer_ok(&list, error) &&
               tc_metadata_set(metadata, &arena, TC_TEXT(KEY_SHARDED), TC_TEXT("true"), error) &&
-              set_number(metadata, &arena, KEY_COUNT, plan->part_count, error) &&
+              set_number(metadata, &arena, KEY_COUNT, plan->file_count, error) &&
               tc_metadata_set(metadata, &arena, TC_TEXT(KEY_SHARDS),
                               (struct tc_text){list.bytes, list.length}, error);
     if (ok) {
@@ -237,7 +236,7 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
 
 static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
     (void)error;
-    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    tc_outfile_skip(writer->out, writer->plan->items[writer->file->first + item].nbytes);
     return true;
 }
 

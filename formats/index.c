@@ -176,7 +176,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return shards_extent(&index->shards, tensor, extent);
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     struct index_reader *index = reader->state;
     return shards_verify(&index->shards, reader, wanted, error);
 }
@@ -198,6 +198,6 @@ const struct tc_backend tc_backend_index = {
     .open = open_index,
     .read = read_index,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_index,
 };

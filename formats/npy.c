@@ -144,7 +144,7 @@ static void close_npy(struct tc_reader *reader) {
 }
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
-    const struct tc_item *item = &writer->plan->items[writer->part->first];
+    const struct tc_item *item = &writer->plan->items[writer->file->first];
     struct tc_buffer text = {0};
     bool ok = npy_header_write(&text, item, error) &&
               tc_outfile_write(writer->out, text.bytes, text.length, error);

@@ -262,7 +262,7 @@ static bool verify_others(struct tc_reader *reader, struct tc_error *error) {
     return ok;
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     return verify_tensors(reader, wanted, error) && (wanted || verify_others(reader, error));
 }
 
@@ -312,7 +312,7 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
 static bool put(struct tc_writer *writer, size_t index, struct tc_source *source,
                 struct tc_error *error) {
     struct npz_writer *npz = writer->state;
-    const struct tc_item *item = &writer->plan->items[writer->part->first + index];
+    const struct tc_item *item = &writer->plan->items[writer->file->first + index];
     char *name = tc_arena_alloc(&writer->arena, item->name.length + extension.length, error);
     if (!name)
         return false;
@@ -366,7 +366,7 @@ const struct tc_backend tc_backend_npz = {
     .open = open_npz,
     .read = read_npz,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_npz,
     .writer_size = sizeof(struct npz_writer),
     .check = check,

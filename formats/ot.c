@@ -79,7 +79,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                        : torch_extent(&ot->torch, tensor, extent);
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     struct ot_reader *ot = reader->state;
     return ot->is_onnx || torch_verify(&ot->torch, wanted, error);
 }
@@ -151,7 +151,7 @@ const struct tc_backend tc_backend_ot = {
     .open = open_ot,
     .read = read_ot,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_ot,
     .written_instead = onnx_written_as_ot,
     .writer_size = sizeof(struct torch_writer),

@@ -100,7 +100,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return torch_extent(reader->state, tensor, extent);
 }
 
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     return torch_verify(reader->state, wanted, error);
 }
 
@@ -132,7 +132,7 @@ const struct tc_backend tc_backend_pt = {
     .open = open_pt,
     .read = read_pt,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_pt,
     .writer_size = sizeof(struct torch_writer),
     .check = torch_write_check,

@@ -218,9 +218,9 @@ static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     struct safetensors_writer *safetensors = writer->state;
-    const struct tc_output_file *part = writer->part;
+    const struct tc_output_file *file = writer->file;
     struct tc_buffer text = {0};
-    add_header(&text, writer->plan, part);
+    add_header(&text, writer->plan, file);
     bool ok = tc_buffer_ok(&text, error);
     if (ok && text.length > HEADER_LIMIT) {
         tc_fail(error, TC_UNSUPPORTED, "header-limit",
@@ -235,10 +235,10 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
          tc_outfile_write(writer->out, text.bytes, text.length, error);
     tc_buffer_release(&text);
     safetensors->offsets =
-        ok ? tc_arena_array(&writer->arena, part->count, sizeof(uint64_t), error) : NULL;
-    for (size_t i = 0; safetensors->offsets && i < part->count; i++) {
+        ok ? tc_arena_array(&writer->arena, file->count, sizeof(uint64_t), error) : NULL;
+    for (size_t i = 0; safetensors->offsets && i < file->count; i++) {
         safetensors->offsets[i] = offset;
-        offset += writer->plan->items[part->first + i].nbytes;
+        offset += writer->plan->items[file->first + i].nbytes;
     }
     return safetensors->offsets != NULL;
 }
@@ -254,7 +254,7 @@ static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *e
     const struct safetensors_writer *safetensors = writer->state;
     (void)error;
     writer->out->position = safetensors->offsets[item];
-    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    tc_outfile_skip(writer->out, writer->plan->items[writer->file->first + item].nbytes);
     return true;
 }
 

@@ -358,7 +358,7 @@ static bool verify_each(struct shards *shards, const bool *wanted, struct tc_err
             continue;
         const bool *here = wanted ? wanted + at : NULL;
         at += shard->table.count;
-        if (!shard->backend->verify || shard->backend->verify(shard, here, error))
+        if (!shard->backend->check_sums || shard->backend->check_sums(shard, here, error))
             continue;
         tc_error_in_file(error, shard->input->path);
         if (!tc_reader_forgive(shard, error))
@@ -452,19 +452,19 @@ static void print_index(struct tc_buffer *text, struct placed *placed, size_t co
 /* Every name that the index lists, with its file. */
 static bool place_names(const struct tc_plan *plan, struct placed *placed, size_t *count,
                         struct tc_arena *arena, struct tc_error *error) {
-    for (size_t p = 0; p < plan->part_count; p++) {
-        const struct tc_output_file *part = &plan->parts[p];
-        struct tc_text *names = tc_arena_array(arena, part->count, sizeof *names, error);
+    for (size_t p = 0; p < plan->file_count; p++) {
+        const struct tc_output_file *file = &plan->files[p];
+        struct tc_text *names = tc_arena_array(arena, file->count, sizeof *names, error);
         if (!names)
             return false;
-        for (size_t i = 0; i < part->count; i++)
-            names[i] = plan->items[part->first + i].name;
+        for (size_t i = 0; i < file->count; i++)
+            names[i] = plan->items[file->first + i].name;
         if (plan->target->sharding->listed &&
-            !plan->target->sharding->listed(plan, part, arena, names, error))
+            !plan->target->sharding->listed(plan, file, arena, names, error))
             return false;
-        for (size_t i = 0; i < part->count; i++)
+        for (size_t i = 0; i < file->count; i++)
             if (names[i].bytes)
-                placed[(*count)++] = (struct placed){names[i], part->name};
+                placed[(*count)++] = (struct placed){names[i], file->name};
     }
     return true;
 }

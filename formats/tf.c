@@ -204,7 +204,7 @@ static void close_tf(struct tc_reader *reader) {
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     struct tc_buffer head = {0};
-    bool ok = tf_write_head(&head, &writer->plan->items[writer->part->first], error) &&
+    bool ok = tf_write_head(&head, &writer->plan->items[writer->file->first], error) &&
               tc_outfile_write(writer->out, head.bytes, head.length, error);
     tc_buffer_release(&head);
     return ok;

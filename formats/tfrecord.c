@@ -231,7 +231,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
 }
 
 /* Records that are wanted one after the other are read as one range. */
-static bool verify(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     const struct tfrecord_reader *tfrecord = reader->state;
     const struct range *records = tfrecord->records;
     size_t count = reader->table.count;
@@ -273,7 +273,7 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
 
 static bool put(struct tc_writer *writer, size_t index, struct tc_source *source,
                 struct tc_error *error) {
-    const struct tc_item *item = &writer->plan->items[writer->part->first + index];
+    const struct tc_item *item = &writer->plan->items[writer->file->first + index];
     unsigned char around[HEAD_BYTES];
     struct tc_buffer head = {0};
     bool ok = tf_write_head(&head, item, error);
@@ -319,7 +319,7 @@ const struct tc_backend tc_backend_tfrecord = {
     .open = open_tfrecord,
     .read = read_tfrecord,
     .extent = extent,
-    .verify = verify,
+    .check_sums = check_sums,
     .close = close_tfrecord,
     .check = check,
     .begin = begin,

@@ -21,18 +21,18 @@
 /* Copies from file to file go in steps, so that progress shows. */
 #define COPY_STEP (UINT64_C(64) << 20)
 
-/* One part on its way. */
+/* One output file on its way. */
 struct job {
     struct tc_plan *plan;
     const struct tc_convert_options *options;
-    const struct tc_output_file *part;
-    size_t *visits; /* plan positions of the part's items with data, in the order they go */
+    const struct tc_output_file *file;
+    size_t *visits; /* plan positions of the file's items with data, in the order they go */
     size_t visit_count;
     bool *direct; /* by visit: copied from file to file */
-    struct tc_pipe flow;
-    bool flowing;
+    struct tc_pipe pipe;
+    bool piping;
     uint64_t done;
-    struct tc_read_back *proof; /* NULL: nobody wants the sums */
+    struct tc_read_back *read_back; /* NULL: nobody wants the sums */
 };
 
 struct item_source {
@@ -48,7 +48,7 @@ static void advance(void *context, uint64_t bytes) {
     struct job *job = context;
     job->done += bytes;
     /* What is verified is gone through twice. */
-    uint64_t total = job->plan->bytes_out * (job->proof ? 2 : 1);
+    uint64_t total = job->plan->bytes_out * (job->read_back ? 2 : 1);
     if (job->options->progress)
         job->options->progress(job->options->context, job->done < total ? job->done : total, total);
 }
@@ -91,7 +91,7 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
     for (uint64_t at = 0; at < item->nbytes;) {
         struct tc_chunk *chunk;
-        if (tc_pipe_take(&job->flow, &chunk, error) != TC_NEXT_CHUNK)
+        if (tc_pipe_take(&job->pipe, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         uint64_t left = item->nbytes - at;
         /* TC_CHUNK_BYTES is a multiple of every element's size. */
@@ -107,7 +107,7 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         at += chunk->length;
         if (hash)
             tc_sha256_update(hash, chunk->bytes, chunk->length);
-        tc_pipe_send(&job->flow, chunk);
+        tc_pipe_send(&job->pipe, chunk);
     }
     return read_rest(item, scratch, error);
 }
@@ -131,18 +131,18 @@ static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
                           struct tc_error *error) {
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
     struct tc_sha256 hash;
-    if (!job->proof)
+    if (!job->read_back)
         return job->direct[visit] || produce_item(job, visit, scratch, NULL, error);
     if (!tc_sha256_init(&hash, error))
         return false;
     bool ok = job->direct[visit] ? hash_direct(item, scratch, &hash, error)
                                  : produce_item(job, visit, scratch, &hash, error);
-    tc_sha256_finish(&hash, job->proof->sums[job->visits[visit]]);
+    tc_sha256_finish(&hash, job->read_back->sums[job->visits[visit]]);
     return ok;
 }
 
-static bool produce(struct tc_pipe *flow, void *context, struct tc_error *error) {
-    (void)flow;
+static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error) {
+    (void)pipe;
     struct job *job = context;
     /* A narrowing cast reads more than it sends: up to 16 bytes for one. */
     unsigned char *scratch = malloc(SCRATCH_BYTES);
@@ -165,7 +165,7 @@ static enum tc_next next_chunk(struct tc_source *base, struct tc_chunk **chunk,
     *chunk = NULL;
     if (source->left == 0)
         return TC_NEXT_END;
-    enum tc_next next = tc_pipe_next(&source->job->flow, chunk, error);
+    enum tc_next next = tc_pipe_next(&source->job->pipe, chunk, error);
     if (next == TC_NEXT_END)
         tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
     if (next != TC_NEXT_CHUNK)
@@ -220,37 +220,37 @@ static int by_place(const void *a, const void *b, void *items) {
 /* Items in the order they go: the source's where the writer doesn't mind, so
  * that files are read forwards and compressed ones once. */
 static bool order_visits(struct job *job, const struct tc_writer *writer, struct tc_error *error) {
-    size_t count = job->part->count;
+    size_t count = job->file->count;
     job->visits = malloc((count ? count : 1) * sizeof *job->visits);
     job->direct = calloc(count ? count : 1, sizeof *job->direct);
     if (!job->visits || !job->direct)
         return tc_fail_memory(error);
     job->visit_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (!job->plan->items[job->part->first + i].tied)
-            job->visits[job->visit_count++] = job->part->first + i;
+        if (!job->plan->items[job->file->first + i].tied)
+            job->visits[job->visit_count++] = job->file->first + i;
     if (writer->backend->caps & TC_WRITES_ANY_ORDER && tc_outfile_seekable(writer->out))
         qsort_r(job->visits, job->visit_count, sizeof *job->visits, by_place, job->plan->items);
     return true;
 }
 
-static bool needs_flow(struct job *job, const struct tc_writer *writer) {
-    bool flow = false;
+static bool needs_pipe(struct job *job, const struct tc_writer *writer) {
+    bool pipe = false;
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
         job->direct[visit] = !writer->sees_bytes && !item->densify &&
                              item->dtype == item->tensor->dtype &&
                              tc_reader_extent(item->reader, item->tensor, &extent);
-        flow |= job->proof || (!job->direct[visit] && item->nbytes);
+        pipe |= job->read_back || (!job->direct[visit] && item->nbytes);
     }
-    return flow;
+    return pipe;
 }
 
 /* The producer may still find damage behind the last byte that was wanted. */
-static bool end_flow(struct job *job, struct tc_error *error) {
+static bool end_pipe(struct job *job, struct tc_error *error) {
     struct tc_chunk *chunk;
-    enum tc_next next = tc_pipe_next(&job->flow, &chunk, error);
+    enum tc_next next = tc_pipe_next(&job->pipe, &chunk, error);
     if (next != TC_NEXT_CHUNK)
         return next == TC_NEXT_END;
     tc_chunk_release(chunk);
@@ -258,10 +258,10 @@ static bool end_flow(struct job *job, struct tc_error *error) {
 }
 
 static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
-    if (needs_flow(job, writer)) {
-        if (!tc_pipe_start(&job->flow, produce, job, error))
+    if (needs_pipe(job, writer)) {
+        if (!tc_pipe_start(&job->pipe, produce, job, error))
             return false;
-        job->flowing = true;
+        job->piping = true;
     }
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         size_t position = job->visits[visit];
@@ -273,21 +273,21 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
                                      .left = item->nbytes};
         if (job->direct[visit])
             tc_reader_extent(item->reader, item->tensor, &source.extent);
-        if (!writer->backend->put(writer, position - job->part->first, &source.base, error))
+        if (!writer->backend->put(writer, position - job->file->first, &source.base, error))
             return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
         if (source.left)
             return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
                            writer->backend->name);
     }
-    return !job->flowing || end_flow(job, error);
+    return !job->piping || end_pipe(job, error);
 }
 
-static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfile *companion,
+static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfile *companion,
                        struct tc_error *error) {
     const struct tc_backend *target = job->plan->target;
     struct tc_writer writer = {.backend = target,
                                .plan = job->plan,
-                               .part = job->part,
+                               .file = job->file,
                                .out = out,
                                .companion = companion};
     tc_arena_init(&writer.arena, 0);
@@ -295,14 +295,14 @@ static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfil
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
     ok = ok && order_visits(job, &writer, error) && put_all(job, &writer, error);
     /* The producer must not outlive what the writer still holds of it, and
-     * an observer holds chunks: finish or abort comes first. */
+     * a hashing thread holds chunks: finish or abort comes first. */
     if (ok)
         ok = target->finish(&writer, error);
     else if (writer.state)
         target->abort(&writer);
-    if (job->flowing)
-        tc_pipe_end(&job->flow);
-    job->flowing = false;
+    if (job->piping)
+        tc_pipe_end(&job->pipe);
+    job->piping = false;
     free(job->visits);
     free(job->direct);
     job->visits = NULL;
@@ -314,19 +314,19 @@ static bool write_part(struct job *job, struct tc_outfile *out, struct tc_outfil
 
 static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
     struct tc_plan *plan = job->plan;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        job->part = &plan->parts[p];
-        struct tc_outfile *out = tc_outfile_open(publish, job->part->name, error);
-        struct tc_outfile *companion = out && job->part->companion
-                                           ? tc_outfile_open(publish, job->part->companion, error)
+    for (size_t p = 0; p < plan->file_count; p++) {
+        job->file = &plan->files[p];
+        struct tc_outfile *out = tc_outfile_open(publish, job->file->name, error);
+        struct tc_outfile *companion = out && job->file->companion
+                                           ? tc_outfile_open(publish, job->file->companion, error)
                                            : NULL;
-        if (!out || (job->part->companion && !companion))
+        if (!out || (job->file->companion && !companion))
             return false;
         /* A compressed output may need less than its tensors' bytes. */
         if (p == 0 && !plan->options->write.compress &&
             !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
             return false;
-        if (!write_part(job, out, companion, error) ||
+        if (!write_file(job, out, companion, error) ||
             (companion && !tc_outfile_seal(companion, error)) || !tc_outfile_seal(out, error))
             return false;
     }
@@ -381,19 +381,19 @@ static bool check_stream(struct tc_conversion *conversion, const char *name,
     const struct tc_plan *plan = conversion->plan;
     bool needs_seek = plan->target->caps & TC_NEEDS_SEEK;
     bool several =
-        plan->part_count > 1 || plan->index_name || plan->sidecar_name || plan->parts[0].companion;
-    bool verify = conversion->options->verify;
+        plan->file_count > 1 || plan->index_name || plan->sidecar_name || plan->files[0].companion;
+    bool read_back = conversion->options->read_back;
     bool stream = tc_publish_is_stream(&conversion->publish, name);
     /* Standard output is one file, and is not opened for reading. */
     bool whole = !stream && !conversion->publish.standard_output;
-    if (whole || (!several && !verify && !(needs_seek && stream)))
+    if (whole || (!several && !read_back && !(needs_seek && stream)))
         return true;
     tc_fail(error, TC_USAGE, "seek",
             several                ? "%s in several files cannot be written to %s"
             : needs_seek && stream ? "%s cannot be written to %s"
                                    : "%s that went into %s cannot be verified",
             plan->target->name, stream ? "a pipe" : "standard output");
-    tc_error_hint(error, stream && !several && !verify
+    tc_error_hint(error, stream && !several && !read_back
                              ? "name a file, or redirect standard output to one with >, not >>"
                              : "name a file");
     return tc_error_in_file(error, conversion->publish.path);
@@ -401,24 +401,25 @@ static bool check_stream(struct tc_conversion *conversion, const char *name,
 
 static bool check_targets(struct tc_conversion *conversion, struct tc_error *error) {
     const struct tc_plan *plan = conversion->plan;
-    for (size_t p = 0; p < plan->part_count; p++)
-        if (!check_name(conversion, plan->parts[p].name, error) ||
-            !check_name(conversion, plan->parts[p].companion, error) ||
-            !check_stream(conversion, plan->parts[p].name, error))
+    for (size_t p = 0; p < plan->file_count; p++)
+        if (!check_name(conversion, plan->files[p].name, error) ||
+            !check_name(conversion, plan->files[p].companion, error) ||
+            !check_stream(conversion, plan->files[p].name, error))
             return false;
     return check_name(conversion, plan->index_name, error) &&
            check_name(conversion, plan->sidecar_name, error);
 }
 
 /* Reads the sealed files again and compares. */
-static bool prove(struct tc_conversion *conversion, struct job *job, struct tc_error *error) {
+static bool check_output(struct tc_conversion *conversion, struct job *job,
+                         struct tc_error *error) {
     const struct tc_convert_options *options = conversion->options;
     struct tc_watch watch = {.step = advance, .context = job};
-    if (!options->verify)
+    if (!options->read_back)
         return true;
     if (options->disturb)
         options->disturb(&conversion->publish);
-    return tc_read_back_check(&conversion->proof, conversion->plan, &conversion->publish,
+    return tc_read_back_check(&conversion->read_back, conversion->plan, &conversion->publish,
                               options->open, &watch, error);
 }
 
@@ -426,7 +427,7 @@ static bool prove(struct tc_conversion *conversion, struct job *job, struct tc_e
 static bool set_head(struct tc_conversion *conversion, struct tc_error *error) {
     const struct tc_plan *plan = conversion->plan;
     const char *head = plan->index_name   ? plan->index_name
-                       : plan->part_count ? plan->parts[0].name
+                       : plan->file_count ? plan->files[0].name
                                           : NULL;
     return !head || plan->options->folder || tc_publish_set_head(&conversion->publish, head, error);
 }
@@ -434,21 +435,23 @@ static bool set_head(struct tc_conversion *conversion, struct tc_error *error) {
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error) {
     *conversion = (struct tc_conversion){.plan = plan, .options = options};
-    struct job job = {
-        .plan = plan, .options = options, .proof = options->verify ? &conversion->proof : NULL};
-    struct tc_verify *verify = NULL;
-    bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
-                               options->publish, error) &&
-              set_head(conversion, error) && list_inputs(conversion, error) &&
-              check_targets(conversion, error) &&
-              (!job.proof || tc_read_back_init(&conversion->proof, plan, options->keep, error));
+    struct job job = {.plan = plan,
+                      .options = options,
+                      .read_back = options->read_back ? &conversion->read_back : NULL};
+    struct tc_checksum_thread *checksums = NULL;
+    bool ok =
+        tc_publish_begin(&conversion->publish, output, plan->options->folder, options->publish,
+                         error) &&
+        set_head(conversion, error) && list_inputs(conversion, error) &&
+        check_targets(conversion, error) &&
+        (!job.read_back || tc_read_back_init(&conversion->read_back, plan, options->keep, error));
     if (ok)
-        verify = tc_verify_start(plan->readers, plan->taken, plan->reader_count, error);
-    ok = ok && verify && write_files(&job, &conversion->publish, error);
-    ok = tc_verify_join(verify, error) && ok;
+        checksums = tc_checksum_thread_start(plan->readers, plan->taken, plan->reader_count, error);
+    ok = ok && checksums && write_files(&job, &conversion->publish, error);
+    ok = tc_checksum_thread_join(checksums, error) && ok;
     for (size_t i = 0; i < conversion->input_count && ok; i++)
         ok = tc_input_unchanged(conversion->inputs[i], error);
-    return ok && prove(conversion, &job, error);
+    return ok && check_output(conversion, &job, error);
 }
 
 bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,
@@ -474,7 +477,7 @@ bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *err
 
 void tc_conversion_end(struct tc_conversion *conversion) {
     tc_publish_end(&conversion->publish);
-    tc_read_back_release(&conversion->proof);
+    tc_read_back_release(&conversion->read_back);
     free(conversion->inputs);
 }
 

@@ -20,9 +20,9 @@ struct tc_convert_options {
     bool prune;    /* shards of an earlier run go */
     /* Reads the output again before it is published and compares every
      * tensor; `keep` then keeps what it gave. */
-    bool verify;
+    bool read_back;
     bool keep;
-    tc_opener *open; /* needed to verify */
+    tc_opener *open; /* needed to read back */
     /* Called with the sealed files before they are read again: for tests. */
     void (*disturb)(const struct tc_publish *publish);
 };
@@ -41,7 +41,7 @@ struct tc_conversion {
     struct tc_input **inputs; /* all files that were read */
     size_t input_count;
     size_t own_count; /* of them those of the first reader */
-    struct tc_read_back proof;
+    struct tc_read_back read_back;
 };
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);

@@ -12,24 +12,24 @@
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
-bool tc_read_back_init(struct tc_read_back *proof, const struct tc_plan *plan, bool keep,
+bool tc_read_back_init(struct tc_read_back *read_back, const struct tc_plan *plan, bool keep,
                        struct tc_error *error) {
-    *proof = (struct tc_read_back){.keep = keep};
-    tc_arena_init(&proof->arena, 0);
-    proof->sums = calloc(plan->count ? plan->count : 1, sizeof *proof->sums);
-    return proof->sums || tc_fail_memory(error);
+    *read_back = (struct tc_read_back){.keep = keep};
+    tc_arena_init(&read_back->arena, 0);
+    read_back->sums = calloc(plan->count ? plan->count : 1, sizeof *read_back->sums);
+    return read_back->sums || tc_fail_memory(error);
 }
 
-void tc_read_back_release(struct tc_read_back *proof) {
-    free(proof->sums);
-    free(proof->tensors);
-    tc_arena_release(&proof->arena);
-    *proof = (struct tc_read_back){0};
+void tc_read_back_release(struct tc_read_back *read_back) {
+    free(read_back->sums);
+    free(read_back->tensors);
+    tc_arena_release(&read_back->arena);
+    *read_back = (struct tc_read_back){0};
 }
 
 /* One file of the output, or its index, read again. */
 struct reread {
-    struct tc_read_back *proof;
+    struct tc_read_back *read_back;
     const struct tc_plan *plan;
     struct tc_reader *reader;
     struct tc_digest digest;
@@ -96,7 +96,7 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
     if (!tc_shape_equal(tensor->shape, tensor->rank, item->shape, item->rank))
         return differ(item, error, "the shape is another");
     const unsigned char *meant =
-        reread->proof->sums[kept ? (size_t)(kept - plan->items) : position];
+        reread->read_back->sums[kept ? (size_t)(kept - plan->items) : position];
     if (memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) != 0)
         return differ(item, error, "its bytes are others (SHA-256 mismatch)");
     return !holds_metadata(plan) ||
@@ -118,27 +118,28 @@ static bool check_others(const struct reread *reread, struct tc_error *error) {
 }
 
 static bool keep_tensors(struct reread *reread, struct tc_error *error) {
-    struct tc_read_back *proof = reread->proof;
+    struct tc_read_back *read_back = reread->read_back;
     const struct tc_table *table = &reread->reader->table;
     struct tc_read_back_tensor *tensors =
-        reallocarray(proof->tensors, proof->count + table->count + 1, sizeof *tensors);
+        reallocarray(read_back->tensors, read_back->count + table->count + 1, sizeof *tensors);
     if (!tensors)
         return tc_fail_memory(error);
-    proof->tensors = tensors;
+    read_back->tensors = tensors;
     for (size_t i = 0; i < table->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[i];
-        struct tc_read_back_tensor *proved = &tensors[proof->count++];
+        struct tc_read_back_tensor *kept = &tensors[read_back->count++];
         size_t bytes = tensor->rank * sizeof *tensor->shape;
-        *proved = (struct tc_read_back_tensor){.dtype = tensor->dtype, .rank = tensor->rank};
-        memcpy(proved->sum, reread->digest.sums[i], TC_SHA256_BYTES);
-        char *name = tc_arena_copy(&proof->arena, tensor->name.bytes, tensor->name.length, error);
-        uint64_t *shape = tc_arena_array(&proof->arena, tensor->rank, sizeof *shape, error);
+        *kept = (struct tc_read_back_tensor){.dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(kept->sum, reread->digest.sums[i], TC_SHA256_BYTES);
+        char *name =
+            tc_arena_copy(&read_back->arena, tensor->name.bytes, tensor->name.length, error);
+        uint64_t *shape = tc_arena_array(&read_back->arena, tensor->rank, sizeof *shape, error);
         if (!name || !shape)
             return false;
         if (bytes)
             memcpy(shape, tensor->shape, bytes);
-        proved->name = (struct tc_text){name, tensor->name.length};
-        proved->shape = shape;
+        kept->name = (struct tc_text){name, tensor->name.length};
+        kept->shape = shape;
     }
     return true;
 }
@@ -154,7 +155,8 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     if (ok && holds_metadata(reread->plan))
         ok = compare_metadata(&reread->plan->metadata, &reread->reader->table.metadata,
                               &reread->reader->table, error);
-    ok = ok && check_others(reread, error) && (!reread->proof->keep || keep_tensors(reread, error));
+    ok = ok && check_others(reread, error) &&
+         (!reread->read_back->keep || keep_tensors(reread, error));
     tc_digest_release(&reread->digest);
     free(reread->seen);
     return ok;
@@ -203,24 +205,24 @@ static int by_name(const void *a, const void *b) {
                            ((const struct tc_read_back_tensor *)b)->name);
 }
 
-bool tc_read_back_check(struct tc_read_back *proof, const struct tc_plan *plan,
+bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *plan,
                         const struct tc_publish *publish, tc_opener *open,
                         const struct tc_watch *watch, struct tc_error *error) {
     /* An error is large, and this one only lends its text. */
     struct tc_error *inner = calloc(1, sizeof *inner);
     if (!inner)
         return tc_fail_memory(error);
-    struct reread reread = {.proof = proof, .plan = plan, .count = plan->count};
+    struct reread reread = {.read_back = read_back, .plan = plan, .count = plan->count};
     bool ok = true;
     if (plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
-    for (size_t p = 0; p < plan->part_count && !plan->index_name && ok; p++) {
-        reread.first = plan->parts[p].first;
-        reread.count = plan->parts[p].count;
-        ok = check_file(&reread, publish, plan->parts[p].name, plan->target, open, watch, inner);
+    for (size_t p = 0; p < plan->file_count && !plan->index_name && ok; p++) {
+        reread.first = plan->files[p].first;
+        reread.count = plan->files[p].count;
+        ok = check_file(&reread, publish, plan->files[p].name, plan->target, open, watch, inner);
     }
-    if (ok && proof->count)
-        qsort(proof->tensors, proof->count, sizeof *proof->tensors, by_name);
+    if (ok && read_back->count)
+        qsort(read_back->tensors, read_back->count, sizeof *read_back->tensors, by_name);
     if (!ok) {
         tc_fail(error, TC_IO, "verification", "verification failed, nothing is published: %s",
                 inner->message);
@@ -233,11 +235,11 @@ bool tc_read_back_check(struct tc_read_back *proof, const struct tc_plan *plan,
     return ok;
 }
 
-bool tc_read_back_digest(const struct tc_read_back *proof, char hex[2 * TC_SHA256_BYTES + 1],
+bool tc_read_back_digest(const struct tc_read_back *read_back, char hex[2 * TC_SHA256_BYTES + 1],
                          struct tc_error *error) {
     struct tc_buffer text = {0};
-    for (size_t i = 0; i < proof->count; i++) {
-        const struct tc_read_back_tensor *tensor = &proof->tensors[i];
+    for (size_t i = 0; i < read_back->count; i++) {
+        const struct tc_read_back_tensor *tensor = &read_back->tensors[i];
         tc_digest_add_line(&text, tensor->sum, (enum tc_dtype)tensor->dtype, tensor->shape,
                            tensor->rank, tensor->name);
     }

@@ -39,16 +39,16 @@ typedef struct tc_reader *tc_opener(struct tc_input *input, const struct tc_back
                                     const struct tc_format_options *options,
                                     struct tc_error *error);
 
-bool tc_read_back_init(struct tc_read_back *proof, const struct tc_plan *plan, bool keep,
+bool tc_read_back_init(struct tc_read_back *read_back, const struct tc_plan *plan, bool keep,
                        struct tc_error *error);
-void tc_read_back_release(struct tc_read_back *proof);
+void tc_read_back_release(struct tc_read_back *read_back);
 /* Reads the sealed files of an output; a difference is TC_IO, whatever a
  * reader would call the damage. */
-bool tc_read_back_check(struct tc_read_back *proof, const struct tc_plan *plan,
+bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *plan,
                         const struct tc_publish *publish, tc_opener *open,
                         const struct tc_watch *watch, struct tc_error *error);
-/* What `tconv hash --digest` prints of the output, for proofs that keep. */
-bool tc_read_back_digest(const struct tc_read_back *proof, char hex[2 * TC_SHA256_BYTES + 1],
+/* What `tconv hash --digest` prints of the output, for those that keep. */
+bool tc_read_back_digest(const struct tc_read_back *read_back, char hex[2 * TC_SHA256_BYTES + 1],
                          struct tc_error *error);
 
 #endif

@@ -161,7 +161,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     const struct tc_conversion *conversion = facts->conversion;
     const struct tc_plan *plan = conversion->plan;
     char digest[2 * TC_SHA256_BYTES + 1];
-    if (!tc_read_back_digest(&conversion->proof, digest, error))
+    if (!tc_read_back_digest(&conversion->read_back, digest, error))
         return false;
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
@@ -180,7 +180,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     tc_notes_print(&json, "changes", &plan->notes, TC_CHANGE);
     tc_notes_print(&json, "losses", &plan->notes, TC_LOSS);
     if (facts->tensors)
-        add_tensors(&json, &conversion->proof);
+        add_tensors(&json, &conversion->read_back);
     tc_json_close(&json);
     return tc_buffer_ok(text, error);
 }

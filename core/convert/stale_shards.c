@@ -49,7 +49,7 @@ static bool take(struct tc_text *text, struct tc_text front) {
  * look like numbers itself. */
 static bool find_pattern(const struct tc_plan *plan, struct pattern *pattern) {
     struct tc_text dash = TC_TEXT("-00001-of-");
-    struct tc_text name = tc_text_of(plan->parts[0].name);
+    struct tc_text name = tc_text_of(plan->files[0].name);
     for (size_t at = name.length; at-- > 0;) {
         struct tc_text rest = {name.bytes + at, name.length - at};
         unsigned count;
@@ -118,7 +118,7 @@ bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
                      struct tc_error *error) {
     struct pattern pattern;
     struct stale stale = {0};
-    if (!plan->index_name || !plan->part_count || publish->folder_fd < 0 ||
+    if (!plan->index_name || !plan->file_count || publish->folder_fd < 0 ||
         !find_pattern(plan, &pattern))
         return true;
     int fd = openat(publish->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -5,12 +5,12 @@
  * last in its file, and one line in formats/registry.def. The core allocates
  * its zeroed state (reader_size, writer_size).
  *
- * Reading: probe → open → read/extent/verify … → close. open parses headers
+ * Reading: probe → open → read/extent/check_sums … → close. open parses headers
  * and fills reader->table; it reads no tensor data. close runs once state
  * exists, also after a failed open.
  *
  * Writing: check → begin → put for each item that has data of its own →
- * finish, or abort. The whole part is known at begin, so headers go first.
+ * finish, or abort. The whole file is known at begin, so headers go first.
  * Exactly one of finish and abort runs. Only with TC_CAN_TIE are there items
  * that share another's data (tc_item.tied, core/plan/ties.h).
  */
@@ -94,7 +94,7 @@ struct tc_write_options {
 struct tc_writer {
     const struct tc_backend *backend;
     const struct tc_plan *plan;
-    const struct tc_output_file *part;
+    const struct tc_output_file *file;
     struct tc_outfile *out;
     struct tc_outfile *companion; /* the second file, for data; NULL: there is none */
     struct tc_arena arena;
@@ -111,14 +111,14 @@ struct tc_sharding {
     int count_digits;
     const char *index_ending;
     /* Adds what a shard's own metadata says of it; may be NULL. */
-    bool (*shard_metadata)(struct tc_plan *plan, struct tc_output_file *part, size_t index,
+    bool (*shard_metadata)(struct tc_plan *plan, struct tc_output_file *file, size_t index,
                            struct tc_error *error);
     /* As put, but with room (tc_outfile_skip) in place of the item's data. */
     bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
-    /* Under which name the index lists each item of a part; one without bytes
+    /* Under which name the index lists each item of a file; one without bytes
      * is not listed. NULL: each under its own. */
-    bool (*listed)(const struct tc_plan *plan, const struct tc_output_file *part,
+    bool (*listed)(const struct tc_plan *plan, const struct tc_output_file *file,
                    struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
     /* The index has a place for plan->index_metadata. */
     bool index_metadata;
@@ -163,7 +163,7 @@ struct tc_backend {
      * NULL: all) and are not checked by reading them; a failure that
      * tc_reader_forgive takes does not end it. Runs beside read, in another
      * thread. May be NULL. */
-    bool (*verify)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
+    bool (*check_sums)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
     /* Another format that the settings ask to be written under this one's name
@@ -180,9 +180,9 @@ struct tc_backend {
     /* Whether the format says by itself what an item's metadata says, so that
      * none is lost though it holds none. May be NULL: never. */
     bool (*holds_metadata)(const struct tc_item *item);
-    /* Whether a part needs a second file for its data, its name with ".data"
+    /* Whether a file needs a second one for its data, its name with ".data"
      * behind. May be NULL: never. */
-    bool (*companion)(const struct tc_plan *plan, const struct tc_output_file *part);
+    bool (*companion)(const struct tc_plan *plan, const struct tc_output_file *file);
     bool (*begin)(struct tc_writer *writer, struct tc_error *error);
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error);

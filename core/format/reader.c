@@ -185,7 +185,7 @@ bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-struct tc_verify {
+struct tc_checksum_thread {
     struct tc_reader *const *readers;
     bool *const *wanted;
     size_t count;
@@ -193,45 +193,46 @@ struct tc_verify {
     struct tc_error error;
 };
 
-static void *run_verify(void *argument) {
-    struct tc_verify *verify = argument;
-    for (size_t i = 0; i < verify->count; i++) {
-        struct tc_reader *reader = verify->readers[i];
-        if (reader->backend->verify &&
-            !reader->backend->verify(reader, verify->wanted ? verify->wanted[i] : NULL,
-                                     &verify->error)) {
-            tc_error_in_file(&verify->error, reader->input->path);
+static void *check_all(void *argument) {
+    struct tc_checksum_thread *thread = argument;
+    for (size_t i = 0; i < thread->count; i++) {
+        struct tc_reader *reader = thread->readers[i];
+        if (reader->backend->check_sums &&
+            !reader->backend->check_sums(reader, thread->wanted ? thread->wanted[i] : NULL,
+                                         &thread->error)) {
+            tc_error_in_file(&thread->error, reader->input->path);
             break;
         }
     }
     return NULL;
 }
 
-struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
-                                  size_t count, struct tc_error *error) {
-    struct tc_verify *verify = calloc(1, sizeof *verify);
-    if (!verify) {
+struct tc_checksum_thread *tc_checksum_thread_start(struct tc_reader *const *readers,
+                                                    bool *const *wanted, size_t count,
+                                                    struct tc_error *error) {
+    struct tc_checksum_thread *thread = calloc(1, sizeof *thread);
+    if (!thread) {
         tc_fail_memory(error);
         return NULL;
     }
-    verify->readers = readers;
-    verify->wanted = wanted;
-    verify->count = count;
-    if (!tc_thread_start(&verify->thread, run_verify, verify, error)) {
-        free(verify);
+    thread->readers = readers;
+    thread->wanted = wanted;
+    thread->count = count;
+    if (!tc_thread_start(&thread->thread, check_all, thread, error)) {
+        free(thread);
         return NULL;
     }
-    return verify;
+    return thread;
 }
 
-bool tc_verify_join(struct tc_verify *verify, struct tc_error *error) {
-    if (!verify)
+bool tc_checksum_thread_join(struct tc_checksum_thread *thread, struct tc_error *error) {
+    if (!thread)
         return true;
-    pthread_join(verify->thread, NULL);
-    bool ok = verify->error.class == TC_OK;
+    pthread_join(thread->thread, NULL);
+    bool ok = thread->error.class == TC_OK;
     if (!ok && error->class == TC_OK)
-        *error = verify->error;
-    free(verify);
+        *error = thread->error;
+    free(thread);
     return ok;
 }
 

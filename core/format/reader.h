@@ -68,13 +68,14 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
 /* tc_publish_check against each of them, and tc_publish_limit. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
-/* Runs the readers' verify, one after the other, in a thread of its own;
- * tc_verify_join waits for the verdict. `wanted` has a list a reader, or is
+/* Runs the readers' check_sums, one after the other, in a thread of its own;
+ * tc_checksum_thread_join waits for the verdict. `wanted` has a list a reader, or is
  * NULL: everything. */
-struct tc_verify;
-struct tc_verify *tc_verify_start(struct tc_reader *const *readers, bool *const *wanted,
-                                  size_t count, struct tc_error *error);
-bool tc_verify_join(struct tc_verify *verify, struct tc_error *error);
+struct tc_checksum_thread;
+struct tc_checksum_thread *tc_checksum_thread_start(struct tc_reader *const *readers,
+                                                    bool *const *wanted, size_t count,
+                                                    struct tc_error *error);
+bool tc_checksum_thread_join(struct tc_checksum_thread *thread, struct tc_error *error);
 
 /* Where findings are collected: whether the error was damage, and is now one of
  * them; the error is then as if nothing had happened. */

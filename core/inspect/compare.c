@@ -158,7 +158,7 @@ static uint64_t chunk_elements(const struct tc_compared *pair) {
 struct side {
     const struct tc_compare *compare;
     int number;
-    struct tc_pipe flow;
+    struct tc_pipe pipe;
 };
 
 static bool send_tensor(struct side *side, const struct tc_compared *pair, struct tc_error *error) {
@@ -167,7 +167,7 @@ static bool send_tensor(struct side *side, const struct tc_compared *pair, struc
     for (uint64_t at = 0; at < tensor->nbytes;) {
         uint64_t left = tensor->nbytes - at;
         struct tc_chunk *chunk;
-        if (tc_pipe_take(&side->flow, &chunk, error) != TC_NEXT_CHUNK)
+        if (tc_pipe_take(&side->pipe, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         chunk->length = left < most ? left : most;
         if (!tc_reader_read(side->compare->readers[side->number], tensor, at, chunk->bytes,
@@ -176,13 +176,13 @@ static bool send_tensor(struct side *side, const struct tc_compared *pair, struc
             return false;
         }
         at += chunk->length;
-        tc_pipe_send(&side->flow, chunk);
+        tc_pipe_send(&side->pipe, chunk);
     }
     return true;
 }
 
-static bool send_tensors(struct tc_pipe *flow, void *context, struct tc_error *error) {
-    (void)flow;
+static bool send_tensors(struct tc_pipe *pipe, void *context, struct tc_error *error) {
+    (void)pipe;
     struct side *side = context;
     const struct tc_compare *compare = side->compare;
     for (size_t i = 0; i < compare->pair_count; i++)
@@ -198,8 +198,8 @@ static bool compare_chunks(struct tc_compare *compare, const struct tc_compared 
                            struct tc_value_diff *diff, struct tc_error *error) {
     struct tc_chunk *a = NULL;
     struct tc_chunk *b = NULL;
-    bool ok = tc_pipe_next(&sides[0].flow, &a, error) == TC_NEXT_CHUNK &&
-              tc_pipe_next(&sides[1].flow, &b, error) == TC_NEXT_CHUNK;
+    bool ok = tc_pipe_next(&sides[0].pipe, &a, error) == TC_NEXT_CHUNK &&
+              tc_pipe_next(&sides[1].pipe, &b, error) == TC_NEXT_CHUNK;
     if (ok) {
         tc_values_compare(&compare->options->tolerance, pair->a->dtype, pair->b->dtype, a->bytes,
                           b->bytes, count, at, diff);
@@ -248,11 +248,11 @@ static bool compare_pairs(struct tc_compare *compare, struct side *sides, struct
 
 static bool compare_data(struct tc_compare *compare, struct tc_error *error) {
     struct side sides[2] = {{.compare = compare, .number = 0}, {.compare = compare, .number = 1}};
-    bool ok = tc_pipe_start(&sides[0].flow, send_tensors, &sides[0], error) &&
-              tc_pipe_start(&sides[1].flow, send_tensors, &sides[1], error) &&
+    bool ok = tc_pipe_start(&sides[0].pipe, send_tensors, &sides[0], error) &&
+              tc_pipe_start(&sides[1].pipe, send_tensors, &sides[1], error) &&
               compare_pairs(compare, sides, error);
-    tc_pipe_end(&sides[0].flow);
-    tc_pipe_end(&sides[1].flow);
+    tc_pipe_end(&sides[0].pipe);
+    tc_pipe_end(&sides[1].pipe);
     return ok;
 }
 
@@ -272,10 +272,11 @@ static bool *wanted_of(const struct tc_compare *compare, int side, struct tc_err
 
 static bool read_both(struct tc_compare *compare, struct tc_error *error) {
     bool *wanted[2] = {wanted_of(compare, 0, error), wanted_of(compare, 1, error)};
-    struct tc_verify *verify =
-        wanted[0] && wanted[1] ? tc_verify_start(compare->readers, wanted, 2, error) : NULL;
-    bool ok = verify && compare_data(compare, error);
-    ok = tc_verify_join(verify, error) && ok;
+    struct tc_checksum_thread *checksums =
+        wanted[0] && wanted[1] ? tc_checksum_thread_start(compare->readers, wanted, 2, error)
+                               : NULL;
+    bool ok = checksums && compare_data(compare, error);
+    ok = tc_checksum_thread_join(checksums, error) && ok;
     free(wanted[0]);
     free(wanted[1]);
     return ok && tc_reader_unchanged(compare->readers[0], error) &&

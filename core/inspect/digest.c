@@ -127,9 +127,10 @@ bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, 
         return tc_fail_memory(error);
     }
     struct hashing hashing = {.reader = reader, .sums = digest->sums, .read = read, .watch = watch};
-    struct tc_verify *verify = tc_verify_start(&reader, read ? &read : NULL, 1, error);
-    bool ok = verify && hash_all(&hashing, error);
-    ok = tc_verify_join(verify, error) && ok;
+    struct tc_checksum_thread *checksums =
+        tc_checksum_thread_start(&reader, read ? &read : NULL, 1, error);
+    bool ok = checksums && hash_all(&hashing, error);
+    ok = tc_checksum_thread_join(checksums, error) && ok;
     for (size_t i = 0; i < count && ok; i++)
         if (tc_table_source(&reader->table, i) != i)
             memcpy(digest->sums[i], digest->sums[tc_table_source(&reader->table, i)],

@@ -151,7 +151,7 @@ bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struc
         if (wanted[i]) /* the one that is read may not be one that was asked for */
             known[tc_table_source(table, i)] = stats[i];
     struct context context = {table->tensors, known, histograms};
-    const struct tc_parallel_read sweep = {
+    const struct tc_parallel_read read = {
         .reader = reader,
         .wanted = sources,
         .context = &context,
@@ -163,7 +163,7 @@ bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struc
         .progress_context = progress_context,
         .again = true,
     };
-    ok = ok && tc_parallel_read_run(&sweep, error);
+    ok = ok && tc_parallel_read_run(&read, error);
     for (size_t i = 0; i < table->count && ok; i++)
         if (wanted[i])
             histograms[i] = histograms[tc_table_source(table, i)];

@@ -16,7 +16,7 @@ struct tc_histogram {
     uint64_t bins[TC_HISTOGRAM_BINS];
 };
 
-/* A second sweep over the wanted tensors, whose statistics are known; fills
+/* Reads the wanted tensors a second time, whose statistics are known; fills
  * histograms[position] of each. `progress` may be NULL. */
 bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struct tc_stats *stats,
                        struct tc_histogram *histograms,

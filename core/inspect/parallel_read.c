@@ -212,8 +212,9 @@ bool tc_parallel_read_run(const struct tc_parallel_read *read, struct tc_error *
             run.total += table->tensors[i].nbytes;
             in_sequence |= table->tensors[i].sequential;
         }
-    struct tc_verify *verify = read->again ? NULL : tc_verify_start(&reader, &wanted, 1, error);
-    bool ok = verify || read->again;
+    struct tc_checksum_thread *checksums =
+        read->again ? NULL : tc_checksum_thread_start(&reader, &wanted, 1, error);
+    bool ok = checksums || read->again;
     pthread_mutex_init(&run.merging, NULL);
     ok = ok && (in_sequence ? run_in_sequence(&run, error) : run_in_pieces(&run, error));
     pthread_mutex_destroy(&run.merging);
@@ -222,7 +223,7 @@ bool tc_parallel_read_run(const struct tc_parallel_read *read, struct tc_error *
         free(run.partials);
         run.partials = next;
     }
-    ok = tc_verify_join(verify, error) && ok;
+    ok = tc_checksum_thread_join(checksums, error) && ok;
     ok = ok && tc_reader_unchanged(reader, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }

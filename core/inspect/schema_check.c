@@ -196,11 +196,11 @@ static bool read_tensors(const struct check *check, struct tc_error *error) {
     unsigned char *buffer = malloc(STEP);
     if (!buffer)
         return tc_fail_memory(error);
-    struct tc_verify *verify = tc_verify_start(&reader, &wanted, 1, error);
-    bool ok = verify != NULL;
+    struct tc_checksum_thread *checksums = tc_checksum_thread_start(&reader, &wanted, 1, error);
+    bool ok = checksums != NULL;
     for (size_t i = 0; i < table->count && ok; i++)
         ok = !wanted[i] || check_finite(check, &table->tensors[i], buffer, error);
-    ok = tc_verify_join(verify, error) && ok && tc_reader_unchanged(reader, error);
+    ok = tc_checksum_thread_join(checksums, error) && ok && tc_reader_unchanged(reader, error);
     free(buffer);
     return ok;
 }

@@ -36,7 +36,7 @@ bool tc_stats_make(struct tc_reader *reader, const bool *wanted, struct tc_stats
     bool *sources = tc_stats_sources(table, wanted, error);
     if (!sources)
         return false;
-    const struct tc_parallel_read sweep = {
+    const struct tc_parallel_read read = {
         .reader = reader,
         .wanted = sources,
         .context = stats,
@@ -47,7 +47,7 @@ bool tc_stats_make(struct tc_reader *reader, const bool *wanted, struct tc_stats
         .progress = progress,
         .progress_context = context,
     };
-    bool ok = tc_parallel_read_run(&sweep, error);
+    bool ok = tc_parallel_read_run(&read, error);
     free(sources);
     for (size_t i = 0; i < table->count && ok; i++)
         if (wanted[i])

@@ -128,10 +128,10 @@ static void note_told(struct tc_reader *reader) {
 
 bool tc_verify_file(struct tc_reader *reader, const struct tc_verify_file_options *options,
                     struct tc_error *error) {
-    struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, error);
-    bool ok = verify && read_tensors(reader, options, error);
+    struct tc_checksum_thread *checksums = tc_checksum_thread_start(&reader, NULL, 1, error);
+    bool ok = checksums && read_tensors(reader, options, error);
     struct tc_error damage = {0};
-    if (!tc_verify_join(verify, &damage) && !tc_reader_forgive(reader, &damage) && ok) {
+    if (!tc_checksum_thread_join(checksums, &damage) && !tc_reader_forgive(reader, &damage) && ok) {
         *error = damage;
         ok = false;
     }

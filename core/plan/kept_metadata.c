@@ -40,13 +40,13 @@ static bool add_tensor_maps(struct tc_json_writer *json, const char *key,
     return tc_buffer_ok(json->out, error);
 }
 
-bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *part,
+bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *file,
                                struct tc_buffer *text, struct tc_error *error) {
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
-    const struct tc_item *items = plan->items + part->first;
-    for (size_t i = 0; i < part->count; i++)
+    const struct tc_item *items = plan->items + file->first;
+    for (size_t i = 0; i < file->count; i++)
         if (items[i].metadata && items[i].metadata->count)
-            return add_tensor_maps(&json, NULL, items, part->count, error);
+            return add_tensor_maps(&json, NULL, items, file->count, error);
     return true;
 }
 
@@ -67,7 +67,7 @@ bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item 
     return tc_buffer_ok(text, error);
 }
 
-bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_output_file *part,
+bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
                            struct tc_error *error) {
     unsigned caps = plan->target->caps;
     if (!(caps & TC_CAN_FILE_METADATA))
@@ -75,14 +75,14 @@ bool tc_plan_part_metadata(struct tc_plan *plan, struct tc_output_file *part,
     const struct tc_metadata *own = tc_metadata_copy(&plan->metadata, &plan->arena, error);
     if (!own)
         return false;
-    part->metadata = *own;
+    file->metadata = *own;
     if (caps & TC_CAN_TENSOR_METADATA)
         return true;
     struct tc_buffer text = {0};
-    bool ok = tc_tensor_metadata_encode(plan, part, &text, error);
+    bool ok = tc_tensor_metadata_encode(plan, file, &text, error);
     if (ok && text.length) {
         char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
-        ok = copy && tc_metadata_set(&part->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
+        ok = copy && tc_metadata_set(&file->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
                                      (struct tc_text){copy, text.length}, error);
     }
     tc_buffer_release(&text);

@@ -43,13 +43,13 @@ static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
 
 /* Second files, for parts whose data does not fit the first. */
 static bool name_companions(struct tc_plan *plan, struct tc_error *error) {
-    for (size_t p = 0; plan->target->companion && p < plan->part_count; p++) {
+    for (size_t p = 0; plan->target->companion && p < plan->file_count; p++) {
         struct tc_buffer name = {0};
-        if (!plan->target->companion(plan, &plan->parts[p]))
+        if (!plan->target->companion(plan, &plan->files[p]))
             continue;
-        tc_buffer_addf(&name, "%s.data", plan->parts[p].name);
-        plan->parts[p].companion = tc_plan_keep(plan, &name, error);
-        if (!plan->parts[p].companion)
+        tc_buffer_addf(&name, "%s.data", plan->files[p].name);
+        plan->files[p].companion = tc_plan_keep(plan, &name, error);
+        if (!plan->files[p].companion)
             return false;
     }
     return true;
@@ -76,16 +76,16 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     if (!tc_output_files_make(plan, output, error) ||
         (plan->sidecar_names && !tc_plan_sidecar(plan, error)))
         return false;
-    for (size_t p = 0; split && p < plan->part_count; p++)
-        tc_plan_sort_items(plan, plan->items + plan->parts[p].first, plan->parts[p].count,
+    for (size_t p = 0; split && p < plan->file_count; p++)
+        tc_plan_sort_items(plan, plan->items + plan->files[p].first, plan->files[p].count,
                            options->order);
     if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
         !tc_index_metadata_take(plan, error))
         return false;
-    for (size_t p = 0; p < plan->part_count; p++)
-        if (!tc_plan_part_metadata(plan, &plan->parts[p], error) ||
+    for (size_t p = 0; p < plan->file_count; p++)
+        if (!tc_plan_file_metadata(plan, &plan->files[p], error) ||
             (plan->index_name && target->sharding->shard_metadata &&
-             !target->sharding->shard_metadata(plan, &plan->parts[p], p, error)))
+             !target->sharding->shard_metadata(plan, &plan->files[p], p, error)))
             return false;
     return !target->check || target->check(plan, error);
 }

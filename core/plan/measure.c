@@ -41,15 +41,15 @@ static bool take_items(struct tc_measure *measure, struct tc_plan *trial, size_t
     return tc_plan_list_places(trial, error);
 }
 
-static bool run_writer(const struct tc_plan *trial, const struct tc_output_file *part,
+static bool run_writer(const struct tc_plan *trial, const struct tc_output_file *file,
                        uint64_t *bytes, struct tc_error *error) {
     const struct tc_backend *target = trial->target;
     struct tc_outfile out = {.fd = -1, .counting = true};
-    struct tc_writer writer = {.backend = target, .plan = trial, .part = part, .out = &out};
+    struct tc_writer writer = {.backend = target, .plan = trial, .file = file, .out = &out};
     tc_arena_init(&writer.arena, 0);
     writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
-    for (size_t i = 0; i < part->count && ok; i++)
+    for (size_t i = 0; i < file->count && ok; i++)
         ok = trial->items[i].tied || target->sharding->leave_room(&writer, i, error);
     if (ok)
         ok = target->finish(&writer, error);
@@ -67,7 +67,7 @@ bool tc_measure_shard(struct tc_measure *measure, size_t first, size_t count, si
     const struct tc_sharding *sharding = measure->plan->target->sharding;
     struct tc_plan_options options = *measure->plan->options;
     struct tc_plan trial = *measure->plan;
-    struct tc_output_file part = {.name = "", .count = count};
+    struct tc_output_file file = {.name = "", .count = count};
     /* An error is large, and most are for the caller. */
     struct tc_error *inner = calloc(1, sizeof *inner);
     if (!inner)
@@ -77,13 +77,13 @@ bool tc_measure_shard(struct tc_measure *measure, size_t first, size_t count, si
     trial.items = measure->items;
     trial.by_place = measure->by_place;
     trial.count = count;
-    trial.part_count = shards;
+    trial.file_count = shards;
     measure->measured += count;
     tc_arena_init(&trial.arena, measure->plan->readers[0]->options->limits.memory);
     bool ok =
-        take_items(measure, &trial, first, inner) && tc_plan_part_metadata(&trial, &part, inner) &&
-        (!sharding->shard_metadata || sharding->shard_metadata(&trial, &part, index, inner)) &&
-        run_writer(&trial, &part, bytes, inner);
+        take_items(measure, &trial, first, inner) && tc_plan_file_metadata(&trial, &file, inner) &&
+        (!sharding->shard_metadata || sharding->shard_metadata(&trial, &file, index, inner)) &&
+        run_writer(&trial, &file, bytes, inner);
     tc_arena_release(&trial.arena);
     if (!ok && inner->reason == TC_REASON_HEADER_SIZE) {
         *bytes = UINT64_MAX;

@@ -130,18 +130,18 @@ static bool fill_shard(struct cutting *cutting, size_t from, size_t index, size_
  * larger than the size; a tensor that is larger alone has a shard of its own. */
 static bool cut(struct cutting *cutting, struct tc_error *error) {
     struct tc_plan *plan = cutting->plan;
-    plan->part_count = 0;
+    plan->file_count = 0;
     for (size_t group = 0; group < cutting->count;) {
-        struct tc_output_file *part = &plan->parts[plan->part_count];
+        struct tc_output_file *file = &plan->files[plan->file_count];
         size_t taken;
-        if (!fill_shard(cutting, group, plan->part_count, &taken, error))
+        if (!fill_shard(cutting, group, plan->file_count, &taken, error))
             return false;
-        *part = (struct tc_output_file){.first = group ? cutting->ends[group - 1] : 0};
+        *file = (struct tc_output_file){.first = group ? cutting->ends[group - 1] : 0};
         group += taken;
-        part->count = cutting->ends[group - 1] - part->first;
-        for (size_t i = part->first; i < part->first + part->count; i++)
-            part->nbytes += added_bytes(plan, i, part->first);
-        plan->part_count++;
+        file->count = cutting->ends[group - 1] - file->first;
+        for (size_t i = file->first; i < file->first + file->count; i++)
+            file->nbytes += added_bytes(plan, i, file->first);
+        plan->file_count++;
     }
     return true;
 }
@@ -155,11 +155,11 @@ static size_t digits(size_t number) {
 
 static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
     struct cutting cutting = {.plan = plan, .shards = 1};
-    plan->parts =
-        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->parts, error);
+    plan->files =
+        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->files, error);
     cutting.ends = calloc(plan->count + 1, sizeof *cutting.ends);
     bool ok = cutting.ends || tc_fail_memory(error);
-    ok = ok && plan->parts && tc_plan_list_places(plan, error) &&
+    ok = ok && plan->files && tc_plan_list_places(plan, error) &&
          tc_measure_init(&cutting.measure, plan, error);
     for (size_t i = 0; i < plan->count && ok; i++)
         if (i + 1 == plan->count || !continues_group(plan, i + 1))
@@ -167,8 +167,8 @@ static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
     ok = ok && cut(&cutting, error);
     /* A shard may say how many there are: another digit takes another byte. */
     while (ok && plan->target->sharding->shard_metadata &&
-           digits(plan->part_count) > digits(cutting.shards)) {
-        cutting.shards = plan->part_count;
+           digits(plan->file_count) > digits(cutting.shards)) {
+        cutting.shards = plan->file_count;
         ok = cut(&cutting, error);
     }
     tc_measure_release(&cutting.measure);
@@ -183,22 +183,22 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
                        plan->target->name);
     if (!split_shards(plan, error))
         return false;
-    if (plan->part_count > TC_MAX_SHARDS)
+    if (plan->file_count > TC_MAX_SHARDS)
         return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
-                       plan->part_count, TC_MAX_SHARDS);
+                       plan->file_count, TC_MAX_SHARDS);
     struct output_name out = output_name(plan->target, output);
-    if (plan->part_count <= 1 && sharding->single && !out.is_index) {
-        plan->part_count = 1;
-        plan->parts[0].name = tc_path_name(output);
+    if (plan->file_count <= 1 && sharding->single && !out.is_index) {
+        plan->file_count = 1;
+        plan->files[0].name = tc_path_name(output);
         return true;
     }
-    for (size_t i = 0; i < plan->part_count; i++) {
+    for (size_t i = 0; i < plan->file_count; i++) {
         struct tc_buffer name = {0};
         tc_buffer_add_text(&name, out.stem);
-        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", i + 1, sharding->count_digits, plan->part_count,
+        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", i + 1, sharding->count_digits, plan->file_count,
                        out.extension);
-        plan->parts[i].name = tc_plan_keep(plan, &name, error);
-        if (!plan->parts[i].name)
+        plan->files[i].name = tc_plan_keep(plan, &name, error);
+        if (!plan->files[i].name)
             return false;
     }
     struct tc_buffer name = {0};
@@ -250,27 +250,27 @@ static bool is_number(struct tc_text name, size_t number) {
     return tc_text_equal(name, tc_text_of(text));
 }
 
-static int part_name_order(const void *a, const void *b, void *parts) {
+static int file_name_order(const void *a, const void *b, void *parts) {
     const struct tc_output_file *list = parts;
     return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
 }
 
 /* File systems may fold case: such names collide too. */
-static bool check_part_names(const struct tc_plan *plan, struct tc_error *error) {
-    size_t *order = calloc(plan->part_count ? plan->part_count : 1, sizeof *order);
+static bool check_file_names(const struct tc_plan *plan, struct tc_error *error) {
+    size_t *order = calloc(plan->file_count ? plan->file_count : 1, sizeof *order);
     if (!order)
         return tc_fail_memory(error);
-    for (size_t i = 0; i < plan->part_count; i++)
+    for (size_t i = 0; i < plan->file_count; i++)
         order[i] = i;
-    qsort_r(order, plan->part_count, sizeof *order, part_name_order, plan->parts);
+    qsort_r(order, plan->file_count, sizeof *order, file_name_order, plan->files);
     bool ok = true;
-    for (size_t i = 1; i < plan->part_count && ok; i++) {
+    for (size_t i = 1; i < plan->file_count && ok; i++) {
         size_t a = order[i - 1];
         size_t b = order[i];
-        if (strcasecmp(plan->parts[a].name, plan->parts[b].name) != 0)
+        if (strcasecmp(plan->files[a].name, plan->files[b].name) != 0)
             continue;
-        struct tc_text first = plan->items[plan->parts[a].first].name;
-        struct tc_text second = plan->items[plan->parts[b].first].name;
+        struct tc_text first = plan->items[plan->files[a].first].name;
+        struct tc_text second = plan->items[plan->files[b].first].name;
         ok = tc_fail(error, TC_INVALID, "file-name-collision",
                      "its file name is also that of \"%.*s\"", tc_text_shown(first, 300),
                      first.bytes);
@@ -281,34 +281,34 @@ static bool check_part_names(const struct tc_plan *plan, struct tc_error *error)
 }
 
 static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
-    plan->parts = tc_arena_array(&plan->arena, plan->count, sizeof *plan->parts, error);
-    if (!plan->parts)
+    plan->files = tc_arena_array(&plan->arena, plan->count, sizeof *plan->files, error);
+    if (!plan->files)
         return false;
     for (size_t i = 0; i < plan->count; i++) {
-        struct tc_output_file *part = &plan->parts[plan->part_count++];
+        struct tc_output_file *file = &plan->files[plan->file_count++];
         struct tc_item *item = &plan->items[i];
-        *part = (struct tc_output_file){.first = i, .count = 1, .nbytes = item->nbytes};
+        *file = (struct tc_output_file){.first = i, .count = 1, .nbytes = item->nbytes};
         struct tc_buffer name = {0};
         if (!file_name(item->name, plan->target->extensions[0], &name, error)) {
             tc_buffer_release(&name);
             return tc_error_in_tensor(error, item->name.bytes, item->name.length);
         }
-        part->name = tc_plan_keep(plan, &name, error);
-        if (!part->name)
+        file->name = tc_plan_keep(plan, &name, error);
+        if (!file->name)
             return false;
         if (memchr(item->name.bytes, '/', item->name.length) &&
             !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                           "\"/\" in a name becomes \".\" in its file's name"))
             return false;
     }
-    return check_part_names(plan, error);
+    return check_file_names(plan, error);
 }
 
 /* Whether each tensor is called what a format without names would call it. */
 static bool are_numbers(const struct tc_plan *plan) {
-    for (size_t p = 0; p < plan->part_count; p++)
-        for (size_t i = 0; i < plan->parts[p].count; i++)
-            if (!is_number(plan->items[plan->parts[p].first + i].name, i))
+    for (size_t p = 0; p < plan->file_count; p++)
+        for (size_t i = 0; i < plan->files[p].count; i++)
+            if (!is_number(plan->items[plan->files[p].first + i].name, i))
                 return false;
     return true;
 }
@@ -326,11 +326,11 @@ static bool number_items(struct tc_plan *plan, struct tc_error *error) {
 }
 
 static bool plan_single(struct tc_plan *plan, const char *output, struct tc_error *error) {
-    plan->parts = tc_arena_alloc(&plan->arena, sizeof *plan->parts, error);
-    if (!plan->parts)
+    plan->files = tc_arena_alloc(&plan->arena, sizeof *plan->files, error);
+    if (!plan->files)
         return false;
-    plan->part_count = 1;
-    plan->parts[0] = (struct tc_output_file){
+    plan->file_count = 1;
+    plan->files[0] = (struct tc_output_file){
         .name = tc_path_name(output), .count = plan->count, .nbytes = plan->bytes_out};
     if (plan->target->caps & (TC_CAN_NAME | TC_CAN_HOLD_MANY) || plan->count == 0 ||
         takes_one(plan))

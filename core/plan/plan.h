@@ -35,7 +35,7 @@ struct tc_item {
     size_t source;                      /* the reader's number */
     size_t place;                       /* in source order: over all readers, by table position */
     size_t tied;   /* 1 + the place of the item whose data it shares in the output, which is in the
-                    * same part; 0: data of its own */
+                    * same file; 0: data of its own */
     uint8_t dtype; /* as written */
     uint8_t rank;
     bool lossy;                    /* the cast may lose values, and was allowed to */
@@ -83,8 +83,8 @@ struct tc_plan {
     size_t count;
     bool **taken;     /* by reader and table position: whether an item takes it */
     size_t *by_place; /* positions of the items by their place; NULL where nobody asked */
-    struct tc_output_file *parts;
-    size_t part_count;
+    struct tc_output_file *files;
+    size_t file_count;
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: none */
     bool sidecar_names;          /* it keeps the tensors' names */

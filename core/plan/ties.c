@@ -267,13 +267,13 @@ bool tc_ties_split(struct tc_plan *plan, struct tc_error *error) {
         return true;
     if (!tc_plan_list_places(plan, error))
         return false;
-    for (size_t p = 0; p < plan->part_count; p++) {
-        struct tc_output_file *part = &plan->parts[p];
-        part->nbytes = 0;
-        for (size_t i = part->first; i < part->first + part->count; i++) {
+    for (size_t p = 0; p < plan->file_count; p++) {
+        struct tc_output_file *file = &plan->files[p];
+        file->nbytes = 0;
+        for (size_t i = file->first; i < file->first + file->count; i++) {
             struct tc_item *item = &plan->items[i];
             size_t kept = item->tied ? plan->by_place[item->tied - 1] : i;
-            if (kept < part->first || kept >= part->first + part->count) {
+            if (kept < file->first || kept >= file->first + file->count) {
                 item->tied = 0;
                 plan->bytes_in += item->taken;
                 plan->bytes_out += item->nbytes;
@@ -283,7 +283,7 @@ bool tc_ties_split(struct tc_plan *plan, struct tc_error *error) {
                                error))
                     return false;
             }
-            part->nbytes += item->tied ? 0 : item->nbytes;
+            file->nbytes += item->tied ? 0 : item->nbytes;
         }
     }
     return true;

@@ -14,7 +14,7 @@ bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error);
 /* Once the parts are known and the items are in their last order: no sharing
  * across files. */
 bool tc_ties_split(struct tc_plan *plan, struct tc_error *error);
-/* The item whose data a tied one shares, in the same part; NULL where it has
+/* The item whose data a tied one shares, in the same file; NULL where it has
  * data of its own. */
 const struct tc_item *tc_ties_kept(const struct tc_plan *plan, const struct tc_item *item);
 

@@ -61,36 +61,36 @@ static void merge_axes(struct tc_view *view) {
     view->rank = rank;
 }
 
-bool tc_view_reader_init(struct tc_view_reader *gather, const struct tc_view *view, tc_fetch *fetch,
+bool tc_view_reader_init(struct tc_view_reader *reader, const struct tc_view *view, tc_fetch *fetch,
                          void *context, struct tc_error *error) {
-    *gather = (struct tc_view_reader){.view = *view, .fetch = fetch, .context = context};
-    merge_axes(&gather->view);
-    while (gather->axis + 1 < gather->view.rank &&
-           trailing_bytes(&gather->view, gather->axis) > WINDOW_BYTES)
-        gather->axis++;
-    uint64_t row = trailing_bytes(&gather->view, gather->axis);
-    gather->rows = row ? WINDOW_BYTES / row : 1;
-    if (gather->rows == 0)
-        gather->rows = 1;
-    if (gather->rows > gather->view.shape[gather->axis])
-        gather->rows = gather->view.shape[gather->axis];
-    uint64_t window = row * gather->rows;
+    *reader = (struct tc_view_reader){.view = *view, .fetch = fetch, .context = context};
+    merge_axes(&reader->view);
+    while (reader->axis + 1 < reader->view.rank &&
+           trailing_bytes(&reader->view, reader->axis) > WINDOW_BYTES)
+        reader->axis++;
+    uint64_t row = trailing_bytes(&reader->view, reader->axis);
+    reader->rows = row ? WINDOW_BYTES / row : 1;
+    if (reader->rows == 0)
+        reader->rows = 1;
+    if (reader->rows > reader->view.shape[reader->axis])
+        reader->rows = reader->view.shape[reader->axis];
+    uint64_t window = row * reader->rows;
     /* A small storage is read once and kept: its view may show it many times. */
-    gather->ahead_most = view->storage <= KEPT_BYTES ? view->storage : AHEAD_BYTES;
-    gather->window = malloc(window ? window : 1);
-    gather->run = malloc(RUN_BYTES);
-    gather->ahead = malloc(gather->ahead_most ? gather->ahead_most : 1);
-    gather->hops = malloc(MOST_HOPS * sizeof *gather->hops);
-    return gather->window && gather->run && gather->ahead && gather->hops ? true
+    reader->ahead_most = view->storage <= KEPT_BYTES ? view->storage : AHEAD_BYTES;
+    reader->window = malloc(window ? window : 1);
+    reader->run = malloc(RUN_BYTES);
+    reader->ahead = malloc(reader->ahead_most ? reader->ahead_most : 1);
+    reader->hops = malloc(MOST_HOPS * sizeof *reader->hops);
+    return reader->window && reader->run && reader->ahead && reader->hops ? true
                                                                           : tc_fail_memory(error);
 }
 
-void tc_view_reader_release(struct tc_view_reader *gather) {
-    free(gather->window);
-    free(gather->run);
-    free(gather->ahead);
-    free(gather->hops);
-    *gather = (struct tc_view_reader){0};
+void tc_view_reader_release(struct tc_view_reader *reader) {
+    free(reader->window);
+    free(reader->run);
+    free(reader->ahead);
+    free(reader->hops);
+    *reader = (struct tc_view_reader){0};
 }
 
 /* With a constant size a copy is a move or two, not a call. */
@@ -121,31 +121,31 @@ static void scatter(unsigned char *to, uint64_t to_step, const unsigned char *fr
 }
 
 /* Whether all of the storage is in memory, once it was looked at. */
-static bool is_kept(const struct tc_view_reader *gather) {
-    return gather->view.storage <= gather->ahead_most;
+static bool is_kept(const struct tc_view_reader *reader) {
+    return reader->view.storage <= reader->ahead_most;
 }
 
-static bool read_ahead(struct tc_view_reader *gather, uint64_t offset, struct tc_error *error) {
-    bool whole = is_kept(gather);
+static bool read_ahead(struct tc_view_reader *reader, uint64_t offset, struct tc_error *error) {
+    bool whole = is_kept(reader);
     uint64_t from = whole ? 0 : offset;
-    uint64_t left = gather->view.storage - from;
-    size_t size = left < gather->ahead_most ? left : gather->ahead_most;
-    gather->ahead_size = 0;
-    if (!gather->fetch(gather->context, from, gather->ahead, size, error))
+    uint64_t left = reader->view.storage - from;
+    size_t size = left < reader->ahead_most ? left : reader->ahead_most;
+    reader->ahead_size = 0;
+    if (!reader->fetch(reader->context, from, reader->ahead, size, error))
         return false;
-    gather->ahead_at = from;
-    gather->ahead_size = size;
+    reader->ahead_at = from;
+    reader->ahead_size = size;
     return true;
 }
 
 /* Counts a fetch that neither follows the last one nor was read ahead. Where
  * nearly every element takes one, as only overlapping views of many short and
  * wide axes can ask for, the time would not follow the bytes any more. */
-static bool count_scattered(struct tc_view_reader *gather, unsigned reads, struct tc_error *error) {
-    uint64_t allowed = FREE_SCATTERED + gather->made / BYTES_PER_SCATTERED +
-                       gather->view.storage / BYTES_PER_SCATTERED;
-    gather->scattered += reads;
-    if (gather->scattered <= allowed)
+static bool count_scattered(struct tc_view_reader *reader, unsigned reads, struct tc_error *error) {
+    uint64_t allowed = FREE_SCATTERED + reader->made / BYTES_PER_SCATTERED +
+                       reader->view.storage / BYTES_PER_SCATTERED;
+    reader->scattered += reads;
+    if (reader->scattered <= allowed)
         return true;
     tc_fail(error, TC_UNSAFE, "view-limit",
             "the view's elements lie so scattered that each takes a read of its own");
@@ -153,33 +153,33 @@ static bool count_scattered(struct tc_view_reader *gather, unsigned reads, struc
 }
 
 /* Bytes of the storage, at most RUN_BYTES, until the next call. */
-static const unsigned char *look(struct tc_view_reader *gather, uint64_t offset, size_t length,
+static const unsigned char *look(struct tc_view_reader *reader, uint64_t offset, size_t length,
                                  struct tc_error *error) {
-    bool whole = is_kept(gather);
-    bool follows = offset >= gather->fetched_to && offset - gather->fetched_to <= SMALL_GAP;
-    gather->fetched_to = offset + length;
+    bool whole = is_kept(reader);
+    bool follows = offset >= reader->fetched_to && offset - reader->fetched_to <= SMALL_GAP;
+    reader->fetched_to = offset + length;
     bool held =
-        offset >= gather->ahead_at && offset - gather->ahead_at + length <= gather->ahead_size;
+        offset >= reader->ahead_at && offset - reader->ahead_at + length <= reader->ahead_size;
     if (!held && (whole || (follows && length <= SHORT_RUN))) {
-        if (!count_scattered(gather, READS_PER_AHEAD, error) || !read_ahead(gather, offset, error))
+        if (!count_scattered(reader, READS_PER_AHEAD, error) || !read_ahead(reader, offset, error))
             return NULL;
         held = true;
     }
     if (held)
-        return gather->ahead + (offset - gather->ahead_at);
-    if (!count_scattered(gather, 1, error))
+        return reader->ahead + (offset - reader->ahead_at);
+    if (!count_scattered(reader, 1, error))
         return NULL;
-    return gather->fetch(gather->context, offset, gather->run, length, error) ? gather->run : NULL;
+    return reader->fetch(reader->context, offset, reader->run, length, error) ? reader->run : NULL;
 }
 
 /* `count` elements, `from_step` apart in the storage, to places `to_step`
  * apart in the window. */
-static bool copy_run(struct tc_view_reader *gather, unsigned char *to, uint64_t to_step,
+static bool copy_run(struct tc_view_reader *reader, unsigned char *to, uint64_t to_step,
                      uint64_t from, uint64_t from_step, uint64_t count, struct tc_error *error) {
-    unsigned element = gather->view.element;
+    unsigned element = reader->view.element;
     const unsigned char *bytes;
     if (from_step == element && to_step == element && count * element > SHORT_RUN)
-        return gather->fetch(gather->context, from, to, count * element, error);
+        return reader->fetch(reader->context, from, to, count * element, error);
     while (count) {
         /* Elements far apart are fetched one by one rather than with what
          * lies between them. */
@@ -187,7 +187,7 @@ static bool copy_run(struct tc_view_reader *gather, unsigned char *to, uint64_t 
                        : from_step > 4096 ? 1
                                           : (RUN_BYTES - element) / from_step + 1;
         uint64_t step = count < fit ? count : fit;
-        if (!(bytes = look(gather, from, (step - 1) * from_step + element, error)))
+        if (!(bytes = look(reader, from, (step - 1) * from_step + element, error)))
             return false;
         if (from_step == element && to_step == element)
             memcpy(to, bytes, step * element);
@@ -207,12 +207,12 @@ static inline void hop_of(unsigned char *to, const unsigned char *from, const st
         memcpy(to + hops[i].to, from + hops[i].from, element);
 }
 
-static bool copy_block(struct tc_view_reader *gather, unsigned char *to, uint64_t from,
+static bool copy_block(struct tc_view_reader *reader, unsigned char *to, uint64_t from,
                        struct tc_error *error) {
-    unsigned element = gather->view.element;
-    const struct tc_hop *hops = gather->hops;
-    size_t count = gather->hop_count;
-    const unsigned char *bytes = look(gather, from, gather->hop_span, error);
+    unsigned element = reader->view.element;
+    const struct tc_hop *hops = reader->hops;
+    size_t count = reader->hop_count;
+    const unsigned char *bytes = look(reader, from, reader->hop_span, error);
     if (!bytes)
         return false;
     switch (element) {
@@ -243,23 +243,23 @@ struct loop {
 
 /* What a loop jumps over in a round. Where the storage is in memory, both sides
  * count, so that neither is touched in a new place with every element. */
-static uint64_t hop_length(const struct tc_view_reader *gather, const struct loop *loop) {
-    return is_kept(gather) && loop->to < loop->from ? loop->to : loop->from;
+static uint64_t hop_length(const struct tc_view_reader *reader, const struct loop *loop) {
+    return is_kept(reader) && loop->to < loop->from ? loop->to : loop->from;
 }
 
 /* Axes of the tile, the one densest in the storage last, so that the file is
  * read forwards. */
-static unsigned plan_loops(const struct tc_view_reader *gather, uint64_t rows, struct loop *loops) {
-    const struct tc_view *view = &gather->view;
+static unsigned plan_loops(const struct tc_view_reader *reader, uint64_t rows, struct loop *loops) {
+    const struct tc_view *view = &reader->view;
     unsigned used = 0;
-    for (unsigned axis = gather->axis; axis < view->rank; axis++) {
-        struct loop loop = {.count = axis == gather->axis ? rows : view->shape[axis],
+    for (unsigned axis = reader->axis; axis < view->rank; axis++) {
+        struct loop loop = {.count = axis == reader->axis ? rows : view->shape[axis],
                             .from = view->stride[axis],
                             .to = trailing_bytes(view, axis)};
         if (loop.count == 1)
             continue;
         unsigned place = used++;
-        while (place > 0 && hop_length(gather, &loops[place - 1]) < hop_length(gather, &loop)) {
+        while (place > 0 && hop_length(reader, &loops[place - 1]) < hop_length(reader, &loop)) {
             loops[place] = loops[place - 1];
             place--;
         }
@@ -273,45 +273,45 @@ static unsigned plan_loops(const struct tc_view_reader *gather, uint64_t rows, s
 /* Where the innermost loops are short, as in a view whose axes are all of
  * length 2, the work of each round is in a list: where every element of the
  * block lies, and where it goes. Takes the loops that went into it off. */
-static unsigned list_hops(struct tc_view_reader *gather, const struct loop *loops, unsigned depth) {
-    gather->hop_count = 0;
+static unsigned list_hops(struct tc_view_reader *reader, const struct loop *loops, unsigned depth) {
+    reader->hop_count = 0;
     if (loops[depth - 1].count >= LONG_LOOP)
         return depth;
-    size_t most = is_kept(gather) ? gather->ahead_most : BLOCK_BYTES;
-    gather->hops[0] = (struct tc_hop){0, 0};
-    gather->hop_span = gather->view.element;
+    size_t most = is_kept(reader) ? reader->ahead_most : BLOCK_BYTES;
+    reader->hops[0] = (struct tc_hop){0, 0};
+    reader->hop_span = reader->view.element;
     size_t count = 1;
     while (depth > 0) {
         const struct loop *loop = &loops[depth - 1];
         if (loop->count > MOST_HOPS / count ||
-            (loop->from && loop->count - 1 > (most - gather->hop_span) / loop->from))
+            (loop->from && loop->count - 1 > (most - reader->hop_span) / loop->from))
             break;
         for (size_t i = count; i < count * loop->count; i++) {
-            const struct tc_hop *before = &gather->hops[i - count];
-            gather->hops[i] = (struct tc_hop){before->from + (uint32_t)loop->from,
+            const struct tc_hop *before = &reader->hops[i - count];
+            reader->hops[i] = (struct tc_hop){before->from + (uint32_t)loop->from,
                                               before->to + (uint32_t)loop->to};
         }
         count *= loop->count;
-        gather->hop_span += (size_t)((loop->count - 1) * loop->from);
+        reader->hop_span += (size_t)((loop->count - 1) * loop->from);
         depth--;
     }
-    gather->hop_count = count > 1 ? count : 0;
+    reader->hop_count = count > 1 ? count : 0;
     return depth;
 }
 
-static bool fill_tile(struct tc_view_reader *gather, uint64_t from, uint64_t rows,
+static bool fill_tile(struct tc_view_reader *reader, uint64_t from, uint64_t rows,
                       struct tc_error *error) {
     struct loop loops[TC_MAX_RANK];
-    unsigned loop_count = plan_loops(gather, rows, loops);
-    unsigned outer = list_hops(gather, loops, loop_count);
-    bool block = gather->hop_count != 0;
+    unsigned loop_count = plan_loops(reader, rows, loops);
+    unsigned outer = list_hops(reader, loops, loop_count);
+    bool block = reader->hop_count != 0;
     struct loop inner = loops[loop_count - 1];
-    unsigned char *to = gather->window;
+    unsigned char *to = reader->window;
     if (!block)
         outer = loop_count - 1;
     for (;;) {
-        if (block ? !copy_block(gather, to, from, error)
-                  : !copy_run(gather, to, inner.to, from, inner.from, inner.count, error))
+        if (block ? !copy_block(reader, to, from, error)
+                  : !copy_run(reader, to, inner.to, from, inner.from, inner.count, error))
             return false;
         /* Count up over the outer loops, like an odometer. */
         unsigned level = outer;
@@ -332,38 +332,38 @@ static bool fill_tile(struct tc_view_reader *gather, uint64_t from, uint64_t row
 }
 
 /* Makes the window cover the stream's byte `offset`. */
-static bool move_window(struct tc_view_reader *gather, uint64_t offset, struct tc_error *error) {
-    const struct tc_view *view = &gather->view;
-    uint64_t row_bytes = trailing_bytes(view, gather->axis);
+static bool move_window(struct tc_view_reader *reader, uint64_t offset, struct tc_error *error) {
+    const struct tc_view *view = &reader->view;
+    uint64_t row_bytes = trailing_bytes(view, reader->axis);
     uint64_t row = offset / row_bytes;
-    uint64_t length = view->shape[gather->axis];
-    uint64_t first = row % length / gather->rows * gather->rows;
-    uint64_t rows = length - first < gather->rows ? length - first : gather->rows;
-    uint64_t from = view->start + first * view->stride[gather->axis];
+    uint64_t length = view->shape[reader->axis];
+    uint64_t first = row % length / reader->rows * reader->rows;
+    uint64_t rows = length - first < reader->rows ? length - first : reader->rows;
+    uint64_t from = view->start + first * view->stride[reader->axis];
     uint64_t outer = row / length;
-    for (unsigned axis = gather->axis; axis > 0; axis--) {
+    for (unsigned axis = reader->axis; axis > 0; axis--) {
         from += outer % view->shape[axis - 1] * view->stride[axis - 1];
         outer /= view->shape[axis - 1];
     }
-    gather->window_size = 0;
-    gather->made += rows * row_bytes;
-    if (!fill_tile(gather, from, rows, error))
+    reader->window_size = 0;
+    reader->made += rows * row_bytes;
+    if (!fill_tile(reader, from, rows, error))
         return false;
-    gather->window_at = (row / length * length + first) * row_bytes;
-    gather->window_size = rows * row_bytes;
+    reader->window_at = (row / length * length + first) * row_bytes;
+    reader->window_size = rows * row_bytes;
     return true;
 }
 
-bool tc_view_reader_read(struct tc_view_reader *gather, uint64_t offset, void *buffer,
+bool tc_view_reader_read(struct tc_view_reader *reader, uint64_t offset, void *buffer,
                          size_t length, struct tc_error *error) {
     unsigned char *to = buffer;
     while (length) {
-        if ((offset < gather->window_at || offset - gather->window_at >= gather->window_size) &&
-            !move_window(gather, offset, error))
+        if ((offset < reader->window_at || offset - reader->window_at >= reader->window_size) &&
+            !move_window(reader, offset, error))
             return false;
-        size_t skip = offset - gather->window_at;
-        size_t step = gather->window_size - skip < length ? gather->window_size - skip : length;
-        memcpy(to, gather->window + skip, step);
+        size_t skip = offset - reader->window_at;
+        size_t step = reader->window_size - skip < length ? reader->window_size - skip : length;
+        memcpy(to, reader->window + skip, step);
         to += step;
         offset += step;
         length -= step;

@@ -54,11 +54,11 @@ struct tc_view_reader {
 };
 
 /* All extents must have been checked: no element lies outside the storage. */
-bool tc_view_reader_init(struct tc_view_reader *gather, const struct tc_view *view, tc_fetch *fetch,
+bool tc_view_reader_init(struct tc_view_reader *reader, const struct tc_view *view, tc_fetch *fetch,
                          void *context, struct tc_error *error);
 /* Bytes of the C-order stream; cheapest when offsets ascend. */
-bool tc_view_reader_read(struct tc_view_reader *gather, uint64_t offset, void *buffer,
+bool tc_view_reader_read(struct tc_view_reader *reader, uint64_t offset, void *buffer,
                          size_t length, struct tc_error *error);
-void tc_view_reader_release(struct tc_view_reader *gather);
+void tc_view_reader_release(struct tc_view_reader *reader);
 
 #endif

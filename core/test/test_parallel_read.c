@@ -82,7 +82,7 @@ static void open_reader(bool in_sequence) {
     char path[] = "/tmp/tconv-read-XXXXXX";
     int fd = mkstemp(path);
     cr_assert(fd >= 0 && close(fd) == 0);
-    options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT, .npy_void = TC_NONE};
+    options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};
     sequential = in_sequence;
     memset(damaged_from, 0xFF, sizeof damaged_from);
     error = (struct tc_error){0};

@@ -83,14 +83,14 @@ static bool begin_made(struct tc_writer *writer, struct tc_error *failure) {
 
 static bool put_made(struct tc_writer *writer, size_t item, struct tc_source *source,
                      struct tc_error *failure) {
-    cr_assert_eq(writer->plan->items[writer->part->first + item].tied, 0);
+    cr_assert_eq(writer->plan->items[writer->file->first + item].tied, 0);
     puts_seen++;
     return tc_source_write(source, writer->out, failure);
 }
 
 static bool leave_room_made(struct tc_writer *writer, size_t item, struct tc_error *failure) {
     (void)failure;
-    tc_outfile_skip(writer->out, writer->plan->items[writer->part->first + item].nbytes);
+    tc_outfile_skip(writer->out, writer->plan->items[writer->file->first + item].nbytes);
     return true;
 }
 
@@ -203,7 +203,7 @@ Test(ties, are_kept_where_the_target_can_share) {
     cr_assert_eq(item_named("b")->nbytes, TENSOR_BYTES);
     cr_assert_eq(plan.bytes_out, 2 * TENSOR_BYTES);
     cr_assert_eq(plan.bytes_in, 2 * TENSOR_BYTES);
-    cr_assert_eq(plan.parts[0].nbytes, 2 * TENSOR_BYTES);
+    cr_assert_eq(plan.files[0].nbytes, 2 * TENSOR_BYTES);
     cr_assert_eq(plan.notes.count, 0, "nothing changed");
     convert();
     cr_assert_eq(puts_seen, 2);
@@ -267,11 +267,11 @@ Test(ties, what_differs_in_rows_or_dtype_has_its_own_data) {
 Test(ties, are_undone_between_files) {
     static const struct tc_plan_options options = {.shard_size = TENSOR_BYTES};
     cr_assert(make_plan(&options), "%s", error.message);
-    cr_assert_eq(plan.part_count, 3, "b adds nothing to a's shard");
+    cr_assert_eq(plan.file_count, 3, "b adds nothing to a's shard");
     expect_kept("b", "a"), expect_kept("d", "");
     cr_assert_eq(count_entries(TC_CHANGE, TC_KIND_TIES), 1);
     for (size_t i = 0; i < 3; i++)
-        cr_assert_eq(plan.parts[i].nbytes, TENSOR_BYTES);
+        cr_assert_eq(plan.files[i].nbytes, TENSOR_BYTES);
     cr_assert_eq(plan.bytes_out, 3 * TENSOR_BYTES);
     convert();
     cr_assert_eq(puts_seen, 3);
@@ -314,7 +314,7 @@ Test(ties, names_go_to_the_metadata) {
     cr_assert_eq(plan.count, 2);
     /* Names without a dot are not told by themselves: there is a list. */
     cr_assert_eq(plan.metadata.count, 3);
-    cr_assert_eq(plan.parts[0].metadata.count, 3);
+    cr_assert_eq(plan.files[0].metadata.count, 3);
     const struct tc_text *list = tc_metadata_find(&plan.metadata, TC_TEXT(TC_ALIASES_KEY));
     cr_assert(list && tc_text_equal(*list, TC_TEXT("[\"b\",\"d\"]")));
     for (const char *const *alias = (const char *const[]){"b", "d", NULL}; *alias; alias++) {

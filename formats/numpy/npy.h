@@ -118,7 +118,7 @@ struct npy_stream {
     struct tc_spool spool;
     uint64_t rows; /* records of a tile of it */
     const struct npy_field *field;
-    struct tc_view_reader gather;
+    struct tc_view_reader view_reader;
     bool gathering;
     tc_fetch *fetch;
     void *context;

@@ -116,7 +116,7 @@ static bool fetch_column(void *context, uint64_t offset, void *buffer, size_t le
     return true;
 }
 
-static bool start_gather(struct npy_stream *stream, struct tc_error *error) {
+static bool start_view_reader(struct npy_stream *stream, struct tc_error *error) {
     const struct npy_header *header = &stream->array->header;
     const struct npy_field *field = stream->field;
     struct tc_view view = {.rank = field->rank,
@@ -135,12 +135,12 @@ static bool start_gather(struct npy_stream *stream, struct tc_error *error) {
         view.stride[i] = field->stride[i - header->rank];
     }
     stream->gathering = true;
-    return tc_view_reader_init(&stream->gather, &view, fetch_column, stream, error);
+    return tc_view_reader_init(&stream->view_reader, &view, fetch_column, stream, error);
 }
 
 static void forget_field(struct npy_stream *stream) {
     if (stream->gathering)
-        tc_view_reader_release(&stream->gather);
+        tc_view_reader_release(&stream->view_reader);
     stream->gathering = false;
     stream->field = NULL;
 }
@@ -167,7 +167,7 @@ static bool select_tensor(struct npy_stream *stream, const struct npy_tensor *te
         return true;
     forget_field(stream);
     stream->field = tensor->field;
-    if ((header->fortran || tensor->field->strided) && !start_gather(stream, error)) {
+    if ((header->fortran || tensor->field->strided) && !start_view_reader(stream, error)) {
         forget_field(stream);
         return false;
     }
@@ -177,8 +177,9 @@ static bool select_tensor(struct npy_stream *stream, const struct npy_tensor *te
 /* Elements in C order, in the byte order of the file. */
 static bool stream_raw(struct npy_stream *stream, uint64_t offset, void *buffer, size_t length,
                        struct tc_error *error) {
-    return stream->gathering ? tc_view_reader_read(&stream->gather, offset, buffer, length, error)
-                             : fetch_column(stream, offset, buffer, length, error);
+    return stream->gathering
+               ? tc_view_reader_read(&stream->view_reader, offset, buffer, length, error)
+               : fetch_column(stream, offset, buffer, length, error);
 }
 
 /* Reverses each whole component in place. */

@@ -145,7 +145,7 @@ static bool add_output(struct tc_buffer *text, const struct tc_item *item, struc
 /* Everything of a model but its graph. */
 static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
                       struct tc_error *error) {
-    const struct tc_metadata *metadata = &writer->part->metadata;
+    const struct tc_metadata *metadata = &writer->file->metadata;
     struct tc_arena arena;
     tc_arena_init(&arena, 0);
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
@@ -154,8 +154,8 @@ static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
     char producer[] = "tconv";
     char domain[] = "";
     struct versions least = {LEAST_IR, LEAST_OPSET};
-    for (size_t i = 0; i < writer->part->count; i++) {
-        struct versions needed = versions[writer->plan->items[writer->part->first + i].dtype];
+    for (size_t i = 0; i < writer->file->count; i++) {
+        struct versions needed = versions[writer->plan->items[writer->file->first + i].dtype];
         least.ir = needed.ir > least.ir ? needed.ir : least.ir;
         least.opset = needed.opset > least.opset ? needed.opset : least.opset;
     }
@@ -201,26 +201,26 @@ static uint64_t external_least(const struct tc_plan *plan, const struct tc_outpu
     return inside + HEADER_ROOM > LARGEST_MESSAGE ? EXTERNAL_LEAST : EXTERNAL_ALIGNMENT;
 }
 
-bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_file *part) {
+bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_file *file) {
     uint64_t total = HEADER_ROOM;
     uint64_t largest = 0;
-    for (size_t i = part->first; i < part->first + part->count; i++) {
+    for (size_t i = file->first; i < file->first + file->count; i++) {
         const struct tc_item *item = &plan->items[i];
         /* No overflow: the plan's bytes were summed with checks. Names and
          * shapes stand twice, as initializer and as output. */
         total += item->nbytes + 2 * (item->name.length + 12 * (uint64_t)item->rank + 64);
         largest = item->nbytes > largest ? item->nbytes : largest;
     }
-    return (is_external(plan) || total > LARGEST_MESSAGE) && largest >= external_least(plan, part);
+    return (is_external(plan) || total > LARGEST_MESSAGE) && largest >= external_least(plan, file);
 }
 
 static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struct tc_error *error) {
-    uint64_t least = writer->companion ? external_least(writer->plan, writer->part) : UINT64_MAX;
+    uint64_t least = writer->companion ? external_least(writer->plan, writer->file) : UINT64_MAX;
     uint64_t end = 0;
     onnx->offsets =
-        tc_arena_array(&writer->arena, writer->part->count, sizeof *onnx->offsets, error);
-    for (size_t i = 0; onnx->offsets && i < writer->part->count; i++) {
-        uint64_t nbytes = writer->plan->items[writer->part->first + i].nbytes;
+        tc_arena_array(&writer->arena, writer->file->count, sizeof *onnx->offsets, error);
+    for (size_t i = 0; onnx->offsets && i < writer->file->count; i++) {
+        uint64_t nbytes = writer->plan->items[writer->file->first + i].nbytes;
         onnx->offsets[i] = UINT64_MAX;
         if (nbytes < least)
             continue;
@@ -234,11 +234,11 @@ static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struc
 static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, size_t index,
                             struct tc_error *error) {
     const struct onnx_writer *onnx = writer->state;
-    const struct tc_item *item = &writer->plan->items[writer->part->first + index];
+    const struct tc_item *item = &writer->plan->items[writer->file->first + index];
     bool external = onnx->offsets[index] != UINT64_MAX;
     struct tc_buffer header = {0};
     bool ok = add_tensor(&header, item, onnx->offsets[index],
-                         external ? writer->part->companion : NULL, error);
+                         external ? writer->file->companion : NULL, error);
     uint64_t data = external ? 0 : 1 + wire_varint_size(item->nbytes) + item->nbytes;
     wire_add_varint(text, TAG_INITIALIZER);
     wire_add_varint(text, header.length + data);
@@ -257,8 +257,8 @@ static bool add_graph(struct tc_buffer *text, const struct tc_writer *writer,
     wire_add_varint(text, TAG_GRAPH_NAME);
     wire_add_varint(text, strlen(GRAPH_NAME));
     tc_buffer_add_string(text, GRAPH_NAME);
-    for (size_t i = 0; i < writer->part->count; i++)
-        if (!add_output(text, &writer->plan->items[writer->part->first + i], error))
+    for (size_t i = 0; i < writer->file->count; i++)
+        if (!add_output(text, &writer->plan->items[writer->file->first + i], error))
             return false;
     return tc_buffer_ok(text, error);
 }
@@ -271,12 +271,12 @@ bool onnx_write_begin(struct tc_writer *writer, struct tc_error *error) {
     bool ok = place_data(writer, onnx, error) && add_model(&model, writer, error) &&
               add_graph(&graph, writer, error);
     uint64_t size = graph.length;
-    for (size_t i = 0; i < writer->part->count && ok; i++) {
+    for (size_t i = 0; i < writer->file->count && ok; i++) {
         initializer.length = 0;
         ok = add_initializer(&initializer, writer, i, error);
         size += initializer.length;
         if (onnx->offsets[i] == UINT64_MAX)
-            size += writer->plan->items[writer->part->first + i].nbytes;
+            size += writer->plan->items[writer->file->first + i].nbytes;
     }
     if (ok && size + model.length > LARGEST_MESSAGE)
         ok = tc_fail(error, TC_UNSUPPORTED, "size", "names and shapes alone pass 2 GiB");
@@ -328,7 +328,7 @@ void onnx_write_abort(struct tc_writer *writer) {
 }
 
 bool onnx_write_lone(struct tc_writer *writer, struct tc_source *source, struct tc_error *error) {
-    const struct tc_item *item = &writer->plan->items[writer->part->first];
+    const struct tc_item *item = &writer->plan->items[writer->file->first];
     struct tc_buffer text = {0};
     bool ok = add_tensor(&text, item, 0, NULL, error);
     wire_add_varint(&text, TAG_RAW_DATA);

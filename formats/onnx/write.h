@@ -18,8 +18,8 @@ struct onnx_writer {
     uint64_t *offsets; /* of external data, by item; UINT64_MAX: in the model */
 };
 
-/* Whether a part's data goes beside the model. */
-bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_file *part);
+/* Whether a file's data goes beside the model. */
+bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_file *file);
 bool onnx_write_begin(struct tc_writer *writer, struct tc_error *error);
 bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
                     struct tc_error *error);

@@ -167,10 +167,10 @@ static void check_archive(const char *path) {
 }
 
 static void check_archives(const struct tc_plan *plan, const char *to) {
-    for (size_t i = 0; i < plan->part_count; i++) {
+    for (size_t i = 0; i < plan->file_count; i++) {
         struct tc_buffer path = {0};
         tc_buffer_add(&path, to, (size_t)(tc_path_name(to) - to));
-        tc_buffer_add_string(&path, plan->parts[i].name);
+        tc_buffer_add_string(&path, plan->files[i].name);
         tc_buffer_add(&path, "", 1);
         check_archive(path.bytes);
         tc_buffer_release(&path);

@@ -144,8 +144,8 @@ static void visit(const char *path, void *context) {
         seen->good++;
     check_table(reader);
     struct tc_error error = {0};
-    struct tc_verify *verify = tc_verify_start(&reader, NULL, 1, &error);
-    cr_assert(tc_verify_join(verify, &error), "%s: %s", path, error.message);
+    struct tc_checksum_thread *checksums = tc_checksum_thread_start(&reader, NULL, 1, &error);
+    cr_assert(tc_checksum_thread_join(checksums, &error), "%s: %s", path, error.message);
     tc_reader_close(reader);
 }
 

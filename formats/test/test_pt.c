@@ -463,7 +463,7 @@ Test(pt, an_empty_tensor_of_any_strides) {
                  TC_OK, "%s", test_error.message);
 }
 
-/* A packed storage's CRC is checked by reading it, a plain one's by verify. */
+/* A packed storage's CRC is checked by reading it, a plain one's by check_sums. */
 Test(pt, damage_is_found) {
     for (int packed = 0; packed < 2; packed++) {
         const char *path = make(

@@ -97,8 +97,8 @@ Test(tfrecord, only_what_is_wanted_is_verified) {
         bool wanted[4] = {set & 1, set & 2, set & 4, set & 8};
         bool *lists[] = {wanted};
         struct tc_error error = {0};
-        struct tc_verify *verify = tc_verify_start(&reader, lists, 1, &error);
-        cr_assert_eq(tc_verify_join(verify, &error), !wanted[2], "set %u", set);
+        struct tc_checksum_thread *checksums = tc_checksum_thread_start(&reader, lists, 1, &error);
+        cr_assert_eq(tc_checksum_thread_join(checksums, &error), !wanted[2], "set %u", set);
         cr_assert(!wanted[2] || strcmp(error.code, "crc") == 0);
     }
     tc_reader_close(reader);

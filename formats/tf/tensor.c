@@ -81,7 +81,7 @@ void tf_reader_init(struct tf_reader *tf, struct tc_reader *reader) {
 
 static void forget_current(struct tf_reader *tf) {
     if (tf->current)
-        tc_view_reader_release(&tf->gather);
+        tc_view_reader_release(&tf->view_reader);
     tf->current = NULL;
 }
 
@@ -458,12 +458,12 @@ static bool read_transposed(struct tf_reader *tf, const struct tf_values *values
                                .storage = values->typed.nbytes};
         forget_current(tf);
         tf->current = values;
-        if (!tc_view_reader_init(&tf->gather, &view, fetch_current, tf, error)) {
+        if (!tc_view_reader_init(&tf->view_reader, &view, fetch_current, tf, error)) {
             forget_current(tf);
             return false;
         }
     }
-    return tc_view_reader_read(&tf->gather, offset, buffer, length, error);
+    return tc_view_reader_read(&tf->view_reader, offset, buffer, length, error);
 }
 
 bool tf_read(struct tf_reader *tf, const struct tc_tensor *tensor, uint64_t offset, void *buffer,

@@ -68,7 +68,7 @@ struct tf_reader {
     struct refused refused;
     /* The one that is being transposed. */
     const struct tf_values *current;
-    struct tc_view_reader gather;
+    struct tc_view_reader view_reader;
 };
 
 void tf_reader_init(struct tf_reader *tf, struct tc_reader *reader);

@@ -18,7 +18,7 @@
 
 static void forget_current(struct torch *torch) {
     if (torch->gathering)
-        tc_view_reader_release(&torch->gather);
+        tc_view_reader_release(&torch->view_reader);
     torch->gathering = false;
     torch->current = NULL;
 }
@@ -92,14 +92,14 @@ static bool read_strided(struct torch *torch, const struct torch_view *view, str
         memcpy(gathered.shape, view->shape, view->rank * sizeof *view->shape);
         memcpy(gathered.stride, view->stride, view->rank * sizeof *view->stride);
         torch->gathering = true;
-        if (!tc_view_reader_init(&torch->gather, &gathered, fetch_storage, fetch, error)) {
+        if (!tc_view_reader_init(&torch->view_reader, &gathered, fetch_storage, fetch, error)) {
             forget_current(torch);
             return false;
         }
         torch->current = view;
     }
-    torch->gather.context = fetch;
-    return tc_view_reader_read(&torch->gather, offset, buffer, length, error);
+    torch->view_reader.context = fetch;
+    return tc_view_reader_read(&torch->view_reader, offset, buffer, length, error);
 }
 
 /* Turns the signs that the view's notes ask for: of every number, or of the

@@ -108,7 +108,7 @@ struct torch {
     struct tc_name_map numbers;
     /* The one view or storage that is being gathered or inflated. */
     const struct torch_view *current;
-    struct tc_view_reader gather;
+    struct tc_view_reader view_reader;
     bool gathering;
     struct zip_stream inflating;
     struct tc_spool spool;

@@ -116,8 +116,7 @@ static bool find_group(const struct tc_item *items, const struct tc_name_map *na
         const uint32_t *found =
             name.failed ? NULL : tc_name_map_find(names, (struct tc_text){name.bytes, name.length});
         tc_buffer_release(&name);
-        const struct tc_text *other =
-            found ? tc_sparse_parent(items[*found].metadata) : NULL;
+        const struct tc_text *other = found ? tc_sparse_parent(items[*found].metadata) : NULL;
         if (!other || !tc_text_equal(*other, *parent) ||
             !fits_part(&items[*found], group->layout, i))
             return false;
@@ -165,13 +164,13 @@ static bool stands_at(const struct sparse_group *group, size_t position) {
     return true;
 }
 
-bool torch_write_listed(const struct tc_plan *plan, const struct tc_output_file *part,
+bool torch_write_listed(const struct tc_plan *plan, const struct tc_output_file *file,
                         struct tc_arena *arena, struct tc_text *names, struct tc_error *error) {
-    const struct tc_item *items = plan->items + part->first;
-    struct torch_slot *slots = tc_arena_array(arena, part->count, sizeof *slots, error);
-    if (!slots || !find_groups(items, part->count, arena, slots, error))
+    const struct tc_item *items = plan->items + file->first;
+    struct torch_slot *slots = tc_arena_array(arena, file->count, sizeof *slots, error);
+    if (!slots || !find_groups(items, file->count, arena, slots, error))
         return false;
-    for (size_t i = 0; i < part->count; i++) {
+    for (size_t i = 0; i < file->count; i++) {
         const struct sparse_group *group = slots[i].group;
         names[i] = !group                ? items[i].name
                    : stands_at(group, i) ? group->parent
@@ -375,7 +374,7 @@ static void add_key(struct pickler *pickler, struct tc_text name) {
 
 static bool add_items(struct pickler *pickler, struct tc_error *error) {
     size_t batch = 0;
-    for (size_t i = 0; i < pickler->writer->part->count; i++) {
+    for (size_t i = 0; i < pickler->writer->file->count; i++) {
         const struct sparse_group *group = pickler->slots[i].group;
         if (!stands_at(group, i))
             continue;
@@ -440,15 +439,15 @@ static void add_quoted(struct tc_buffer *text, struct tc_text name) {
 /* The class that libtorch needs to see: every tensor a parameter. */
 static bool add_source(struct tc_writer *writer, struct torch_writer *torch,
                        struct tc_error *error) {
-    const struct tc_item *items = writer->plan->items + writer->part->first;
+    const struct tc_item *items = writer->plan->items + writer->file->first;
     struct tc_buffer text = {0};
     tc_buffer_add_string(&text, "class Module(Module):\n  __parameters__ = [");
-    for (size_t i = 0; i < writer->part->count; i++) {
+    for (size_t i = 0; i < writer->file->count; i++) {
         add_quoted(&text, items[i].name);
         tc_buffer_add_string(&text, ", ");
     }
     tc_buffer_add_string(&text, "]\n  __buffers__ = []\n  __annotations__ = []\n");
-    for (size_t i = 0; i < writer->part->count; i++) {
+    for (size_t i = 0; i < writer->file->count; i++) {
         tc_buffer_add_string(&text, "  __annotations__[");
         add_quoted(&text, items[i].name);
         tc_buffer_add_string(&text, "] = Tensor\n");
@@ -464,13 +463,13 @@ static bool add_source(struct tc_writer *writer, struct torch_writer *torch,
  * the pickle says of sparse tensors itself is not said again. */
 static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
                          struct tc_error *error) {
-    size_t count = writer->part->count;
+    size_t count = writer->file->count;
     struct tc_item *items = tc_arena_array(&writer->arena, count, sizeof *items, error);
     if (!items)
         return false;
-    bool any = writer->part->metadata.count > 0;
+    bool any = writer->file->metadata.count > 0;
     for (size_t i = 0; i < count; i++) {
-        items[i] = writer->plan->items[writer->part->first + i];
+        items[i] = writer->plan->items[writer->file->first + i];
         if (torch->slots[i].group) {
             struct tc_metadata *rest = tc_metadata_copy(items[i].metadata, &writer->arena, error);
             if (!rest)
@@ -482,7 +481,7 @@ static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
     }
     struct tc_buffer text = {0};
     bool ok =
-        !any || (tc_sidecar_encode(&writer->part->metadata, items, count, false, &text, error) &&
+        !any || (tc_sidecar_encode(&writer->file->metadata, items, count, false, &text, error) &&
                  add_member(torch, ROOT "tconv.json", text.bytes, text.length, error));
     tc_buffer_release(&text);
     return ok;
@@ -490,12 +489,12 @@ static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
 
 bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
-    size_t count = writer->part->count;
+    size_t count = writer->file->count;
     uint64_t number = 0;
     writer->sees_bytes = true; /* for the CRC */
     zip_writer_init(&torch->zip, writer->out, 0);
     torch->slots = tc_arena_array(&writer->arena, count, sizeof *torch->slots, error);
-    const struct tc_item *items = writer->plan->items + writer->part->first;
+    const struct tc_item *items = writer->plan->items + writer->file->first;
     if (!torch->slots ||
         (!script && !find_groups(items, count, &writer->arena, torch->slots, error)))
         return false;
@@ -522,7 +521,7 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
 static bool begin_storage(struct tc_writer *writer, size_t index, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
     const struct torch_slot *slot = &torch->slots[index];
-    const struct tc_item *item = &writer->plan->items[writer->part->first + index];
+    const struct tc_item *item = &writer->plan->items[writer->file->first + index];
     if (slot->silent)
         return true;
     char *name = tc_arena_alloc(&writer->arena, sizeof ROOT + 32, error);
@@ -538,7 +537,7 @@ bool torch_write_leave_room(struct tc_writer *writer, size_t index, struct tc_er
         return false;
     if (torch->slots[index].silent)
         return true;
-    zip_member_skip(&torch->zip, writer->plan->items[writer->part->first + index].nbytes);
+    zip_member_skip(&torch->zip, writer->plan->items[writer->file->first + index].nbytes);
     return zip_member_end(&torch->zip, error);
 }
 

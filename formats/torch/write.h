@@ -24,7 +24,7 @@ struct torch_slot;
 /* A backend's writer_size. */
 struct torch_writer {
     struct zip_writer zip;
-    struct torch_slot *slots; /* by item of the part */
+    struct torch_slot *slots; /* by item of the file */
     bool script;
 };
 
@@ -35,9 +35,9 @@ bool torch_write_leave_room(struct tc_writer *writer, size_t index, struct tc_er
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error);
 void torch_write_abort(struct tc_writer *writer);
 
-/* Under which names the tensors of a part are found in its file: for
+/* Under which names the tensors of an output file are found in it: for
  * tc_sharding. */
-bool torch_write_listed(const struct tc_plan *plan, const struct tc_output_file *part,
+bool torch_write_listed(const struct tc_plan *plan, const struct tc_output_file *file,
                         struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
 
 /* Shapes that torch has no form for: for a backend's check. */

@@ -52,54 +52,54 @@ static size_t check(struct tc_view view, size_t size, size_t step) {
     unsigned char *expected = expected_stream(&view, &storage);
     uint64_t total = count_of(&view) * view.element;
     unsigned char *got = malloc(total);
-    struct tc_view_reader gather;
+    struct tc_view_reader reader;
     struct tc_error error = {0};
-    cr_assert(tc_view_reader_init(&gather, &view, fetch, &storage, &error));
+    cr_assert(tc_view_reader_init(&reader, &view, fetch, &storage, &error));
     for (uint64_t at = 0; at < total; at += step) {
         size_t length = total - at < step ? total - at : step;
-        cr_assert(tc_view_reader_read(&gather, at, got + at, length, &error));
+        cr_assert(tc_view_reader_read(&reader, at, got + at, length, &error));
     }
     cr_assert_arr_eq(got, expected, total);
     /* And again from the middle, backwards. */
-    cr_assert(tc_view_reader_read(&gather, total / 2, got, total - total / 2, &error));
+    cr_assert(tc_view_reader_read(&reader, total / 2, got, total - total / 2, &error));
     cr_assert_arr_eq(got, expected + total / 2, total - total / 2);
-    cr_assert(tc_view_reader_read(&gather, 0, got, 1, &error));
+    cr_assert(tc_view_reader_read(&reader, 0, got, 1, &error));
     cr_assert_eq(got[0], expected[0]);
-    tc_view_reader_release(&gather);
+    tc_view_reader_release(&reader);
     free(storage.bytes);
     free(expected);
     free(got);
     return storage.fetches;
 }
 
-Test(gather, fortran_order) {
+Test(strided_view, fortran_order) {
     check((struct tc_view){2, 4, {4, 6}, {4, 16}, 0, 0}, 96, 7);
     check((struct tc_view){3, 8, {2, 3, 4}, {8, 16, 48}, 0, 0}, 192, 5);
     check((struct tc_view){4, 2, {3, 1, 5, 7}, {2, 6, 6, 30}, 0, 0}, 210, 1000);
 }
 
-Test(gather, permuted_and_offset) {
+Test(strided_view, permuted_and_offset) {
     check((struct tc_view){3, 4, {5, 2, 3}, {4, 60, 20}, 40, 0}, 200, 13);
 }
 
-Test(gather, zero_and_overlapping_strides) {
+Test(strided_view, zero_and_overlapping_strides) {
     check((struct tc_view){2, 4, {8, 3}, {0, 4}, 4, 0}, 16, 9);
     check((struct tc_view){2, 4, {3, 3}, {4, 4}, 0, 0}, 20, 4);
     check((struct tc_view){1, 1, {100}, {0}, 3, 0}, 4, 33);
 }
 
-Test(gather, wide_gaps) {
+Test(strided_view, wide_gaps) {
     check((struct tc_view){2, 4, {3, 5}, {4, 10000}, 0, 0}, 50000, 17);
     check((struct tc_view){1, 2, {50}, {6}, 0, 0}, 300, 11);
 }
 
-Test(gather, scalars_and_one_row) {
+Test(strided_view, scalars_and_one_row) {
     check((struct tc_view){0, 8, {0}, {0}, 8, 0}, 16, 3);
     check((struct tc_view){2, 16, {1, 4}, {64, 16}, 0, 0}, 64, 64);
 }
 
 /* More than one tile, and rows that a tile cuts. */
-Test(gather, larger_than_the_window) {
+Test(strided_view, larger_than_the_window) {
     check((struct tc_view){2, 1, {3000, 7001}, {1, 3000}, 0, 0}, 3000u * 7001, 1 << 20);
     check((struct tc_view){3, 4, {2, 2500, 1021}, {4, 8, 20000}, 0, 0}, 2u * 2500 * 1021 * 4,
           999983);
@@ -107,7 +107,7 @@ Test(gather, larger_than_the_window) {
 
 /* Every view of a few random axes is what its definition says: axes in any
  * order, repeated, overlapping, of length 1, in pieces that belong together. */
-Test(gather, any_view) {
+Test(strided_view, any_view) {
     uint64_t random = 88172645463325252u;
     for (int round = 0; round < 3000; round++) {
         struct tc_view view = {.element = (unsigned[]){1, 2, 4, 8, 16, 3}[round % 6]};
@@ -128,7 +128,7 @@ Test(gather, any_view) {
 }
 
 /* The axes of a plain array of rank 64 are one axis: it is one run of bytes. */
-Test(gather, a_plain_view_of_any_rank_is_one_run) {
+Test(strided_view, a_plain_view_of_any_rank_is_one_run) {
     struct tc_view view = {.rank = 64, .element = 1};
     uint64_t stride = 1;
     for (unsigned i = 64; i > 0; i--) {
@@ -140,7 +140,7 @@ Test(gather, a_plain_view_of_any_rank_is_one_run) {
 }
 
 /* All axes of length 2, the first the densest: no element may take a call. */
-Test(gather, short_axes_do_not_cost_a_call_an_element) {
+Test(strided_view, short_axes_do_not_cost_a_call_an_element) {
     struct tc_view view = {.rank = 23, .element = 1};
     for (unsigned i = 0; i < view.rank; i++) {
         view.shape[i] = 2;
@@ -157,28 +157,28 @@ static bool fetch_zeros(void *context, uint64_t offset, void *buffer, size_t len
 }
 
 /* Overlapping axes that lie wide apart: no order reads them forwards. */
-Test(gather, scattered_views_are_refused) {
+Test(strided_view, scattered_views_are_refused) {
     struct tc_view view = {.rank = 30, .element = 1, .storage = UINT64_C(1) << 40};
     for (unsigned i = 0; i < view.rank; i++) {
         view.shape[i] = 2;
         view.stride[i] = (UINT64_C(1) << 20) + i * 77777;
     }
     view.storage = UINT64_C(1) << 26;
-    struct tc_view_reader gather;
+    struct tc_view_reader reader;
     struct tc_error error = {0};
     unsigned char *bytes = malloc((size_t)1 << 24);
-    bool ok = tc_view_reader_init(&gather, &view, fetch_zeros, NULL, &error);
+    bool ok = tc_view_reader_init(&reader, &view, fetch_zeros, NULL, &error);
     for (uint64_t at = 0; ok && at < UINT64_C(1) << 30; at += 1 << 24)
-        ok = tc_view_reader_read(&gather, at, bytes, 1 << 24, &error);
+        ok = tc_view_reader_read(&reader, at, bytes, 1 << 24, &error);
     cr_assert_not(ok);
     cr_assert_str_eq(error.code, "view-limit");
-    tc_view_reader_release(&gather);
+    tc_view_reader_release(&reader);
     free(bytes);
 }
 
 /* Short runs that follow each other in the storage are read ahead: a first
  * axis of three must not mean a call for every three elements. */
-Test(gather, short_runs_do_not_cost_a_call_each) {
+Test(strided_view, short_runs_do_not_cost_a_call_each) {
     size_t fetches =
         check((struct tc_view){3, 4, {3, 1000, 100}, {4, 12, 12000}, 0, 0}, 1200000, 1 << 20);
     cr_assert_lt(fetches, 100);

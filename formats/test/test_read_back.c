@@ -21,7 +21,7 @@
 #include "formats/registry.h"
 #include "formats/test/support.h"
 
-TestSuite(proof, .init = test_folder_make, .fini = test_folder_remove);
+TestSuite(read_back, .init = test_folder_make, .fini = test_folder_remove);
 
 static off_t flip_at; /* -1: nowhere */
 static off_t flip_size;
@@ -48,7 +48,7 @@ static enum tc_class convert(const char *from, const char *to, const struct tc_b
                              const struct tc_plan_options *options) {
     static const struct tc_plan_options plain = {.write = {.checksum = true}};
     struct tc_convert_options run = {.publish = {.no_sync = true},
-                                     .verify = true,
+                                     .read_back = true,
                                      .keep = true,
                                      .open = tc_registry_open_input,
                                      .disturb = flip};
@@ -61,7 +61,7 @@ static enum tc_class convert(const char *from, const char *to, const struct tc_b
     if (tc_conversion_write(&conversion, &plan, to, &run, &test_error)) {
         char digest[2 * TC_SHA256_BYTES + 1];
         char total[2 * TC_SHA256_BYTES + 1];
-        cr_assert(tc_read_back_digest(&conversion.proof, digest, &test_error));
+        cr_assert(tc_read_back_digest(&conversion.read_back, digest, &test_error));
         cr_assert(tc_conversion_commit(&conversion, &test_error));
         if (!plan.index_name) {
             char *lines = test_digest(to);
@@ -89,7 +89,7 @@ static void write_source(const char *path) {
 }
 
 /* Whatever byte is damaged: the target stays as it was, or holds what was meant. */
-Test(proof, no_damaged_output_appears, .timeout = 240) {
+Test(read_back, no_damaged_output_appears, .timeout = 240) {
     const char *source = test_path("source.safetensors");
     write_source(source);
     char *meant = test_digest(source);
@@ -127,7 +127,7 @@ Test(proof, no_damaged_output_appears, .timeout = 240) {
     free(meant);
 }
 
-Test(proof, shards_and_their_index) {
+Test(read_back, shards_and_their_index) {
     static const struct tc_plan_options options = {.write = {.checksum = false}, .shard_size = 16};
     for (size_t f = 0; tc_registry[f]; f++) {
         const struct tc_backend *target = tc_registry[f];
@@ -157,7 +157,7 @@ Test(proof, shards_and_their_index) {
     flip_file = NULL;
 }
 
-Test(proof, a_pipe_cannot_be_verified) {
+Test(read_back, a_pipe_cannot_be_verified) {
     const char *source = test_path("source.safetensors");
     write_source(source);
     cr_assert_eq(convert(source, "-", tc_registry_named("safetensors"), NULL), TC_USAGE);
