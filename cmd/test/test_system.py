@@ -351,7 +351,7 @@ def slowly(folder, stderr, *args):
     process = subprocess.Popen(
         [TCONV, *args], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
     )
-    while process.poll() is None and not list(folder.glob(".out.deathtensors.tconv-*")):
+    while process.poll() is None and not writes(process):
         time.sleep(0.001)
     process.send_signal(signal.SIGSTOP)
     time.sleep(1.1)
