@@ -4,7 +4,7 @@
  *
  *     dtype('f4', False, True)
  *         BUILD (3, '<', subdtype, names, fields, itemsize, alignment, flags)
- *         BUILD (4, the same, metadata)
+ *         BUILD (4, the same, metadata); of times (metadata, (unit, number, 1, 1))
  *     _reconstruct(ndarray, (0,), b'b')
  *         BUILD (version, shape, dtype, fortran, data)
  *
@@ -114,18 +114,25 @@ static bool check_part(const struct pickle_node *dtype, const struct pickle_node
     return size == dtype->count;
 }
 
-/* None, or (None or {}, (unit, number, …)) of times; other metadata is a dict
- * that numpy only keeps. */
-static bool check_metadata(const struct pickle_node *metadata) {
-    if (metadata->kind == PICKLE_NONE || metadata->kind == PICKLE_DICT)
-        return true;
+/* (None or {}, (unit, number, …)): the unit of a time. Without it numpy has no
+ * place where the unit is, and reads one all the same. */
+static bool check_unit(const struct pickle_node *metadata) {
     const struct pickle_node *unit = pickle_item(metadata, 1);
     bool ok = metadata->kind == PICKLE_TUPLE && metadata->count == 2 &&
               pickle_is(unit, PICKLE_TUPLE) && unit->count >= 3 && unit->count <= 5 &&
               (metadata->items[0]->kind == PICKLE_NONE || metadata->items[0]->kind == PICKLE_DICT);
-    for (size_t i = 0; ok && i < unit->count; i++)
-        ok = unit->items[i]->kind <= PICKLE_BYTES;
+    ok = ok && (unit->items[0]->kind == PICKLE_TEXT || unit->items[0]->kind == PICKLE_BYTES);
+    for (size_t i = 1; ok && i < unit->count; i++)
+        ok = is_integer(unit->items[i], 1, INT32_MAX) || unit->items[i]->kind == PICKLE_NONE;
     return ok;
+}
+
+/* The ninth item of a state. Times have their unit there; any other dtype has
+ * none, or a dict that numpy only keeps. */
+static bool check_metadata(const struct pickle_node *dtype, const struct pickle_node *metadata) {
+    if (dtype->value == 'M' || dtype->value == 'm')
+        return metadata && check_unit(metadata);
+    return !metadata || metadata->kind == PICKLE_NONE || metadata->kind == PICKLE_DICT;
 }
 
 static bool is_order(const struct pickle_node *order) {
@@ -169,7 +176,7 @@ const char *pickle_check_dtype(struct pickle *pickle, struct pickle_node *dtype,
     else
         ok = ok && is_integer(flags, 0, 255) &&
              (flags->integer & ~(int64_t)FLAGS_HARMLESS) == (objects ? FLAGS_OF_OBJECTS : 0);
-    ok = ok && (count == 8 || check_metadata(state->items[8]));
+    ok = ok && check_metadata(dtype, count == 9 ? state->items[8] : NULL);
     dtype->value = !ok ? 0 : objects ? 'O' : dtype->value;
     return ok ? NULL : wrong;
 }
