@@ -286,7 +286,9 @@ def links_beside_an_index(folder):
     (folder / "model" / first).symlink_to(folder / "store" / first)
     (folder / "model" / second).symlink_to(f"../far/away/{second}")
     (folder / "store" / "secret").write_text("secret")
-    env = {"TCONV_TEST_SANDBOX": f"read={folder / 'store' / 'secret'}\nread={folder / 'store' / first}"}
+    (folder / "tmp").mkdir()
+    tries = [f"read={folder / 'store' / name}" for name in ("secret", first)]
+    env = environment(folder, TCONV_TEST_SANDBOX="\n".join(tries))
     result = expect(folder, OK, "list", "--sandbox=require", f"model/{index}", env=env)
     check_equal(re.findall(rb"sandbox: read: (\w+)", result.err), [b"EACCES", b"allowed"], "reads")
 
@@ -306,7 +308,7 @@ def link_out_of_reach(folder):
     (folder / "m" / "m.onnx").write_bytes(model.replace(b"m.onnx.data", b"d/onnx.data"))
     (folder / "m" / "m.onnx.data").rename(folder / "other" / "data")
     (folder / "m" / "d" / "onnx.data").symlink_to("../../other/data")
-    result = expect(folder, IO, "list", "m/m.onnx")
+    result = expect(folder, IO, "list", "m/m.onnx", env=environment(folder))
     assert b"Permission denied" in result.err and b"--sandbox=off" in result.err, result.err
     expect(folder, OK, "list", "--sandbox=off", "m/m.onnx")
 
