@@ -5,8 +5,6 @@ Builds with test hooks try what TCONV_TEST_SANDBOX names once a command's sandbo
 say on standard error how each attempt ended (cmd/sandbox_probe.h).
 """
 
-import json
-import os
 import re
 import shutil
 import signal
@@ -15,7 +13,6 @@ import sys
 import files
 from files import f32
 from harness import (
-    DATA,
     IO,
     MIB,
     OK,
@@ -23,7 +20,6 @@ from harness import (
     TCONV,
     UNSAFE,
     USAGE,
-    Failed,
     Skip,
     Suite,
     check_equal,
