@@ -7,6 +7,8 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -50,6 +52,8 @@
 #define CALL_FCHMODAT2 452
 
 #define CAPACITY 512u
+#define GROUP ((size_t)12)
+#define COUNT(list) (sizeof(list) / sizeof *(list))
 
 struct program {
     struct sock_filter code[CAPACITY];
@@ -90,8 +94,29 @@ static void add_calls(struct program *program, const int *numbers, size_t count,
         add_return(program, action);
     }
 }
-#define ADD_CALLS(program, numbers, action)                                                        \
-    add_calls(program, numbers, sizeof(numbers) / sizeof *(numbers), action)
+
+static int by_number(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Many of them: sorted, in groups that a call passes in one step. The kernel runs
+ * the filter once for every call there is when it is installed, to know those that
+ * are always allowed: with one comparison a number that takes half a millisecond. */
+static void add_sorted(struct program *program, int *numbers, size_t count, uint32_t action) {
+    qsort(numbers, count, sizeof *numbers, by_number);
+    for (size_t first = 0; first < count; first += GROUP) {
+        size_t size = count - first < GROUP ? count - first : GROUP;
+        uint32_t last = (uint32_t)numbers[first + size - 1];
+        add(program,
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last, (uint8_t)(size + 2), 0));
+        for (size_t i = 0; i < size; i++)
+            add(program,
+                (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+                                             (uint32_t)numbers[first + i], (uint8_t)(size - i), 0));
+        add(program, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 1));
+        add_return(program, action);
+    }
+}
 
 /* The call is decided by one argument: `action` where it compares so with the
  * value, else the opposite. */
@@ -288,6 +313,19 @@ static const int for_children[] = {SYS_kill, SYS_tkill, SYS_socketpair, SYS_send
     ((uint32_t)(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |      \
                 CLONE_NEWPID | CLONE_NEWNET))
 
+static void add_denied(struct program *program, bool alone) {
+    int numbers[COUNT(denied) + COUNT(for_children) + 1];
+    size_t count = COUNT(denied);
+    memcpy(numbers, denied, sizeof denied);
+    if (alone) {
+        memcpy(numbers + count, for_children, sizeof for_children);
+        count += COUNT(for_children);
+    }
+    if (!TC_SANITIZED)
+        numbers[count++] = SYS_ptrace;
+    add_sorted(program, numbers, count, DENY);
+}
+
 /* Threads; other processes where that is wanted; namespaces never. */
 static void add_clone(struct program *program, bool processes) {
     add_unless(program, BPF_JEQ, SYS_clone, 6);
@@ -303,16 +341,12 @@ int tc_seccomp_command(bool children) {
     struct program program;
     bool makes_processes = children || TC_SANITIZED;
     begin(&program);
-    ADD_CALLS(&program, frequent, ALLOW);
+    add_calls(&program, frequent, COUNT(frequent), ALLOW);
     add_unless(&program, BPF_JGT, NEWEST_CALL, 1);
     add_return(&program, MISSING);
     /* Its flags can't be seen; the C library then takes the older one. */
     add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
-    ADD_CALLS(&program, denied, DENY);
-    if (!makes_processes)
-        ADD_CALLS(&program, for_children, DENY);
-    if (!TC_SANITIZED)
-        add_calls(&program, (const int[]){SYS_ptrace}, 1, DENY);
+    add_denied(&program, !makes_processes);
     add_clone(&program, makes_processes);
     /* Signals are for itself: abort and raise come this way. */
     if (!makes_processes)
@@ -365,7 +399,7 @@ int tc_seccomp_parser(void) {
     };
     struct program program;
     begin(&program);
-    ADD_CALLS(&program, allowed, ALLOW);
+    add_calls(&program, allowed, COUNT(allowed), ALLOW);
     add_by_argument(&program, SYS_mmap, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
     add_by_argument(&program, SYS_mprotect, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
     add_by_argument(&program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
