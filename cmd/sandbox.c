@@ -161,6 +161,9 @@ static int allow_outputs(const struct sandbox *sandbox, const struct tc_landlock
     int failed = 0;
     for (size_t i = 0; i < sandbox->output_count && !failed; i++)
         failed = allow_output(layer, sandbox->outputs[i], rights);
+    const char *path;
+    for (size_t i = 0; !failed && (path = sandbox_probe_output(i)) != NULL; i++)
+        failed = path[0] ? allow_output(layer, path, rights) : 0;
     return failed;
 }
 

@@ -267,6 +267,14 @@ void sandbox_probe(void) {
     free(list);
 }
 
+const char *sandbox_probe_output(size_t number) {
+    static const char *const variables[] = {"TCONV_TEST_ALLOW", "TCONV_TEST_CODES"};
+    if (number >= sizeof variables / sizeof *variables)
+        return NULL;
+    const char *path = getenv(variables[number]);
+    return path ? path : "";
+}
+
 int sandbox_probe_abi(int abi) {
     const char *wanted = getenv("TCONV_TEST_LANDLOCK");
     int most = wanted ? atoi(wanted) : abi;
@@ -281,6 +289,11 @@ bool sandbox_probe_seccomp(void) {
 #else
 
 void sandbox_probe(void) {
+}
+
+const char *sandbox_probe_output(size_t number) {
+    (void)number;
+    return NULL;
 }
 
 int sandbox_probe_abi(int abi) {
