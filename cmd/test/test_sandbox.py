@@ -359,14 +359,18 @@ def folder_outputs(folder):
     expect(here, OK, "-q", "--sandbox=require", "../in/model.safetensors", "x.npz")
 
 
-def replaced_outputs(folder):
+def replaced_outputs(variables, folder):
     """Old files make way for new ones, shards too, with journal and all."""
     sample(folder)
+    env = environment(folder, **dict.fromkeys(variables, "1"))
     for size in ("64K", "100M", "64K"):
-        expect(folder, OK, "-q", "--sandbox=require", "in/model.safetensors", "out/m.safetensors", "--shard-size", size)
+        shards = ["in/model.safetensors", "out/m.safetensors", "--shard-size", size]
+        expect(folder, OK, "-q", "--sandbox=require", *shards, env=env)
     for _ in range(2):
-        expect(folder, OK, "-q", "--sandbox=require", "in/model.safetensors", "out/m.npz", "--receipt", "other/x.json")
-        expect(folder, OK, "append", "-q", "--sandbox=require", "--replace", "in/model.safetensors", "in/more.npy")
+        receipt = ["in/model.safetensors", "out/m.npz", "--receipt", "other/x.json"]
+        expect(folder, OK, "-q", "--sandbox=require", *receipt, env=env)
+        more = ["--replace", "in/model.safetensors", "in/more.npy"]
+        expect(folder, OK, "append", "-q", "--sandbox=require", *more, env=env)
     check_equal([path.name for path in folder.rglob(".*")], [], "nothing left behind")
 
 
@@ -436,6 +440,12 @@ def cases():
             yield f"same {command} {number}", lambda folder, line=line, outputs=outputs: same_output(line, outputs, folder)
         for abi in range(7):
             yield f"abi {abi} {command}", lambda folder, line=lines[0][0], abi=abi: older_kernels(line, abi, folder)
+    for name, variables in (
+        ("without names", []),
+        ("staged", ["TCONV_TEST_NAMED"]),
+        ("without links", ["TCONV_TEST_NAMED", "TCONV_TEST_NO_LINKS"]),
+    ):
+        yield f"replaced outputs {name}", lambda folder, variables=variables: replaced_outputs(variables, folder)
     for case in (
         every_command,
         wrong_word,
@@ -448,7 +458,6 @@ def cases():
         pipes,
         device_outputs,
         folder_outputs,
-        replaced_outputs,
         with_few_descriptors,
         as_somebody,
         memory_is_enough,
