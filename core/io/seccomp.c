@@ -376,20 +376,14 @@ int tc_seccomp_command(bool children) {
 
 int tc_seccomp_parser(void) {
     static const int allowed[] = {
-        SYS_read,          SYS_write,
-        SYS_readv,         SYS_writev,
-        SYS_close,         SYS_fstat,
-        SYS_lseek,         SYS_ppoll,
-        SYS_brk,           SYS_munmap,
-        SYS_mremap,        SYS_madvise,
-        SYS_futex,         SYS_sched_yield,
-        SYS_getpid,        SYS_gettid,
-        SYS_clock_gettime, SYS_clock_getres,
-        SYS_gettimeofday,  SYS_clock_nanosleep,
-        SYS_nanosleep,     SYS_getrandom,
-        SYS_rt_sigaction,  SYS_rt_sigprocmask,
-        SYS_rt_sigreturn,  SYS_restart_syscall,
-        SYS_exit,          SYS_exit_group,
+        SYS_read,          SYS_write,        SYS_readv,           SYS_writev,
+        SYS_close,         SYS_fstat,        SYS_lseek,           SYS_ppoll,
+        SYS_brk,           SYS_munmap,       SYS_mremap,          SYS_madvise,
+        SYS_futex,         SYS_sched_yield,  SYS_getpid,          SYS_gettid,
+        SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday,    SYS_clock_nanosleep,
+        SYS_nanosleep,     SYS_getrandom,    SYS_rt_sigaction,    SYS_rt_sigprocmask,
+        SYS_rt_sigreturn,  SYS_sigaltstack,  SYS_restart_syscall, SYS_exit,
+        SYS_exit_group,
 #ifdef SYS_newfstatat
         SYS_newfstatat, /* fstat of the C library */
 #endif
