@@ -6,6 +6,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/notes.h"
 #include "core/format/backend.h"
@@ -95,6 +96,13 @@ static bool check_arguments(const struct append *append, const struct arguments 
     return true;
 }
 
+static bool confine(struct append *append, const struct arguments *arguments,
+                    struct tc_error *error) {
+    append->run.output = arguments->names[0];
+    struct sandbox sandbox = run_conversion_sandbox(&append->run);
+    return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
+}
+
 int cmd_append(int argc, char **argv) {
     struct append append = {.common = COMMON_DEFAULTS};
     struct tc_error error = {0};
@@ -126,7 +134,7 @@ int cmd_append(int argc, char **argv) {
                    &table);
     else if (ok)
         ok = run_conversion_note_options(&append.run, &table, &arguments, &error) &&
-             check_arguments(&append, &arguments, &error) &&
+             check_arguments(&append, &arguments, &error) && confine(&append, &arguments, &error) &&
              append_files(&append, arguments.names, arguments.count, &error);
     int code = ok ? 0 : report_error(&error, append.common.json);
     arguments_release(&arguments);

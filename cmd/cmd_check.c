@@ -6,6 +6,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -63,6 +64,16 @@ static bool check_usage(const struct check *check, const struct arguments *argum
     return findings_check_output(check->output, arguments, error);
 }
 
+static bool confine(const struct check *check, const struct arguments *arguments,
+                    struct tc_error *error) {
+    struct sandbox sandbox = common_sandbox(&check->common);
+    sandbox_add_output(&sandbox, check->output);
+    sandbox_add_output(&sandbox, check->run.junit);
+    sandbox_add_output(&sandbox, check->run.sarif);
+    sandbox_add_file(&sandbox, check->schema_path);
+    return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
+}
+
 static int run(struct check *check, struct option_table *table, int argc, char **argv) {
     struct tc_error error = {0};
     struct arguments arguments = {0};
@@ -70,6 +81,7 @@ static int run(struct check *check, struct option_table *table, int argc, char *
     bool ok = options_parse(table, argc, argv, &arguments, &error);
     bool help = ok && check->common.help;
     ok = ok && (help || check_usage(check, &arguments, &error));
+    ok = ok && (help || confine(check, &arguments, &error));
     if (ok && !help && !check->write)
         ok = tc_schema_load(&check->schema, check->schema_path, &error);
     if (!ok)

@@ -10,6 +10,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
+#include "cmd/sandbox.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -126,6 +127,13 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     if (convert->strip_prefix)
         convert->select.strip_prefix = tc_text_of(convert->strip_prefix);
     return true;
+}
+
+static bool confine(const struct convert *convert, const struct arguments *arguments,
+                    struct tc_error *error) {
+    struct sandbox sandbox = run_conversion_sandbox(&convert->run);
+    sandbox.packing = convert->plan.write.compress;
+    return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
 }
 
 /* A command's name that was mistyped was taken for a file's. */
@@ -291,6 +299,7 @@ static int run(int argc, char **argv, bool implicit) {
         ok = run_conversion_note_options(&convert.run, &table, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
              list_maps(&convert, &arguments, &table.arena, &error) &&
+             confine(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)
         hint_word(&arguments, &error);

@@ -334,7 +334,8 @@ static int run(struct diff *diff, struct option_table *table, int argc, char **a
     else if (ok && arguments.count != 2)
         ok = tc_fail(&error, TC_USAGE, "usage", "two files are needed");
     else if (ok)
-        ok = compare_files(diff, arguments.names, &equal, &error);
+        ok = common_confine(&diff->common, arguments.names, arguments.count, &error) &&
+             compare_files(diff, arguments.names, &equal, &error);
     arguments_release(&arguments);
     if (!ok)
         return report_error(&error, diff->common.json);

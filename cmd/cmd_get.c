@@ -6,6 +6,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
@@ -34,6 +35,10 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
     if (!target)
         return false;
     if (!common_check_terminal(output, error))
+        return false;
+    struct sandbox sandbox = common_sandbox(&get->common);
+    sandbox_add_output(&sandbox, output);
+    if (!sandbox_enter(&sandbox, &path, 1, error))
         return false;
     struct tc_reader *reader = common_open(&get->common, path, error);
     if (!reader)

@@ -5,6 +5,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
@@ -54,10 +55,17 @@ static bool make_keys(const char *path, struct tc_error *error) {
     return ok;
 }
 
+static bool confine(const struct common *common, const char *path, struct tc_error *error) {
+    struct sandbox sandbox = common_sandbox(common);
+    sandbox_add_output(&sandbox, path);
+    return sandbox_enter(&sandbox, NULL, 0, error);
+}
+
 int cmd_keygen(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     struct option_table table;
     options_init(&table);
+    common_add_sandbox(&table, &common);
     common_add_plain_options(&table, &common, "an error as a JSON object on stdout");
     struct tc_error error = {0};
     struct arguments arguments = {0};
@@ -69,7 +77,8 @@ int cmd_keygen(int argc, char **argv) {
                    "Files that exist are\nnever replaced.",
                    &table);
     else if (ok)
-        ok = arguments.count == 1 ? make_keys(arguments.names[0], &error)
+        ok = arguments.count == 1 ? confine(&common, arguments.names[0], &error) &&
+                                        make_keys(arguments.names[0], &error)
                                   : tc_fail(&error, TC_USAGE, "usage", "one name is needed");
     arguments_release(&arguments);
     options_release(&table);

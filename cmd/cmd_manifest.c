@@ -7,6 +7,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
@@ -145,11 +146,12 @@ static bool run(const struct manifest *manifest, const struct arguments *argumen
     if (arguments->count == 1 && strcmp(path, "-") == 0)
         return tc_fail(error, TC_USAGE, "usage", "what comes from a pipe needs an output");
     tc_buffer_addf(&beside, "%s.json", path);
-    struct tc_reader *reader =
-        tc_buffer_ok(&beside, error) ? common_open(&manifest->common, path, error) : NULL;
-    bool ok =
-        reader && write_manifest(manifest, reader,
-                                 arguments->count == 2 ? arguments->names[1] : beside.bytes, error);
+    const char *output = arguments->count == 2 ? arguments->names[1] : beside.bytes;
+    struct sandbox sandbox = common_sandbox(&manifest->common);
+    sandbox_add_output(&sandbox, output);
+    bool ok = tc_buffer_ok(&beside, error) && sandbox_enter(&sandbox, &path, 1, error);
+    struct tc_reader *reader = ok ? common_open(&manifest->common, path, error) : NULL;
+    ok = reader && write_manifest(manifest, reader, output, error);
     tc_reader_close(reader);
     tc_buffer_release(&beside);
     return ok;

@@ -11,6 +11,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
@@ -263,8 +264,10 @@ static void scan_one(struct job *job, const char *path, bool named) {
         job->error = TC_IO;
     else if (scan_file(&scan, path, error))
         file_done(job, &scan, path, named);
-    else
+    else {
+        sandbox_hint(error);
         file_failed(job, path, error);
+    }
     scan_release(&scan);
     free(error);
 }
@@ -438,6 +441,11 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
     bool folders = false;
     if (!findings_check_output(job->reports.junit, arguments, &error) ||
         !findings_check_output(job->reports.sarif, arguments, &error))
+        return report_error(&error, job->common.json);
+    struct sandbox sandbox = common_sandbox(&job->common);
+    sandbox_add_output(&sandbox, job->reports.junit);
+    sandbox_add_output(&sandbox, job->reports.sarif);
+    if (!sandbox_enter(&sandbox, arguments->names, arguments->count, &error))
         return report_error(&error, job->common.json);
     tc_arena_init(&job->arena, 0);
     for (size_t i = 0; i < arguments->count; i++) {

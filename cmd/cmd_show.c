@@ -278,6 +278,7 @@ int cmd_show(int argc, char **argv) {
             &table);
     else if (ok)
         ok = check_arguments(&show, &arguments, &error) &&
+             common_confine(&show.common, arguments.names, 1, &error) &&
              show_tensors(&show, arguments.names[0], arguments.names + 1, arguments.count - 1,
                           &error);
     int code = ok ? 0 : report_error(&error, show.common.json);

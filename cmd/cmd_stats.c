@@ -9,6 +9,7 @@
 #include "cmd/options.h"
 #include "cmd/plot.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "cmd/stats_html.h"
 #include "cmd/table.h"
 #include "core/base/error.h"
@@ -183,6 +184,10 @@ static bool write_page(struct stats_html *html, const struct tc_reader *reader, 
 static bool stats_file(const struct stats *options, const char *const *arguments, size_t count,
                        struct tc_error *error) {
     const char *path = arguments[0];
+    struct sandbox sandbox = common_sandbox(&options->common);
+    sandbox_add_output(&sandbox, options->html);
+    if (!sandbox_enter(&sandbox, &path, 1, error))
+        return false;
     struct tc_reader *reader = common_open(&options->common, path, error);
     if (!reader)
         return tc_error_in_file(error, path);

@@ -7,6 +7,7 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
 #include "core/format/backend.h"
@@ -54,6 +55,20 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     return ok;
 }
 
+/* What a receipt names lies beside it, or beside the first of the files. */
+static bool confine(const struct verify *verify, const char *receipt, const char *public_key,
+                    const struct arguments *arguments, struct tc_error *error) {
+    struct sandbox sandbox = common_sandbox(&verify->common);
+    sandbox_add_output(&sandbox, verify->run.junit);
+    sandbox_add_output(&sandbox, verify->run.sarif);
+    sandbox_add_file(&sandbox, public_key);
+    if (arguments->count)
+        sandbox_add_file(&sandbox, receipt);
+    else
+        sandbox.beside = receipt;
+    return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
+}
+
 int cmd_verify(int argc, char **argv) {
     struct verify verify = {.common = COMMON_DEFAULTS,
                             .run = {.command = "verify", .damaged = "damaged"}};
@@ -91,6 +106,8 @@ int cmd_verify(int argc, char **argv) {
             "With --receipt: compares files with the receipt of the conversion that wrote\n"
             "them; they lie beside it, or where the FILEs say.",
             &table);
+    else if (!confine(&verify, receipt, public_key, &arguments, &error))
+        code = report_error(&error, verify.common.json);
     else if (receipt)
         code = cmd_verify_receipt(&verify.common, receipt, public_key, arguments.names,
                                   arguments.count);

@@ -65,6 +65,14 @@ static void add_limits(struct option_table *table, struct tc_limits *limits) {
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
+void common_add_sandbox(struct option_table *table, struct common *common) {
+    const struct option row =
+        CHOICE_OPTION("sandbox", &common->sandbox, sandbox_modes, .argument = "auto|require|off",
+                      .not_in_receipt = true,
+                      .help = "confine the command as far as the kernel can (auto), or fail");
+    options_add(table, NULL, &row, 1);
+}
+
 void common_add_help(struct option_table *table, struct common *common) {
     const struct option row = HELP_OPTION("help", &common->help, .letter = 'h', .help = "this text",
                                           .not_in_receipt = true);
@@ -94,6 +102,7 @@ void common_add_options(struct option_table *table, struct common *common) {
     options_add(table, "Reading:", reading, OPTION_COUNT(reading));
     add_limits(table, &common->format.limits);
     common_add_format_options(table, TC_FOR_READING, &common->format.settings);
+    common_add_sandbox(table, common);
     options_add(table, "Output:", output, OPTION_COUNT(output));
     common_add_help(table, common);
 }
@@ -125,6 +134,18 @@ const struct tc_backend *common_target(const char *name, const char *path, struc
     return target;
 }
 
+struct sandbox common_sandbox(const struct common *common) {
+    return (struct sandbox){.mode = common->sandbox,
+                            .verbose = common->verbose,
+                            .memory = common->format.limits.memory};
+}
+
+bool common_confine(const struct common *common, const char *const *inputs, size_t count,
+                    struct tc_error *error) {
+    struct sandbox sandbox = common_sandbox(common);
+    return sandbox_enter(&sandbox, inputs, count, error);
+}
+
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
     const struct tc_backend *backend = NULL;
@@ -133,6 +154,8 @@ struct tc_reader *common_open(const struct common *common, const char *path,
     struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
     if (reader)
         report_warnings(reader, common->quiet, common->verbose);
+    else
+        sandbox_hint(error);
     return reader;
 }
 
@@ -171,7 +194,10 @@ bool common_check_terminal(const char *output, struct tc_error *error) {
 
 int common_each_file(const struct common *common, const struct arguments *arguments,
                      common_action *action, void *context) {
+    struct tc_error confined = {0};
     int worst = 0;
+    if (!common_confine(common, arguments->names, arguments->count, &confined))
+        return report_error(&confined, common->json);
     for (size_t i = 0; i < arguments->count; i++) {
         struct tc_error error = {0};
         const char *path = arguments->names[i];

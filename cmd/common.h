@@ -3,6 +3,7 @@
 #define TCONV_CMD_COMMON_H
 
 #include "cmd/options.h"
+#include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
@@ -15,6 +16,7 @@ struct common {
     bool json;
     bool quiet;
     bool verbose;
+    enum sandbox_mode sandbox;
     const char *from;
     struct tc_format_options format;
 };
@@ -27,12 +29,20 @@ struct common {
 void common_add_options(struct option_table *table, struct common *common);
 void common_add_plain_options(struct option_table *table, struct common *common,
                               const char *json_help);
+/* --sandbox: of every command that reads or writes a file. */
+void common_add_sandbox(struct option_table *table, struct common *common);
 void common_add_help(struct option_table *table, struct common *common);
 
 /* Adds the options that formats declare for this use; their values go to
  * `settings`, which lives as long as the table. */
 void common_add_format_options(struct option_table *table, enum tc_option_use use,
                                struct tc_option_settings *settings);
+
+/* What to confine the command by, as the options say; to be filled and entered. */
+struct sandbox common_sandbox(const struct common *common);
+/* Enters it, for a command that only reads files. */
+bool common_confine(const struct common *common, const char *const *inputs, size_t count,
+                    struct tc_error *error);
 
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,

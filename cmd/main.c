@@ -190,16 +190,24 @@ static int run(int argc, char **argv, struct tc_error *error) {
 #ifdef TCONV_TEST_HOOKS
 /* TCONV_TEST_MEMORY=FILE: writes the most memory that was counted at once. Not
  * in what is installed. */
-static void tell_memory(void) {
+static FILE *open_memory(void) {
     const char *path = getenv("TCONV_TEST_MEMORY");
-    FILE *file = path ? fopen(path, "w") : NULL;
+    return path ? fopen(path, "w") : NULL;
+}
+
+static void tell_memory(FILE *file) {
     if (file) {
         fprintf(file, "%llu\n", (unsigned long long)tc_memory_peak());
         fclose(file);
     }
 }
 #else
-static void tell_memory(void) {
+static FILE *open_memory(void) {
+    return NULL;
+}
+
+static void tell_memory(FILE *file) {
+    (void)file;
 }
 #endif
 
@@ -208,8 +216,9 @@ int main(int argc, char **argv) {
     fill_standard_descriptors();
     tc_signals_install();
     tc_memory_follow();
+    FILE *memory = open_memory();
     int code = run(argc, argv, &error);
-    tell_memory();
+    tell_memory(memory);
     /* Whatever was printed must have arrived, help too. */
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
 }

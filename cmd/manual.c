@@ -171,6 +171,16 @@ void manual_print_words(const struct option_table *table) {
     }
 }
 
+static void print_security(void) {
+    printf(
+        ".SH SECURITY\nBefore it looks at a file a command gives up what it does not need: core "
+        "dumps, more memory than\n.B \\-\\-max\\-memory\nand what goes with it, all files but "
+        "those beside its inputs and in the folders of its outputs, the network, other programs "
+        "and processes.\n.B \\-\\-sandbox=require\nfails where the kernel lacks a part of that,\n"
+        ".BR \\-\\-sandbox=auto ,\nthe default, goes without it and tells so with\n.BR \\-v ;\n"
+        ".B \\-\\-sandbox=off\nkeeps everything.\n");
+}
+
 void manual_print_overview(const struct manual_command *commands, size_t count) {
     static const char purpose[] = "converts tensors between file formats";
     print_head("tconv", purpose, sizeof purpose - 1);
@@ -197,6 +207,7 @@ void manual_print_overview(const struct manual_command *commands, size_t count) 
             printf("%s %s", e ? "," : ":", tc_registry[i]->extensions[e]);
         putchar('\n');
     }
+    print_security();
     printf(".SH ENVIRONMENT\n.TP\n.B TMPDIR\nwhere what is read from a pipe, and what must be read "
            "in another order, is kept; /var/tmp otherwise\n.TP\n.B NO_COLOR\nno colour on a "
            "terminal\n.TP\n.B TCONV_CPU\nforces a set of instructions: plain, avx2\n");

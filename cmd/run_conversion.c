@@ -105,6 +105,20 @@ void run_conversion_add_options(struct option_table *table, struct run_conversio
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
+struct sandbox run_conversion_sandbox(const struct run_conversion *run) {
+    const struct side_outputs *side = &run->side_outputs;
+    struct sandbox sandbox = common_sandbox(run->common);
+    if (!run->dry_run) {
+        sandbox_add_output(&sandbox, run->output);
+        sandbox_add_output(&sandbox, side->receipt);
+        sandbox_add_output(&sandbox, side->depfile);
+    }
+    sandbox_add_file(&sandbox, side->key);
+    sandbox.more_files = side->also;
+    sandbox.more_count = side->also_count;
+    return sandbox;
+}
+
 bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,
                                  const struct arguments *arguments, struct tc_error *error) {
     options_print_given(&run->given, table, arguments);

@@ -8,6 +8,7 @@
 #include "cmd/common.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/sandbox.h"
 #include "cmd/side_outputs.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -33,6 +34,9 @@ extern const char *const run_conversion_keeps[];
 
 /* Adds the options of every command that writes. */
 void run_conversion_add_options(struct option_table *table, struct run_conversion *run);
+
+/* With all that it will write. */
+struct sandbox run_conversion_sandbox(const struct run_conversion *run);
 
 /* Keeps the options for a receipt; release frees what this made. */
 bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,

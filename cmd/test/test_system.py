@@ -71,13 +71,13 @@ def write_model(path, size=256 << 10):
     )
 
 
-def start_big(folder):
+def start_big(folder, *options):
     """A conversion under way onto an existing output."""
     write_big(folder / "in.safetensors")
     (folder / "out.deathtensors").write_bytes(b"old")
     before = snapshot(folder)
     return before, subprocess.Popen(
-        [TCONV, "in.safetensors", "out.deathtensors"],
+        [TCONV, *options, "in.safetensors", "out.deathtensors"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -134,7 +134,10 @@ def killed(delay, folder):
 
 
 def writes(process):
-    """Whether it has an output under way, which has no name."""
+    """Whether it has an output under way, which has no name.
+
+    Within its sandbox a process shows its descriptors to root alone.
+    """
     try:
         folder = f"/proc/{process.pid}/fd"
         return any("(deleted)" in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
@@ -144,7 +147,7 @@ def writes(process):
 
 def input_changes(change, folder):
     """An input that changes while it is read is an error, not a wrong output."""
-    before, process = start_big(folder)
+    before, process = start_big(folder, "--sandbox=off")
     while process.poll() is None and not writes(process):
         time.sleep(0.01)
     time.sleep(0.05)
@@ -349,7 +352,11 @@ def changed_pt(folder):
 def slowly(folder, stderr, *args):
     """A conversion that takes over a second, whatever the machine: it is stopped for a while."""
     process = subprocess.Popen(
-        [TCONV, *args], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+        [TCONV, "--sandbox=off", *args],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
     )
     while process.poll() is None and not writes(process):
         time.sleep(0.001)

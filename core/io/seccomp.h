@@ -1,0 +1,26 @@
+/*
+ * seccomp: a process gives up system calls, for ever and with all that it
+ * starts. The filters are small programs that the kernel runs before each call;
+ * they are made here and not by libseccomp, since a list of numbers and six
+ * looks at arguments are all that is needed.
+ *
+ * Both need PR_SET_NO_NEW_PRIVS, and the calling thread to be the only one.
+ * They return 0 or the errno; ENOSYS where the architecture has no filter here.
+ * A call of another architecture (32 bits, x32) kills the process.
+ */
+#ifndef TCONV_CORE_IO_SECCOMP_H
+#define TCONV_CORE_IO_SECCOMP_H
+
+#include <stdbool.h>
+
+/* For a command: no programs, sockets, tracing, kernel interfaces or signals to
+ * others, no new memory that can be executed, no change of files by their path
+ * that Landlock does not know of: EPERM. Calls that are newer than this program
+ * look as if the kernel had none: ENOSYS. With `children` it may make processes
+ * (core/io/isolate.h), end them and talk to them. */
+int tc_seccomp_command(bool children);
+/* For a parser in a process of its own: to take memory, to read and write
+ * descriptors that are open, and to end. All else: EPERM. */
+int tc_seccomp_parser(void);
+
+#endif
