@@ -17,7 +17,7 @@
 #include "core/tensor/metadata_json.h"
 #include "core/tensor/table.h"
 
-/* Whose manifests these are as, key by key and byte by byte. */
+/* The version of the deathtensors package whose manifests these equal byte for byte. */
 #define PACKAGE_VERSION "0.3.0"
 
 struct manifest {
@@ -25,7 +25,7 @@ struct manifest {
     struct tc_publish_options publish;
 };
 
-/* What the package calls each dtype; those it does not know as torch does. */
+/* What the package calls each dtype; for those that it does not know, torch's name. */
 static const struct {
     const char *torch;
     const char *numpy; /* NULL: numpy has none */
@@ -40,7 +40,7 @@ static const struct {
     [TC_U64] = {"torch.uint64", "<u8"},
     [TC_I64] = {"torch.int64", "<i8"},
     [TC_F16] = {"torch.float16", "<f2"},
-    [TC_BF16] = {"torch.bfloat16", "<f2"}, /* so it says: the bytes, not the numbers */
+    [TC_BF16] = {"torch.bfloat16", "<f2"}, /* as the package has it: of the same size */
     [TC_F32] = {"torch.float32", "<f4"},
     [TC_F64] = {"torch.float64", "<f8"},
     [TC_C64] = {"torch.complex64", "<c8"},
@@ -78,9 +78,10 @@ static void add_tensor(struct tc_json_writer *json, const struct tc_tensor *tens
 }
 
 /*
- * Offsets are a deathtensors file's own, and else those in the data of such a
- * file of these tensors, in their order without gaps; for safetensors that is
- * the same. Who shares another's data has its offsets.
+ * The offsets of a deathtensors file are its own. For any other format they are
+ * those that the tensors would have in such a file: in their order, without gaps,
+ * which in safetensors is where they are. A tensor that shares another's data has
+ * the offsets of the other.
  */
 static bool add_tensors(struct tc_json_writer *json, const struct tc_reader *reader,
                         struct tc_error *error) {

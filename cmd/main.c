@@ -88,7 +88,8 @@ static void print_help_in(enum help_form form) {
         print_help();
 }
 
-/* A command that reads no file: its arguments, or its help. */
+/* Parses the arguments of a command that reads no file, at most `most` of them, and
+ * prints its help where that is asked for. */
 static bool plain_arguments(int argc, char **argv, struct common *common,
                             struct arguments *arguments, size_t most, const char *usage,
                             const char *what, struct tc_error *error) {
@@ -152,7 +153,7 @@ static void fill_standard_descriptors(void) {
             return;
 }
 
-/* TCONV_CPU forces a set of instructions: for tests, and to rule one out. */
+/* TCONV_CPU forces a set of instructions: for tests, and for users who suspect one. */
 static bool choose_cpu(struct tc_error *error) {
     const char *cpu = getenv("TCONV_CPU");
     if (!cpu || !cpu[0] || tc_cast_use(cpu))
@@ -188,9 +189,8 @@ static int run(int argc, char **argv, struct tc_error *error) {
 }
 
 #ifdef TCONV_TEST_HOOKS
-/* TCONV_TEST_MEMORY=FILE: writes the most memory that was counted at once. Not
- * in what is installed. */
-static void tell_memory(void) {
+/* In test builds TCONV_TEST_MEMORY=FILE writes the highest count of memory in use. */
+static void record_memory(void) {
     const char *path = getenv("TCONV_TEST_MEMORY");
     FILE *file = path ? fopen(path, "w") : NULL;
     if (file) {
@@ -199,7 +199,7 @@ static void tell_memory(void) {
     }
 }
 #else
-static void tell_memory(void) {
+static void record_memory(void) {
 }
 #endif
 
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     tc_signals_install();
     tc_memory_follow();
     int code = run(argc, argv, &error);
-    tell_memory();
+    record_memory();
     /* Whatever was printed must have arrived, help too. */
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
 }

@@ -1,6 +1,6 @@
 /*
- * Manual pages and words for shells, made from the same tables as the help:
- * they can't disagree.
+ * Manual pages, and words that shells complete. Both are made from the same
+ * tables as the help, so that they can't disagree.
  */
 #ifndef TCONV_CMD_MANUAL_H
 #define TCONV_CMD_MANUAL_H
@@ -21,7 +21,8 @@ struct manual_command {
 };
 /* tconv(1). */
 void manual_print_overview(const struct manual_command *commands, size_t count);
-/* Commands, formats and dtypes: kind, word, and what it is. */
+/* A line for each command, format and dtype: its kind, its name and what it is,
+ * with tabs between. */
 void manual_print_all_words(const struct manual_command *commands, size_t count);
 
 #endif

@@ -1,4 +1,4 @@
-# Completion of tconv for fish. What there is to complete tconv itself says.
+# Completion of tconv for fish. The words to complete come from tconv itself (--help=words).
 function __tconv_column
     tconv --help=words 2>/dev/null | awk -F '\t' -v kind=$argv[1] '$1 == kind { print $2 "\t" $3 }'
 end

@@ -181,7 +181,7 @@ NESTED = {
 @row("F06", UNSAFE, FILE)
 def nested():
     prefixes = {"": (), ", small stack": limited("-s 64")}
-    if SANITIZED:  # it takes more stack than that by itself
+    if SANITIZED:  # the sanitizers alone need more stack than that
         del prefixes[", small stack"]
     for kind in ("functions", "lists"):
         shallow, deep = graph(10, NESTED[kind]), graph(10_000, NESTED[kind])

@@ -425,7 +425,7 @@ def accidents(folder):
 
 def cases(_suite):
     for number, (label, place) in enumerate(places()):
-        # In a sanitizer build each place has two of the ways, and others the others.
+        # In a sanitizer build each place has a third of the ways, the next place another third.
         tricks = list(TRICKS.items())[number % 3 :: 3] if SANITIZED else TRICKS.items()
         for trick, pickle in tricks:
             yield f"{label}: {trick}", functools.partial(hostile, place, pickle)
