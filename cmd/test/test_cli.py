@@ -286,15 +286,15 @@ def pattern_of(lines):
 def run_step(step, folder):
     plain = step.command.startswith("tconv ") and not SHELL.search(step.command)
     before = snapshot(folder)
-    told = folder.with_suffix(".codes")
-    env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(told)}
+    code_file = folder.with_suffix(".codes")
+    env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(code_file)}
     env["PATH"] = f"{BIN}:{os.environ['PATH']}"
     result = run("sh", "-c", step.command, cwd=folder, env=env)
     faults = health_faults(result)
     if result.code != step.status:
         faults.append(f"expected: exit {step.status}, got {result.code}")
-    codes = told.read_text().split() if told.exists() else []
-    told.unlink(missing_ok=True)
+    codes = code_file.read_text().split() if code_file.exists() else []
+    code_file.unlink(missing_ok=True)
     if codes != step.codes:
         faults.append(f"expected: errors {step.codes}, got {codes}")
     failing = plain and step.status > 1

@@ -457,11 +457,11 @@ def stale_shards(folder):
         f"{len(earlier)} shards of an earlier run, which the new index does not name, stay "
         f'(--prune removes them): the first is "{earlier[0]}"'
     )
-    check_equal(expected in text(result.err), True, "told", result)
+    check_equal(expected in text(result.err), True, "reported", result)
     own = sorted({path.name for path in place.iterdir()} - {*earlier, *others, SAFE})
     check_equal((len(own) > 1, len(own) != len(earlier)), (True, True), f"new shards {own}")
     result = expect(place, OK, source, "out.safetensors", "--shard-size", "1000", "--prune")
-    check_equal("were removed" in text(result.err), True, "told", result)
+    check_equal("were removed" in text(result.err), True, "reported", result)
     check_equal(sorted(os.listdir(place)), sorted([*own, *others, SAFE]), "what is left")
     result = expect(place, OK, source, "out.safetensors", "--shard-size", "1000", "--prune")
     check_equal(result.err, b"", "nothing more to tell", result)

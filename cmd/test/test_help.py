@@ -101,7 +101,7 @@ def check_format_options(folder):
 
 
 def check_idle_options(folder):
-    """An option for writing that the target has not is told, and one given as it is anyway is not."""
+    """An option for writing that the target does not have is warned of, unless it has its default value."""
     make_samples(folder)
     for arguments, warned in (
         (("out.npz", "--onnx-external"), b"--onnx-external has nothing to do: the output is no ONNX model"),
