@@ -28,8 +28,8 @@ struct info {
     struct choose choose;
 };
 
-/* The tensors that are shown, and their sums. A tensor that shares the data of one
- * before it does not count among the parameters, but shows its own size. */
+/* The tensors that are shown, and their sums. A tensor that shares the data of another
+ * that is shown does not count among the parameters, but its size does. */
 struct shown {
     struct chosen chosen;
     uint64_t nbytes;
@@ -65,8 +65,7 @@ static bool choose(const struct info *info, const struct tc_reader *reader, stru
     return true;
 }
 
-/* The largest power of two that divides where all raw data starts; 0: none is
- * raw. */
+/* The largest power of two that divides all offsets of raw data; 0: none is raw. */
 static uint64_t alignment(struct tc_reader *reader, const struct shown *shown) {
     uint64_t offsets = 0;
     bool raw = false;
@@ -145,7 +144,7 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const str
 struct rows {
     const struct tc_reader *reader;
     const struct shown *shown;
-    bool shards; /* each tensor's is shown */
+    bool shards; /* the shard of each tensor is shown */
 };
 
 /* "1,234,567" */
@@ -158,7 +157,8 @@ static void add_grouped(struct tc_buffer *out, uint64_t number) {
     }
 }
 
-/* The last column: whose data a tensor shares, and its part in a sparse tensor. */
+/* The last column: the shard, with -v; whose data the tensor shares; the sparse tensor
+ * that it is a part of. */
 static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
                         const struct tc_tensor *tensor) {
     const struct tc_table *table = &rows->reader->table;

@@ -171,12 +171,12 @@ int cmd_manifest(int argc, char **argv) {
     struct arguments arguments = {0};
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && manifest.common.help)
-        help_print(manifest.common.help, "tconv manifest [options] FILE [OUT]",
-                   "Writes the table of tensors and the metadata as deathtensors' JSON "
-                   "sidecar, to\nFILE.json or OUT (- is standard output). Its time is the "
-                   "file's own, or that of\nSOURCE_DATE_EPOCH: the same file gives the "
-                   "same manifest.",
-                   &table);
+        help_print(
+            manifest.common.help, "tconv manifest [options] FILE [OUT]",
+            "Writes the table of tensors and the metadata as deathtensors' JSON sidecar.\n"
+            "It goes to FILE.json or OUT (- is standard output). Its time is the file's own,\n"
+            "or that of SOURCE_DATE_EPOCH: the same file gives the same manifest.",
+            &table);
     else if (ok)
         ok = run(&manifest, &arguments, &error);
     arguments_release(&arguments);

@@ -139,7 +139,7 @@ static void add_plots(struct tc_buffer *out, const struct tc_table *table,
 }
 
 static bool compute(const struct stats *options, struct tc_reader *reader, struct results *results,
-                   struct tc_error *error) {
+                    struct tc_error *error) {
     size_t count = reader->table.count + 1;
     struct report_progress progress;
     results->stats = calloc(count, sizeof *results->stats);

@@ -8,7 +8,7 @@
 #include "cmd/options.h"
 
 /* The page of a command. Its name is the second word of the usage, its purpose
- * the first sentence of the description. */
+ * the description up to the first full stop: no file name may come before that. */
 void manual_print(const char *usage, const char *what, const struct option_table *table);
 /* A line an option: the option, its argument, its choices, what it does, with
  * tabs between. */
