@@ -63,11 +63,11 @@ int cmd_keygen(int argc, char **argv) {
     struct arguments arguments = {0};
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && common.help)
-        help_print(
-            common.help, "tconv keygen NAME",
-            "Makes a pair of Ed25519 keys. NAME.key signs receipts (--sign) and is readable by\n"
-            "you alone, NAME.pub verifies them. Files that exist are never replaced.",
-            &table);
+        help_print(common.help, "tconv keygen NAME",
+                   "Makes a pair of Ed25519 keys. NAME.key signs receipts (--sign) and is\n"
+                   "readable by you alone, NAME.pub verifies them. Files that exist are never\n"
+                   "replaced.",
+                   &table);
     else if (ok)
         ok = arguments.count == 1 ? make_keys(arguments.names[0], &error)
                                   : tc_fail(&error, TC_USAGE, "usage", "one name is needed");
