@@ -28,7 +28,7 @@ int choose_compare(const struct tc_tensor *a, const struct tc_tensor *b, enum ch
                 : sort == SORT_SIZE  ? (a->nbytes < b->nbytes) - (a->nbytes > b->nbytes)
                 : sort == SORT_DTYPE ? (a->dtype > b->dtype) - (a->dtype < b->dtype)
                                      : 0;
-    return order ? order : (a > b) - (a < b); /* else as in the file: they are one list */
+    return order ? order : (a > b) - (a < b); /* the file's order */
 }
 
 static int compare_listed(const void *a, const void *b, void *sort) {

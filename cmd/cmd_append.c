@@ -23,7 +23,7 @@ struct append {
     bool keep_given;
 };
 
-/* Whether there is a format to write the file in again, as it is. */
+/* Whether the file can be written again in its own format, with all that it holds. */
 static bool check_file(const struct tc_reader *file, struct tc_error *error) {
     const struct tc_backend *format = file->backend;
     if (file->shard_count || file->shard_backend)
@@ -38,8 +38,8 @@ static bool check_file(const struct tc_reader *file, struct tc_error *error) {
         tc_fail(error, TC_UNSUPPORTED, "beyond",
                 "the file would lose what it has beside tensors: %s",
                 file->beyond ? file->beyond
-                : members    ? "members that are none"
-                             : "what was warned of");
+                : members    ? "members that are no tensors"
+                             : "what the warnings name");
         tc_error_hint(error, "write another file: tconv FILE IN... -o OUT");
     }
     return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);
@@ -71,7 +71,7 @@ static bool append_files(struct append *append, const char *const *paths, size_t
     if (!readers)
         return tc_fail_memory(error);
     append->run.output = paths[0];
-    plain.from = NULL;            /* -f speaks of what is added */
+    plain.from = NULL;            /* -f is the format of the files that are added */
     tc_publish_recover(paths[0]); /* an append that was killed has left FILE incomplete */
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {

@@ -21,7 +21,7 @@ struct check {
     struct tc_schema schema;
 };
 
-static bool check_file(void *context, struct looked_at *file, struct tc_error *error) {
+static bool check_file(void *context, struct checked_file *file, struct tc_error *error) {
     struct check *check = context;
     struct tc_reader *reader = common_open(&check->common, file->path, error);
     bool ok = reader && tc_schema_check(&check->schema, reader, &file->findings, error);
@@ -111,7 +111,7 @@ int cmd_check(int argc, char **argv) {
         TEXT_OPTION("schema", &check.schema_path, .argument = "S.json",
                     .help = "what the files must be"),
         FLAG_OPTION("write-schema", &check.write,
-                    .help = "write the schema that FILE keeps, instead of checking"),
+                    .help = "write a schema that FILE satisfies, instead of checking"),
         TEXT_OPTION("output", &check.output, .letter = 'o', .argument = "S.json",
                     .help = "where to write that schema (default: stdout)"),
     };

@@ -33,12 +33,12 @@ struct convert {
     struct tc_policy policy;
     const char *prefix;
     const char *strip_prefix;
-    bool implicit; /* the word was left out */
+    bool implicit; /* the word "convert" was left out */
     bool checksum_given;
 };
 
-/* The target's format: named, by the output's extension, or that of single
- * tensors for a folder. */
+/* The format to write: the one that was named, for a folder that of single tensors,
+ * else by the output's extension. */
 static const struct tc_backend *find_target(const struct convert *convert, bool folder,
                                             struct tc_error *error) {
     const char *to = convert->to;
@@ -85,7 +85,7 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
     return ok;
 }
 
-/* The files that --map names: what an output depends on beside its inputs. */
+/* Lists the files that --map names: the output depends on them, too. */
 static bool list_maps(struct convert *convert, const struct arguments *arguments,
                       struct tc_arena *arena, struct tc_error *error) {
     const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
@@ -136,7 +136,7 @@ static bool confine(const struct convert *convert, const struct arguments *argum
     return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
 }
 
-/* A command's name that was mistyped was taken for a file's. */
+/* A mistyped name of a command is taken for that of a file: suggests the command. */
 static void hint_word(const struct arguments *arguments, struct tc_error *error) {
     const char *word = arguments->count ? arguments->names[0] : NULL;
     bool about_it = error->errnum == ENOENT ? strcmp(error->file, word ? word : "") == 0
@@ -193,7 +193,7 @@ static void add_output_options(struct option_table *table, struct convert *conve
                      .most = highest_level(), .help = compression_help(table)),
         FLAG_OPTION("checksum", &convert->plan.write.checksum, .given = &convert->checksum_given,
                     .help = checksum_help(table)),
-        CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without"),
+        CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without that checksum"),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
         FLAG_OPTION("prune", &convert->run.convert.prune, .not_in_receipt = true,

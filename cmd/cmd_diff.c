@@ -28,15 +28,14 @@ struct diff {
     struct tc_compare_options options;
 };
 
-/* What both files have, in the order wanted. */
+/* Compares two tensors that both files have, by what A says of them. */
 static int compare_pairs(const void *a, const void *b, void *sort) {
     return choose_compare((*(const struct tc_compared *const *)a)->a,
                           (*(const struct tc_compared *const *)b)->a,
                           *(const enum choose_sort *)sort);
 }
 
-/* As the files have them, and values the worst first, unless the user says
- * otherwise. */
+/* Without --sort tensors stay in the files' order, and values the worst first. */
 static void order_lists(struct tc_compare *compare, enum choose_sort sort) {
     if (sort == SORT_FILE)
         return;
@@ -71,7 +70,7 @@ static void add_index_json(struct tc_json_writer *json, const char *key,
 static uint64_t element_count(const struct tc_tensor *tensor) {
     uint64_t count = 1;
     for (unsigned axis = 0; axis < tensor->rank; axis++)
-        count *= tensor->shape[axis]; /* was measured when it was read */
+        count *= tensor->shape[axis]; /* no overflow: the reader measured the shape */
     return count;
 }
 
@@ -352,7 +351,8 @@ int cmd_diff(int argc, char **argv) {
         REAL_OPTION("atol", &tolerance->absolute, .argument = "X", .given = &tolerance->numeric,
                     .help = "compare numbers; they may differ by X (0 with --rtol alone)"),
         REAL_OPTION("rtol", &tolerance->relative, .argument = "X", .given = &tolerance->numeric,
-                    .help = "likewise, by X times B's number (0 with --atol alone)"),
+                    .help =
+                        "compare numbers; they may differ by X times B's (0 with --atol alone)"),
         FLAG_OPTION("ignore-metadata", &diff.options.ignore_metadata,
                     .help = "metadata of files and tensors may differ"),
     };

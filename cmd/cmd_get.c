@@ -44,7 +44,7 @@ static bool get_tensor(struct get *get, const char *path, struct tc_error *error
     if (!reader)
         return false;
     get->plan.select = &get->select;
-    /* Where the target holds none, one tensor's is not missed. */
+    /* A target without metadata loses it silently: who gets one tensor wants its values. */
     get->plan.keep_metadata = target->caps & TC_CAN_FILE_METADATA ? TC_KEEP_AUTO : TC_KEEP_DROP;
     get->plan.write.checksum = true;
     struct tc_plan plan;

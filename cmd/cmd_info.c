@@ -28,15 +28,15 @@ struct info {
     struct choose choose;
 };
 
-/* The tensors that are shown, and what they come to. What shares its data with
- * another counts once among the parameters, but shows its own size. */
+/* The tensors that are shown, and their sums. A tensor that shares the data of another
+ * that is shown does not count among the parameters, but its size does. */
 struct shown {
     struct chosen chosen;
     uint64_t nbytes;
     uint64_t parameters;
 };
 
-/* The first of the tensors that share its data; NULL where it is that one. */
+/* The first of the tensors that share this one's data; NULL where it is the first. */
 static const struct tc_tensor *tied_to(const struct tc_table *table,
                                        const struct tc_tensor *tensor) {
     size_t position = (size_t)(tensor - table->tensors);
@@ -47,7 +47,7 @@ static const struct tc_tensor *tied_to(const struct tc_table *table,
 static uint64_t element_count(const struct tc_tensor *tensor) {
     uint64_t count = 1;
     for (unsigned axis = 0; axis < tensor->rank; axis++)
-        count *= tensor->shape[axis]; /* was measured when it was read */
+        count *= tensor->shape[axis]; /* no overflow: the reader measured the shape */
     return count;
 }
 
@@ -65,8 +65,7 @@ static bool choose(const struct info *info, const struct tc_reader *reader, stru
     return true;
 }
 
-/* The largest power of two that divides where all raw data starts; 0: none is
- * raw. */
+/* The largest power of two that divides all offsets of raw data; 0: none is raw. */
 static uint64_t alignment(struct tc_reader *reader, const struct shown *shown) {
     uint64_t offsets = 0;
     bool raw = false;
@@ -145,7 +144,7 @@ static void info_json(struct tc_buffer *out, struct tc_reader *reader, const str
 struct rows {
     const struct tc_reader *reader;
     const struct shown *shown;
-    bool shards; /* each tensor's is shown */
+    bool shards; /* the shard of each tensor is shown */
 };
 
 /* "1,234,567" */
@@ -158,7 +157,8 @@ static void add_grouped(struct tc_buffer *out, uint64_t number) {
     }
 }
 
-/* What else there is to say of a tensor. */
+/* The last column: the shard, with -v; whose data the tensor shares; the sparse tensor
+ * that it is a part of. */
 static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
                         const struct tc_tensor *tensor) {
     const struct tc_table *table = &rows->reader->table;
@@ -212,7 +212,7 @@ static const struct table_column columns[] = {{"name", false},  {"dtype", false}
                                               {"shape", false}, {"parameters", true},
                                               {"size", true},   {"", false}};
 
-/* Whether any tensor has something said of it behind its size. */
+/* Whether any tensor has an entry in the last column. */
 static bool has_remarks(const struct rows *rows) {
     struct tc_sparse sparse;
     for (size_t i = 0; i < rows->shown->chosen.count; i++) {

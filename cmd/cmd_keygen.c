@@ -72,9 +72,9 @@ int cmd_keygen(int argc, char **argv) {
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && common.help)
         help_print(common.help, "tconv keygen NAME",
-                   "Makes a pair of Ed25519 keys: NAME.key, which signs receipts (--sign) "
-                   "and is\nreadable by you alone, and NAME.pub, which verifies them. "
-                   "Files that exist are\nnever replaced.",
+                   "Makes a pair of Ed25519 keys. NAME.key signs receipts (--sign) and is\n"
+                   "readable by you alone, NAME.pub verifies them. Files that exist are never\n"
+                   "replaced.",
                    &table);
     else if (ok)
         ok = arguments.count == 1 ? confine(&common, arguments.names[0], &error) &&

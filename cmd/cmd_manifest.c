@@ -18,7 +18,7 @@
 #include "core/tensor/metadata_json.h"
 #include "core/tensor/table.h"
 
-/* Whose manifests these are as, key by key and byte by byte. */
+/* The version of the deathtensors package whose manifests these equal byte for byte. */
 #define PACKAGE_VERSION "0.3.0"
 
 struct manifest {
@@ -26,7 +26,7 @@ struct manifest {
     struct tc_publish_options publish;
 };
 
-/* What the package calls each dtype; those it does not know as torch does. */
+/* What the package calls each dtype; for those that it does not know, torch's name. */
 static const struct {
     const char *torch;
     const char *numpy; /* NULL: numpy has none */
@@ -41,7 +41,7 @@ static const struct {
     [TC_U64] = {"torch.uint64", "<u8"},
     [TC_I64] = {"torch.int64", "<i8"},
     [TC_F16] = {"torch.float16", "<f2"},
-    [TC_BF16] = {"torch.bfloat16", "<f2"}, /* so it says: the bytes, not the numbers */
+    [TC_BF16] = {"torch.bfloat16", "<f2"}, /* as the package has it: of the same size */
     [TC_F32] = {"torch.float32", "<f4"},
     [TC_F64] = {"torch.float64", "<f8"},
     [TC_C64] = {"torch.complex64", "<c8"},
@@ -79,9 +79,10 @@ static void add_tensor(struct tc_json_writer *json, const struct tc_tensor *tens
 }
 
 /*
- * Offsets are a deathtensors file's own, and else those in the data of such a
- * file of these tensors, in their order without gaps; for safetensors that is
- * the same. Who shares another's data has its offsets.
+ * The offsets of a deathtensors file are its own. For any other format they are
+ * those that the tensors would have in such a file: in their order, without gaps,
+ * which in safetensors is where they are. A tensor that shares another's data has
+ * the offsets of the other.
  */
 static bool add_tensors(struct tc_json_writer *json, const struct tc_reader *reader,
                         struct tc_error *error) {
@@ -172,12 +173,12 @@ int cmd_manifest(int argc, char **argv) {
     struct arguments arguments = {0};
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && manifest.common.help)
-        help_print(manifest.common.help, "tconv manifest [options] FILE [OUT]",
-                   "Writes the table of tensors and the metadata as deathtensors' JSON "
-                   "sidecar, to\nFILE.json or OUT (- is standard output). Its time is the "
-                   "file's own, or that of\nSOURCE_DATE_EPOCH: the same file gives the "
-                   "same manifest.",
-                   &table);
+        help_print(
+            manifest.common.help, "tconv manifest [options] FILE [OUT]",
+            "Writes the table of tensors and the metadata as deathtensors' JSON sidecar.\n"
+            "It goes to FILE.json or OUT (- is standard output). Its time is the file's own,\n"
+            "or that of SOURCE_DATE_EPOCH: the same file gives the same manifest.",
+            &table);
     else if (ok)
         ok = run(&manifest, &arguments, &error);
     arguments_release(&arguments);

@@ -1,4 +1,5 @@
-/* Files against the receipt of the conversion that made them. */
+/* tconv verify --receipt R: compares files with the receipt of the conversion that
+ * wrote them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "core/io/publish.h"
 #include "core/io/sha256.h"
 
-/* Of the receipt's own text: hashes of a million files. */
+/* The most bytes of a receipt: enough for the hashes of a million files. */
 #define RECEIPT_LIMIT (UINT64_C(256) << 20)
 
 struct findings {
@@ -26,8 +27,8 @@ struct findings {
     size_t count;
 };
 
-static void find(struct findings *findings, const char *code, const char *file,
-                 const char *message) {
+static void add_finding(struct findings *findings, const char *code, const char *file,
+                        const char *message) {
     findings->count++;
     tc_json_open_object(&findings->json, NULL);
     tc_json_add_string(&findings->json, "code", code);
@@ -73,8 +74,8 @@ static bool places_init(struct places *places, struct tc_arena *arena, struct tc
     return true;
 }
 
-/* Where an output lies: at the FILE of its name, else in the folder of the
- * first one, and without any beside the receipt. From malloc. */
+/* The path of an output: the FILE of its name; else its name in the folder of the
+ * first FILE, or, where the user gave none, of the receipt. From malloc. */
 static char *locate(struct places *places, struct tc_text name) {
     const char *beside = places->count ? places->files[0] : places->receipt;
     const uint32_t *given = tc_name_map_find(&places->names, name);
@@ -102,36 +103,36 @@ static bool check_output(const struct tc_receipt_output *output, const char *pat
     struct tc_input *input = tc_input_open(path, NULL, missing);
     bool ok = true;
     if (!input) {
-        find(findings, "missing", path, missing->message);
+        add_finding(findings, "missing", path, missing->message);
     } else if (input->size != output->size) {
         char message[128];
         snprintf(message, sizeof message,
                  "its size is another (got %" PRIu64 ", expected %" PRIu64 ")", input->size,
                  output->size);
-        find(findings, "size", path, message);
+        add_finding(findings, "size", path, message);
     } else if ((ok = tc_input_sum(input, hex, error)) && strcmp(hex, output->sum) != 0) {
-        find(findings, "sha256", path, "its bytes are others (SHA-256 mismatch)");
+        add_finding(findings, "sha256", path, "its bytes are others (SHA-256 mismatch)");
     }
     tc_input_close(input);
     free(missing);
     return ok;
 }
 
-/* What the signature is worth: one word for it. */
+/* Checks the signature; returns the word for it that is printed. */
 static const char *check_signature(const struct tc_receipt *receipt, const char *path,
                                    const unsigned char *public, struct findings *findings) {
     if (!public)
         return receipt->is_signed ? "unchecked" : "none";
     if (!receipt->is_signed) {
-        find(findings, "unsigned", path, "the receipt is not signed");
+        add_finding(findings, "unsigned", path, "the receipt is not signed");
         return "none";
     }
     if (tc_signature_valid(public, receipt->text.bytes, receipt->text.length, receipt->signature))
         return "valid";
-    find(findings, "signature", path,
-         memcmp(public, receipt->public, TC_KEY_BYTES) == 0
-             ? "the signature is wrong: the receipt was changed"
-             : "the receipt is not signed with this key");
+    add_finding(findings, "signature", path,
+                memcmp(public, receipt->public, TC_KEY_BYTES) == 0
+                    ? "the signature is wrong: the receipt was changed"
+                    : "the receipt is not signed with this key");
     return "invalid";
 }
 
@@ -146,7 +147,8 @@ static bool check_files(const struct tc_receipt *receipt, struct places *places,
     }
     for (size_t i = 0; i < places->count; i++)
         if (!places->used[i])
-            find(findings, "unknown", places->files[i], "the receipt does not name this file");
+            add_finding(findings, "unknown", places->files[i],
+                        "the receipt does not name this file");
     return true;
 }
 

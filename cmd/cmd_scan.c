@@ -38,8 +38,8 @@ struct job {
     size_t counts[VERDICTS];
     size_t failed; /* could not be read */
     size_t links;
-    size_t odd; /* neither files nor folders */
-    int error;  /* the highest exit code of what could not be read */
+    size_t special; /* pipes, devices and sockets */
+    int error;      /* the highest exit code of what could not be read */
     struct tc_arena arena;
     size_t capacity; /* of reports.files */
 };
@@ -152,7 +152,7 @@ static void add_reason_text(struct tc_buffer *out, const char *word, const struc
     }
 }
 
-/* One line for each thing that is not allowed; with -v for all. */
+/* A line for each finding that is not allowed, with -v for all. */
 static void scan_text(struct tc_buffer *out, const struct scan *scan, enum scan_verdict verdict,
                       const char *path, bool verbose) {
     size_t found = 0;
@@ -175,19 +175,19 @@ static void scan_text(struct tc_buffer *out, const struct scan *scan, enum scan_
 
 /* For CI systems */
 
-static struct looked_at *add_report(struct job *job, const char *path) {
+static struct checked_file *add_report(struct job *job, const char *path) {
     struct findings_run *run = &job->reports;
     if (run->count == job->capacity) {
         size_t capacity = job->capacity ? job->capacity * 2 : 16;
-        struct looked_at *files = reallocarray(run->files, capacity, sizeof *files);
+        struct checked_file *files = reallocarray(run->files, capacity, sizeof *files);
         if (!files)
             return NULL;
         run->files = files;
         job->capacity = capacity;
     }
     struct tc_error ignored = {0};
-    struct looked_at *file = &run->files[run->count];
-    *file = (struct looked_at){.path = tc_arena_copy(&job->arena, path, strlen(path), &ignored)};
+    struct checked_file *file = &run->files[run->count];
+    *file = (struct checked_file){.path = tc_arena_copy(&job->arena, path, strlen(path), &ignored)};
     if (!file->path)
         return NULL;
     tc_findings_init(&file->findings);
@@ -195,7 +195,7 @@ static struct looked_at *add_report(struct job *job, const char *path) {
     return file;
 }
 
-static void report_findings(struct looked_at *file, const struct scan *scan,
+static void report_findings(struct checked_file *file, const struct scan *scan,
                             enum scan_level allowed) {
     struct tc_findings *findings = &file->findings;
     for (size_t i = 0; i < scan->count; i++) {
@@ -227,7 +227,7 @@ static bool wants_reports(const struct job *job) {
 
 static void file_failed(struct job *job, const char *path, const struct tc_error *error) {
     int code = report_error(error, job->common.json);
-    struct looked_at *file = wants_reports(job) ? add_report(job, path) : NULL;
+    struct checked_file *file = wants_reports(job) ? add_report(job, path) : NULL;
     job->failed++;
     job->error = code > job->error ? code : job->error;
     if (file && (file->error = malloc(sizeof *file->error)))
@@ -238,7 +238,7 @@ static void file_done(struct job *job, const struct scan *scan, const char *path
     struct tc_buffer out = {0};
     enum scan_verdict verdict = scan_verdict(scan, allowed_level(job));
     bool quiet = !named && (verdict == SCAN_CLEAN || verdict == SCAN_OTHER);
-    struct looked_at *file = wants_reports(job) ? add_report(job, path) : NULL;
+    struct checked_file *file = wants_reports(job) ? add_report(job, path) : NULL;
     job->counts[verdict]++;
     if (verdict == SCAN_OTHER && named)
         job->error = job->error > TC_INVALID ? job->error : TC_INVALID;
@@ -272,8 +272,8 @@ static void scan_one(struct job *job, const char *path, bool named) {
     free(error);
 }
 
-/* Folders: every regular file below, whatever its name; links are not followed
- * and are told, pipes and devices never opened. */
+/* Folders: every regular file below is scanned, whatever its name. Links are named
+ * and not followed; pipes and devices are never opened. */
 
 struct folder {
     char **paths; /* of files and folders, sorted within each folder */
@@ -324,7 +324,7 @@ static int by_name_backwards(const void *a, const void *b) {
     return strcmp(*(char *const *)b, *(char *const *)a);
 }
 
-/* Adds what a folder holds, so that the first comes off first. */
+/* Adds what a folder holds, in reverse: the last path is scanned first. */
 static void list_folder(struct job *job, struct folder *folder, const char *path, unsigned depth) {
     size_t first = folder->count;
     struct dirent *entry;
@@ -337,16 +337,26 @@ static void list_folder(struct job *job, struct folder *folder, const char *path
         return;
     }
     const char *wrong = depth > MAX_FOLDER_DEPTH ? "folders lie too deep in each other" : NULL;
-    while (!wrong && (entry = readdir(stream)) != NULL) {
+    /* A folder of which the end can't be read is not clean. */
+    while (!wrong && error.class == TC_OK) {
+        errno = 0;
+        entry = readdir(stream);
+        if (!entry && errno)
+            tc_fail_errno(&error, errno, "read", "cannot read the folder to its end");
+        if (!entry)
+            break;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (folder->count >= MAX_FILES)
             wrong = "too many files";
         else if (!folder_add(folder, path, entry->d_name, depth))
-            wrong = "no memory for the names of all files";
+            tc_fail_memory(&error);
     }
     closedir(stream);
-    if (wrong)
+    if (error.class != TC_OK) {
+        tc_error_in_file(&error, path);
+        file_failed(job, path, &error);
+    } else if (wrong)
         folder_failed(job, path, wrong);
     /* All of them have the same depth. */
     if (folder->count > first)
@@ -354,7 +364,7 @@ static void list_folder(struct job *job, struct folder *folder, const char *path
               by_name_backwards);
 }
 
-static void tell_link(struct job *job, const char *path) {
+static void print_link(struct job *job, const char *path) {
     struct tc_buffer out = {0};
     job->links++;
     if (job->common.json || job->common.quiet)
@@ -378,9 +388,9 @@ static void scan_folder(struct job *job, const char *top) {
         else if (S_ISDIR(status.st_mode))
             list_folder(job, &folder, path, depth + 1);
         else if (S_ISLNK(status.st_mode))
-            tell_link(job, path);
+            print_link(job, path);
         else if (!S_ISREG(status.st_mode))
-            job->odd++;
+            job->special++;
         else if (files++ < MAX_FILES)
             scan_one(job, path, false);
         free(path);
@@ -400,11 +410,11 @@ static void add_summary_json(struct tc_buffer *out, const struct job *job, size_
         tc_json_add_number(&json, verdicts[i - 1], job->counts[i - 1]);
     tc_json_add_number(&json, "failed", job->failed);
     tc_json_add_number(&json, "links", job->links);
-    tc_json_add_number(&json, "skipped", job->odd);
+    tc_json_add_number(&json, "skipped", job->special);
     tc_json_end_line(&json);
 }
 
-static void tell_summary(const struct job *job) {
+static void print_summary(const struct job *job) {
     struct tc_buffer out = {0};
     size_t files = job->failed;
     for (size_t i = 0; i < VERDICTS; i++)
@@ -459,7 +469,7 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
             scan_one(job, arguments->names[i], true);
     }
     if (folders)
-        tell_summary(job);
+        print_summary(job);
     int reports = findings_write_reports(&job->reports, &job->common);
     int code = exit_code(job);
     findings_run_release(&job->reports);

@@ -73,7 +73,7 @@ static bool take_rows(struct showing *showing, const struct tc_rows *rows, struc
     return true;
 }
 
-/* The elements kept, in memory that the user allows. */
+/* Takes memory for the kept elements, within the command's budget. */
 static bool make_room(struct showing *showing, struct tc_error *error) {
     struct array *array = &showing->array;
     uint64_t stored = showing->reader->size;
@@ -109,8 +109,8 @@ static void store(struct array *array, const void *wide, size_t at, size_t count
         }
 }
 
-/* Elements [first, first + count) of the tensor, to place `at` of the array;
- * packed ones from the byte on that starts an element. */
+/* Loads elements [first, first + count) of the tensor to place `at` of the array.
+ * Packed elements are read from the nearest one before that starts at a byte. */
 static bool load(struct showing *showing, uint64_t first, uint64_t count, size_t at,
                  struct tc_error *error) {
     const struct tc_tensor *tensor = showing->tensor;
@@ -145,7 +145,8 @@ static bool load(struct showing *showing, uint64_t first, uint64_t count, size_t
     return true;
 }
 
-/* Runs of elements that lie together: behind the last axis that is cut, all. */
+/* Loads the kept elements in runs that lie together in the tensor: behind the last
+ * axis that is abbreviated every axis is whole. */
 static bool load_kept(struct showing *showing, struct tc_error *error) {
     const struct array *array = &showing->array;
     uint64_t item[TC_MAX_RANK] = {0};

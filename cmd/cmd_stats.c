@@ -139,8 +139,8 @@ static void add_plots(struct tc_buffer *out, const struct tc_table *table,
     }
 }
 
-static bool gather(const struct stats *options, struct tc_reader *reader, struct results *results,
-                   struct tc_error *error) {
+static bool compute(const struct stats *options, struct tc_reader *reader, struct results *results,
+                    struct tc_error *error) {
     size_t count = reader->table.count + 1;
     struct report_progress progress;
     results->stats = calloc(count, sizeof *results->stats);
@@ -198,7 +198,7 @@ static bool stats_file(const struct stats *options, const char *const *arguments
               chosen_some(&results.chosen, reader, error);
     bool page = ok && options->html;
     ok = ok && (!page || stats_html_begin(&html, options->html, reader, error)) &&
-         gather(options, reader, &results, error) &&
+         compute(options, reader, &results, error) &&
          (!page || write_page(&html, reader, path, &results, error)) &&
          print(options, reader, path, &results, error);
     if (page)

@@ -20,14 +20,14 @@ struct verify {
     struct findings_run run;
 };
 
-/* Whether a file that could not be opened is at least known for what it should
- * be: by what it holds, by its extension, or because the user says so. */
+/* Whether the format of a file that could not be opened is known nevertheless: from
+ * its content, its extension or the user. The file is then damaged, else none of ours. */
 static bool is_known(const struct verify *verify, const char *path, const struct tc_error *error) {
     return verify->common.from || tc_registry_for_path(path) ||
            error->reason != TC_REASON_NO_FORMAT;
 }
 
-static bool verify_file(void *context, struct looked_at *file, struct tc_error *error) {
+static bool verify_file(void *context, struct checked_file *file, struct tc_error *error) {
     const struct verify *verify = context;
     struct tc_format_options options = verify->common.format;
     const struct tc_backend *backend = NULL;
@@ -42,7 +42,7 @@ static bool verify_file(void *context, struct looked_at *file, struct tc_error *
     bool ok = reader && tc_verify_file(reader, &reading, error);
     if (reader)
         findings_keep_skipped(file, reader);
-    /* Else the findings have it. */
+    /* With -q the notes among the findings, which name skipped members, are not printed. */
     if (reader && verify->common.quiet)
         report_warnings(reader, true, false);
     if (!reader && error->class == TC_INVALID && is_known(verify, file->path, error)) {
@@ -79,7 +79,7 @@ int cmd_verify(int argc, char **argv) {
         TEXT_OPTION("receipt", &receipt, .argument = "R",
                     .help = "compare the outputs that this receipt names with it instead"),
         TEXT_OPTION("pubkey", &public_key, .argument = "P",
-                    .help = "and that it is signed with this key"),
+                    .help = "check that the receipt is signed with this key"),
     };
     options_init(&table);
     options_add(&table, "Receipts:", rows, OPTION_COUNT(rows));

@@ -58,7 +58,7 @@ static void add_limits(struct option_table *table, struct tc_limits *limits) {
             .help = "most memory for tables (default: 128M, or 64 times the header or pickle)"),
         SIZE_OPTION("max-size", &limits->made, .argument = "SIZE", .not_in_receipt = true,
                     .help =
-                        "most bytes made out of nothing (default: 256M and 100 times the file)"),
+                        "most bytes beyond the file's own (default: 256M and 100 times the file)"),
         SIZE_OPTION("max-pickle", &limits->pickle, .argument = "SIZE", .not_in_receipt = true,
                     .help = "longest pickle to read, arrays in it not counted (default 256M)"),
     };

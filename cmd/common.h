@@ -1,4 +1,5 @@
-/* What the commands share: options every one has, and opening files. */
+/* What the commands share: the options that all of them have, opening files, and
+ * each command's entry point, which returns the exit code. */
 #ifndef TCONV_CMD_COMMON_H
 #define TCONV_CMD_COMMON_H
 
@@ -47,8 +48,9 @@ bool common_confine(const struct common *common, const char *const *inputs, size
 /* Opens as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
-/* A format by the name the user gave, of several that a name stands for that of
- * the path's extension (which may be NULL); fills the error where there is none. */
+/* The format that the user names; where a name stands for several, the one that
+ * the path's extension has (the path may be NULL). Fills the error where there is
+ * none. */
 const struct tc_backend *common_backend(const char *name, const char *path, struct tc_error *error);
 
 /* The format to write: by name, or where that is NULL by the path's extension;
@@ -62,13 +64,13 @@ const struct tc_tensor *common_find(const struct tc_reader *reader, const char *
 /* Refuses to print an array on a terminal. */
 bool common_check_terminal(const char *output, struct tc_error *error);
 
-/* Runs `each` on every file; the exit code is the highest. */
+/* Opens every file and runs the action on it; returns the highest exit code. */
 typedef bool common_action(void *context, struct tc_reader *reader, const char *path,
                            struct tc_error *error);
 int common_each_file(const struct common *common, const struct arguments *arguments,
                      common_action *action, void *context);
 
-/* Whether it is the name of a command. */
+/* Whether this is the name of a command. */
 bool is_command(const char *name);
 /* After an error: the command whose name is nearest, if it may have been meant. */
 bool hint_command(const char *name, struct tc_error *error, const char *otherwise);

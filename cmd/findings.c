@@ -15,17 +15,17 @@ void findings_add_options(struct option_table *table, struct findings_run *run) 
         TEXT_OPTION("junit", &run->junit, .argument = "OUT.xml",
                     .help = "write what was found as JUnit XML"),
         TEXT_OPTION("sarif", &run->sarif, .argument = "OUT.sarif",
-                    .help = "likewise as SARIF 2.1.0"),
+                    .help = "write what was found as SARIF 2.1.0"),
     };
     options_add(table, "Reports for CI systems:", rows, OPTION_COUNT(rows));
 }
 
-/* The file a finding is in, where it is another than the one asked about. */
-static const char *other_file(const struct looked_at *file, const struct tc_finding *finding) {
+/* The file that a finding is in, where it is not the one that was asked about. */
+static const char *other_file(const struct checked_file *file, const struct tc_finding *finding) {
     return finding->file && strcmp(finding->file, file->path) != 0 ? finding->file : NULL;
 }
 
-static void add_finding(struct tc_json_writer *json, const struct looked_at *file,
+static void add_finding(struct tc_json_writer *json, const struct checked_file *file,
                         const struct tc_finding *finding) {
     tc_json_open_object(json, NULL);
     tc_json_add_string(json, "code", finding->code);
@@ -40,7 +40,7 @@ static void add_finding(struct tc_json_writer *json, const struct looked_at *fil
     tc_json_close(json);
 }
 
-static void add_json(struct tc_buffer *out, const struct looked_at *file) {
+static void add_json(struct tc_buffer *out, const struct checked_file *file) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     tc_json_add_string(&json, "file", file->path);
@@ -55,12 +55,12 @@ static void add_json(struct tc_buffer *out, const struct looked_at *file) {
     tc_json_end_line(&json);
 }
 
-void findings_keep_skipped(struct looked_at *file, const struct tc_reader *reader) {
+void findings_keep_skipped(struct checked_file *file, const struct tc_reader *reader) {
     struct tc_json_writer json = {.out = &file->skipped, .escape = TC_ESCAPE_DISPLAY};
     report_skipped(&json, NULL, reader, NULL);
 }
 
-static void add_line(struct tc_buffer *out, const struct looked_at *file,
+static void add_line(struct tc_buffer *out, const struct checked_file *file,
                      const struct tc_finding *finding) {
     tc_buffer_addf(out, "  %s%s: ", finding->note ? "note: " : "", finding->code);
     if (other_file(file, finding)) {
@@ -81,7 +81,7 @@ static void add_line(struct tc_buffer *out, const struct looked_at *file,
 }
 
 static void add_text(struct tc_buffer *out, const struct findings_run *run,
-                     const struct looked_at *file, bool quiet) {
+                     const struct checked_file *file, bool quiet) {
     size_t failures = file->findings.failures;
     if (quiet && failures == 0)
         return;
@@ -96,8 +96,8 @@ static void add_text(struct tc_buffer *out, const struct findings_run *run,
             add_line(out, file, &file->findings.list[i]);
 }
 
-static int look_at(const struct findings_run *run, const struct common *common,
-                   struct looked_at *file, findings_action *action, void *context) {
+static int check_one(const struct findings_run *run, const struct common *common,
+                     struct checked_file *file, findings_action *action, void *context) {
     struct tc_error error = {0};
     struct tc_buffer out = {0};
     tc_findings_init(&file->findings);
@@ -189,10 +189,10 @@ int findings_each_file(struct findings_run *run, const struct common *common,
         return report_error(&error, common->json);
     }
     for (run->count = 0; run->count < arguments->count; run->count++) {
-        struct looked_at *file = &run->files[run->count];
+        struct checked_file *file = &run->files[run->count];
         file->path = arguments->names[run->count];
         tc_memory_begin_file();
-        worst = highest(worst, look_at(run, common, file, action, context));
+        worst = highest(worst, check_one(run, common, file, action, context));
     }
     worst = highest(worst, findings_write_reports(run, common));
     findings_run_release(run);

@@ -1,6 +1,7 @@
 /*
- * JUnit XML: a suite a file, a failed test a finding, one test that passes
- * where there is none. SARIF 2.1.0: a result a finding, a rule a code.
+ * JUnit XML has a suite for each file, and in it a failed test for each finding,
+ * or one test that passes where there is none. SARIF 2.1.0 has a result for each
+ * finding, and a rule for each code.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void add_xml(struct tc_buffer *out, struct tc_text text) {
 }
 
 static void add_case(struct tc_buffer *out, const struct findings_run *run,
-                     const struct looked_at *file, const char *name, struct tc_text tensor) {
+                     const struct checked_file *file, const char *name, struct tc_text tensor) {
     tc_buffer_addf(out, "    <testcase classname=\"tconv %s ", run->command);
     add_xml(out, tc_text_of(file->path));
     tc_buffer_addf(out, "\" name=\"%s", name);
@@ -70,7 +71,7 @@ static void add_problem(struct tc_buffer *out, const char *element, const char *
 }
 
 static void add_suite(struct tc_buffer *out, const struct findings_run *run,
-                      const struct looked_at *file) {
+                      const struct checked_file *file) {
     size_t failures = file->error ? 0 : file->findings.failures;
     tc_buffer_add_string(out, "  <testsuite name=\"");
     add_xml(out, tc_text_of(file->path));
@@ -114,7 +115,7 @@ void findings_add_junit(struct tc_buffer *out, const struct findings_run *run) {
     tc_buffer_add_string(out, "</testsuites>\n");
 }
 
-/* A path as a URI reference: relative as it is, absolute as a file's. */
+/* A path as a URI reference: relative, or file:// where it is absolute. */
 static void add_uri(struct tc_json_writer *json, const char *path) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                 "0123456789-._~/";
@@ -181,7 +182,7 @@ static void add_result(struct tc_json_writer *json, const char *code, size_t rul
     tc_json_close(json);
 }
 
-/* Codes are few: a linear search a finding is quick. */
+/* There are few codes, so a linear search for each finding is quick. */
 struct rules {
     const char *codes[256];
     size_t count;
@@ -200,7 +201,7 @@ static size_t rule_of(struct rules *rules, const char *code) {
 /* Rules are numbered as their codes first occur. */
 static void find_rules(const struct findings_run *run, struct rules *rules) {
     for (size_t i = 0; i < run->count; i++) {
-        const struct looked_at *file = &run->files[i];
+        const struct checked_file *file = &run->files[i];
         if (file->error)
             rule_of(rules, file->error->code);
         for (size_t f = 0; !file->error && f < file->findings.count; f++)
@@ -232,7 +233,7 @@ static void add_results(struct tc_json_writer *json, const struct findings_run *
     tc_json_open_array(json, "results");
     json->style = TC_JSON_COMPACT;
     for (size_t i = 0; i < run->count; i++) {
-        const struct looked_at *file = &run->files[i];
+        const struct checked_file *file = &run->files[i];
         const struct tc_error *error = file->error;
         if (error) {
             add_result(json, error->code, rule_of(rules, error->code), "error", file->path,

@@ -14,7 +14,8 @@
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
-/* What converting takes beside the tables: chunks on their way, a write buffer. */
+/* What converting takes in addition to the tables: chunks between the threads, and
+ * the buffer of small writes. */
 #define STREAM_MEMORY (UINT64_C(20) << 20)
 
 static uint64_t memory_needed(const struct tc_plan *plan) {
@@ -32,7 +33,7 @@ static size_t count_files(const struct tc_plan *plan) {
     return count;
 }
 
-/* Known once the values were seen; a dry run sees none. */
+/* The errors of a cast; a dry run converts no values and has none. */
 static void add_report_json(struct tc_json_writer *json, const struct tc_cast_report *report) {
     tc_json_open_object(json, "error");
     tc_json_add_number(json, "changed", report->inexact);

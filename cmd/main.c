@@ -88,7 +88,8 @@ static void print_help_in(enum help_form form) {
         print_help();
 }
 
-/* A command that reads no file: its arguments, or its help. */
+/* Parses the arguments of a command that reads no file, at most `most` of them, and
+ * prints its help where that is asked for. */
 static bool plain_arguments(int argc, char **argv, struct common *common,
                             struct arguments *arguments, size_t most, const char *usage,
                             const char *what, struct tc_error *error) {
@@ -152,7 +153,7 @@ static void fill_standard_descriptors(void) {
             return;
 }
 
-/* TCONV_CPU forces a set of instructions: for tests, and to rule one out. */
+/* TCONV_CPU forces a set of instructions: for tests, and for users who suspect one. */
 static bool choose_cpu(struct tc_error *error) {
     const char *cpu = getenv("TCONV_CPU");
     if (!cpu || !cpu[0] || tc_cast_use(cpu))
@@ -188,14 +189,14 @@ static int run(int argc, char **argv, struct tc_error *error) {
 }
 
 #ifdef TCONV_TEST_HOOKS
-/* TCONV_TEST_MEMORY=FILE: writes the most memory that was counted at once. Not
- * in what is installed. */
+/* In test builds TCONV_TEST_MEMORY=FILE writes the highest count of memory in use. The file is
+ * opened before the sandbox closes. */
 static FILE *open_memory(void) {
     const char *path = getenv("TCONV_TEST_MEMORY");
     return path ? fopen(path, "w") : NULL;
 }
 
-static void tell_memory(FILE *file) {
+static void record_memory(FILE *file) {
     if (file) {
         fprintf(file, "%llu\n", (unsigned long long)tc_memory_peak());
         fclose(file);
@@ -206,7 +207,7 @@ static FILE *open_memory(void) {
     return NULL;
 }
 
-static void tell_memory(FILE *file) {
+static void record_memory(FILE *file) {
     (void)file;
 }
 #endif
@@ -218,7 +219,7 @@ int main(int argc, char **argv) {
     tc_memory_follow();
     FILE *memory = open_memory();
     int code = run(argc, argv, &error);
-    tell_memory(memory);
+    record_memory(memory);
     /* Whatever was printed must have arrived, help too. */
     return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
 }

@@ -1,5 +1,5 @@
-/* Numbers as text beside their shortest digits: rounded ones, and those that
- * are integers or not. */
+/* Numbers as text where the shortest digits (core/base/digits.h) are not what is
+ * wanted: rounded ones, and values that may be integers or floating-point. */
 #ifndef TCONV_CMD_NUMBER_H
 #define TCONV_CMD_NUMBER_H
 

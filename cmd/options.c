@@ -310,7 +310,7 @@ bool options_parse(struct option_table *table, int argc, char **argv, struct arg
     arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
     if (!arguments->names || !arguments->given || table->failed)
         return tc_fail_memory(error);
-    /* An error in what follows is told as JSON too, wherever --json stands. */
+    /* An error in any argument is printed as JSON too, wherever --json stands. */
     const struct option *json = find_long(table, "json", 4);
     for (int at = 0; at < argc && json && strcmp(argv[at], "--") != 0; at++)
         if (strcmp(argv[at], "--json") == 0)

@@ -167,7 +167,8 @@ void arguments_release(struct arguments *arguments);
  * names, in the table's order, of those that may be given once the last. */
 void options_print_given(struct tc_buffer *json, const struct option_table *table,
                          const struct arguments *arguments);
-/* "man", "words"; false for any other. */
+/* The form for --help=VALUE, or --help where the value is NULL; false where there is
+ * no such form. */
 bool options_help_form(const char *value, enum help_form *form);
 bool options_size(const char *text, uint64_t *size);
 /* Whether the help shows the argument directly behind the name: --name[=LEVEL]. */

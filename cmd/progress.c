@@ -38,8 +38,8 @@ void report_progress_start(struct report_progress *progress,
     progress->last = progress->started;
 }
 
-/* A reader that went away ends the reports, not the work: SIGPIPE is kept
- * from us while we write. */
+/* A reader that goes away ends the reports and not the work: SIGPIPE is blocked
+ * while a line is written, and taken where the line caused it. */
 static void write_line(struct report_progress *progress, struct tc_buffer *line) {
     sigset_t pipe_signal;
     sigset_t old;
@@ -92,7 +92,7 @@ static void print_bar(const struct report_progress *progress, double elapsed) {
     tc_buffer_add_string(&line, ", ");
     report_size(&line, (uint64_t)rate);
     tc_buffer_addf(&line, "/s, %.0f s left  \033[K", left);
-    report_show(&line);
+    report_err(&line);
 }
 
 void report_progress_step(void *context, uint64_t done, uint64_t total) {
@@ -120,6 +120,6 @@ void report_progress_end(struct report_progress *progress, bool ok) {
         print_event(progress, &ok, report_seconds_since(&progress->started));
     else if (progress->mode == PROGRESS_BAR && progress->shown)
         tc_buffer_add_string(&line, "\r\033[K");
-    report_show(&line);
+    report_err(&line);
     progress->shown = false;
 }

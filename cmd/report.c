@@ -41,8 +41,9 @@ static void error_json(const struct tc_error *error) {
 }
 
 #ifdef TCONV_TEST_HOOKS
-/* TCONV_TEST_CODES=FILE: adds a line with the error's code, which text does not show. */
-static void tell_code(const struct tc_error *error) {
+/* In test builds TCONV_TEST_CODES=FILE appends the error's code to a file: the text
+ * on standard error does not show it. */
+static void record_code(const struct tc_error *error) {
     const char *path = getenv("TCONV_TEST_CODES");
     FILE *file = path ? fopen(path, "a") : NULL;
     if (!file)
@@ -55,7 +56,7 @@ static void tell_code(const struct tc_error *error) {
 int report_error(const struct tc_error *error, bool json) {
     struct tc_buffer line = {0};
 #ifdef TCONV_TEST_HOOKS
-    tell_code(error);
+    record_code(error);
 #endif
     fflush(stdout);
     tc_buffer_add_string(&line, "tconv: error: ");
@@ -91,15 +92,15 @@ int report_error(const struct tc_error *error, bool json) {
 #define MOST_LINES 20u
 #define MOST_NAMES 5u
 
-/* What is told of each kind, and when. */
-static const struct telling {
-    bool always;  /* under -q too: data is gone that someone may count on */
-    bool routine; /* happens every time, or was said before: only when asked */
-    bool bare;    /* a reader tells it without the kind's name */
-} tellings[TC_KINDS] = {
-    [TC_KIND_INPUT] = {.routine = true, .bare = true},
+/* When notes of each kind are printed, and how. */
+static const struct note_rule {
+    bool always;       /* with -q too: data is missing that the user may count on */
+    bool routine;      /* of every conversion, or printed before: only with -v */
+    bool without_kind; /* a reader's warning does not name the kind */
+} note_rules[TC_KINDS] = {
+    [TC_KIND_INPUT] = {.routine = true, .without_kind = true},
     [TC_KIND_SKIPPED] = {.always = true, .routine = true},
-    [TC_KIND_MEMBER] = {.routine = true, .bare = true},
+    [TC_KIND_MEMBER] = {.routine = true, .without_kind = true},
     [TC_KIND_ORDER] = {.routine = true},
 };
 
@@ -129,8 +130,8 @@ static void report_groups(const struct tc_reader *reader, enum tc_severity sever
     size_t left = 0;
     for (size_t i = 0; i < notes->count; i++) {
         const struct tc_note_group *group = &notes->groups[i];
-        struct telling telling = tellings[group->kind];
-        if (group->severity != severity || (quiet && !telling.always))
+        struct note_rule rule = note_rules[group->kind];
+        if (group->severity != severity || (quiet && !rule.always))
             continue;
         if (shown++ >= MOST_LINES && !verbose) {
             left += group->count;
@@ -138,8 +139,8 @@ static void report_groups(const struct tc_reader *reader, enum tc_severity sever
         }
         tc_buffer_add_string(&out, "tconv: warning: ");
         tc_buffer_add_visible(&out, tc_text_of(reader->input->path));
-        tc_buffer_addf(&out, ": %s%s", telling.bare ? "" : tc_kind_name(group->kind),
-                       telling.bare ? "" : ": ");
+        tc_buffer_addf(&out, ": %s%s", rule.without_kind ? "" : tc_kind_name(group->kind),
+                       rule.without_kind ? "" : ": ");
         add_group(&out, group, verbose);
     }
     if (left) {
@@ -155,7 +156,8 @@ void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose) {
     report_groups(reader, TC_LOSS, quiet, verbose);
 }
 
-/* One that was left out, or where `name` is NULL several beyond those listed. */
+/* A member that was left out, or where `name` is NULL the count of those that are
+ * not listed. */
 static void add_skipped(struct tc_json_writer *json, const char *file, const struct tc_text *name,
                         const struct tc_note_group *group) {
     tc_json_open_object(json, NULL);
@@ -217,7 +219,7 @@ void report_problems(const struct tc_plan *plan) {
     emit(&out, stderr);
 }
 
-/* What lossy casts did, over all tensors, and to which one most. */
+/* Prints what lossy casts changed in all tensors, and where the largest error is. */
 static void report_errors(const struct tc_plan *plan) {
     struct tc_cast_report sum = {0};
     const struct tc_item *worst = NULL;
@@ -248,7 +250,7 @@ static void report_errors(const struct tc_plan *plan) {
 void report_ledger(const struct tc_plan *plan, bool verbose) {
     for (size_t i = 0; i < plan->notes.count; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
-        if (tellings[group->kind].routine && group->severity != TC_WARNING && !verbose)
+        if (note_rules[group->kind].routine && group->severity != TC_WARNING && !verbose)
             continue;
         if (group->severity == TC_WARNING) {
             report_note(group, verbose);
@@ -288,7 +290,7 @@ void report_out(struct tc_buffer *buffer) {
     emit(buffer, stdout);
 }
 
-void report_show(struct tc_buffer *buffer) {
+void report_err(struct tc_buffer *buffer) {
     emit(buffer, stderr);
     fflush(stderr);
 }

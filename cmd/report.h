@@ -19,24 +19,25 @@
 int report_error(const struct tc_error *error, bool json);
 /* Warnings about what was asked for. */
 void report_notes(const struct tc_notes *notes);
-/* What a reader tells, a line for each kind; quiet: only what is missing from
- * the data. */
+/* Prints a reader's warnings and losses, a line for each kind; with `quiet` only
+ * those of members that were left out. */
 void report_warnings(const struct tc_reader *reader, bool quiet, bool verbose);
-/* An array of {"name","reason"} where something was left out, else nothing; of
- * what is too much to list {"count","reason"}. Of two readers also with "file";
- * the other may be NULL. */
+/* Adds an array of {"name","reason"} where the reader left members out, else
+ * nothing; those that are too many to list are {"count","reason"}. With a second
+ * reader, which may be NULL, each also has "file". */
 void report_skipped(struct tc_json_writer *json, const char *key, const struct tc_reader *reader,
                     const struct tc_reader *other);
-/* What else is wrong with a plan that failed, before the error itself. */
+/* Prints the other problems of a plan that failed; the error itself follows. */
 void report_problems(const struct tc_plan *plan);
-/* One line for each kind of change or loss. */
+/* Prints one line for each kind of change or loss. */
 void report_ledger(const struct tc_plan *plan, bool verbose);
-/* "1.5 GiB" */
+/* Adds "1.5 GiB". */
 void report_size(struct tc_buffer *buffer, uint64_t bytes);
 
-/* Writes the buffer to standard output, to standard error, and empties it. */
+/* Writes the buffer to standard output and empties it. */
 void report_out(struct tc_buffer *buffer);
-void report_show(struct tc_buffer *buffer);
+/* Writes the buffer to standard error and empties it. */
+void report_err(struct tc_buffer *buffer);
 /* Whether everything reached standard output; fills the error if not. */
 bool report_flush(struct tc_error *error);
 /* Characters a line of standard output has: the terminal's, or 80. */

@@ -22,8 +22,8 @@ static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *
     return tc_error_in_file(error, plan->readers[0]->input->path);
 }
 
-/* A loss, and with =all a change; and a choice of tensors that chose none, which
- * is the user's own mistake and comes first. */
+/* Fails for a loss, with =all also for a change; and before these for an option
+ * that should choose tensors and matched none, which is a mistake in the command. */
 static bool check_strict(const struct tc_plan *plan, enum strictness strict,
                          struct tc_error *error) {
     for (size_t i = 0; i < plan->notes.count && strict != STRICT_NOT; i++)
@@ -39,9 +39,9 @@ static bool check_strict(const struct tc_plan *plan, enum strictness strict,
 }
 
 #ifdef TCONV_TEST_HOOKS
-/* TCONV_TEST_FLIP=N: flips a bit of byte N of the first file, or, where it is
- * negative, counted from its end. Not in what is installed. */
-static void flip(const struct tc_publish *publish) {
+/* In test builds TCONV_TEST_FLIP=N flips a bit of byte N of the first output file,
+ * counted from its end where N is negative, before it is read back. */
+static void flip_bit(const struct tc_publish *publish) {
     const char *text = getenv("TCONV_TEST_FLIP");
     const struct tc_outfile *out = publish->files;
     char *path = text && out ? tc_outfile_path(out) : NULL;
@@ -59,7 +59,7 @@ static void flip(const struct tc_publish *publish) {
     }
     close(fd);
 }
-#define DISTURB flip
+#define DISTURB flip_bit
 #else
 #define DISTURB NULL
 #endif
@@ -67,7 +67,7 @@ static void flip(const struct tc_publish *publish) {
 const char *const run_conversion_orders[] = {"target", "source", "name", NULL};
 const char *const run_conversion_keeps[] = {"auto", "sidecar", "drop", NULL};
 
-static void add_proof_options(struct option_table *table, struct run_conversion *run) {
+static void add_verifying_options(struct option_table *table, struct run_conversion *run) {
     const struct option rows[] = {
         FLAG_OPTION("verify", &run->convert.read_back, .not_in_receipt = true,
                     .help =
@@ -76,7 +76,7 @@ static void add_proof_options(struct option_table *table, struct run_conversion 
                     .not_in_receipt = true,
                     .help = "write what went in and came out, with hashes, as JSON; verifies"),
         FLAG_OPTION("receipt-tensors", &run->side_outputs.tensors, .not_in_receipt = true,
-                    .help = "with the hash of every tensor"),
+                    .help = "list every tensor with its hash in the receipt"),
         TEXT_OPTION("sign", &run->side_outputs.key, .argument = "KEY", .not_in_receipt = true,
                     .help = "sign the receipt with this key (tconv keygen)"),
         TEXT_OPTION("depfile", &run->side_outputs.depfile, .argument = "FILE",
@@ -101,7 +101,7 @@ void run_conversion_add_options(struct option_table *table, struct run_conversio
         DESCRIPTOR_OPTION("progress-fd", &run->progress.fd, .argument = "N", .not_in_receipt = true,
                           .help = "descriptor for --progress=json (default: standard error)"),
     };
-    add_proof_options(table, run);
+    add_verifying_options(table, run);
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
@@ -137,7 +137,7 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct t
     run->convert.disturb = DISTURB;
     run->convert.progress = report_progress_step;
     run->convert.context = &progress;
-    /* A receipt says what the output gave when it was read. */
+    /* A receipt has the hashes of what was read back from the output. */
     run->convert.keep = run->side_outputs.receipt != NULL;
     run->convert.read_back |= run->convert.keep;
     bool ok = side_outputs_begin(&run->side_outputs, plan, run->convert.publish, error);
@@ -153,7 +153,7 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct t
     return ok;
 }
 
-/* What was done, in a line: on a terminal, or where the user wants to hear more. */
+/* Prints a line on what was written: on a terminal, or with -v. */
 static void report_done(const struct run_conversion *run, const struct tc_plan *plan,
                         double seconds) {
     struct tc_buffer line = {0};
@@ -173,7 +173,7 @@ static void report_done(const struct run_conversion *run, const struct tc_plan *
         tc_buffer_add_string(&line, "/s)");
     }
     tc_buffer_add_string(&line, "\n");
-    report_show(&line);
+    report_err(&line);
 }
 
 bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,

@@ -1,6 +1,7 @@
 /*
- * Carrying out a plan for a command: what is lost is checked and told,
- * progress shown, the output read back, and what goes with it published.
+ * A conversion from the plan to the published output, for every command that
+ * writes: checks --strict, shows progress, has the output read back where that is
+ * asked for, writes receipt and depfile, and prints what changed and what is lost.
  */
 #ifndef TCONV_CMD_RUN_CONVERSION_H
 #define TCONV_CMD_RUN_CONVERSION_H
@@ -35,15 +36,15 @@ extern const char *const run_conversion_keeps[];
 /* Adds the options of every command that writes. */
 void run_conversion_add_options(struct option_table *table, struct run_conversion *run);
 
-/* With all that it will write. */
+/* The sandbox of the command, with all files that it will write. */
 struct sandbox run_conversion_sandbox(const struct run_conversion *run);
 
-/* Keeps the options for a receipt; release frees what this made. */
+/* Keeps the options as a receipt lists them, until run_conversion_release. */
 bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,
                                  const struct arguments *arguments, struct tc_error *error);
 void run_conversion_release(struct run_conversion *run);
 
-/* Plans and does it. On failure the readers are still the caller's. */
+/* Makes the plan and carries it out. The readers stay the caller's in any case. */
 bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,
                     const struct tc_backend *target, const struct tc_plan_options *options,
                     struct tc_error *error);

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/report.h"
 #include "cmd/sandbox_probe.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"

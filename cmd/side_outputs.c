@@ -56,7 +56,7 @@ bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
 static bool same_folder(const struct tc_publish *a, const struct tc_publish *b) {
     struct stat x;
     struct stat y;
-    /* A folder that is not there yet is nobody else's. */
+    /* A folder that does not exist yet is no other output's folder. */
     return !a->new_folder && !b->new_folder && a->folder_fd >= 0 && b->folder_fd >= 0 &&
            fstat(a->folder_fd, &x) == 0 && fstat(b->folder_fd, &y) == 0 && x.st_dev == y.st_dev &&
            x.st_ino == y.st_ino;
@@ -108,9 +108,9 @@ bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *c
     return ok;
 }
 
-bool side_outputs_commit(struct side_outputs *beside, struct tc_conversion *conversion,
+bool side_outputs_commit(struct side_outputs *side, struct tc_conversion *conversion,
                          struct tc_error *error) {
-    return tc_conversion_commit_with(conversion, beside->publishes, FILES, error);
+    return tc_conversion_commit_with(conversion, side->publishes, FILES, error);
 }
 
 void side_outputs_end(struct side_outputs *side) {

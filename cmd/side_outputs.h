@@ -1,4 +1,5 @@
-/* What is published together with an output: a receipt, a rule for make. */
+/* Files that are published together with an output: its receipt, and a depfile with
+ * rules for make. */
 #ifndef TCONV_CMD_SIDE_OUTPUTS_H
 #define TCONV_CMD_SIDE_OUTPUTS_H
 
@@ -15,23 +16,23 @@ struct side_outputs {
     const char *depfile;
     bool tensors; /* the receipt lists them */
     struct tc_text options;
-    const char *const *also; /* files that had a say beside the inputs */
+    const char *const *also; /* other files that the output depends on: those of --map */
     size_t also_count;
-    /* Under way. */
+    /* Set by side_outputs_begin. */
     struct tc_publish publishes[2];
     unsigned char secret[TC_KEY_BYTES];
     bool dated;
     int64_t date;
 };
 
-/* Finds what is wrong with the paths before anything is done. */
+/* Checks the paths and reads the key, before anything is written. */
 bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
                         struct tc_publish_options options, struct tc_error *error);
-/* Once the output is written; none has its name yet. */
-bool side_outputs_write(struct side_outputs *beside, const struct tc_conversion *conversion,
+/* Once the output is written; nothing has its name yet. */
+bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *conversion,
                         const char *output, struct tc_error *error);
-/* Together with the output: all or none. */
-bool side_outputs_commit(struct side_outputs *beside, struct tc_conversion *conversion,
+/* Publishes the output and these files: all or none. */
+bool side_outputs_commit(struct side_outputs *side, struct tc_conversion *conversion,
                          struct tc_error *error);
 /* Always, after begin. */
 void side_outputs_end(struct side_outputs *side);

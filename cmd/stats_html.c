@@ -9,7 +9,7 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 
-/* Text that is safe to look at. */
+/* Text with what could mislead a reader (control characters and the like) escaped. */
 static void add_text(struct tc_json_writer *json, const char *key, struct tc_text text) {
     struct tc_buffer visible = {0};
     tc_buffer_add_visible(&visible, text);

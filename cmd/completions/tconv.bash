@@ -1,4 +1,4 @@
-# Completion of tconv for bash. What there is to complete tconv itself says.
+# Completion of tconv for bash. The words to complete come from tconv itself (--help=words).
 _tconv_column() { # KIND: words of that kind
     tconv --help=words 2>/dev/null | awk -F '\t' -v kind="$1" '$1 == kind { print $2 }'
 }

@@ -1,4 +1,4 @@
-# Completion of tconv for fish. What there is to complete tconv itself says.
+# Completion of tconv for fish. The words to complete come from tconv itself (--help=words).
 function __tconv_column
     tconv --help=words 2>/dev/null | awk -F '\t' -v kind=$argv[1] '$1 == kind { print $2 "\t" $3 }'
 end
@@ -44,5 +44,6 @@ end
 
 complete -c tconv -n __fish_use_subcommand -a '(__tconv_column command)'
 complete -c tconv -n 'string match -q -- "-*" (commandline -ct)' -a '(__tconv_options)'
-complete -c tconv -a '(__tconv_values)'
+# -k: in the order of the help, the default first.
+complete -c tconv -k -a '(__tconv_values)'
 complete -c tconv -n 'contains (__tconv_command) get show stats' -a '(__tconv_tensors)'

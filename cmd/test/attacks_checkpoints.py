@@ -44,7 +44,7 @@ def objects(items):
     return ndarray((len(items),), list(items), "O8")
 
 
-# What holds no tensor, and a word of the reason that is told.
+# Values that hold no tensor, and a word of the reason that is reported.
 NO_TENSOR = {
     "a class": (name("torch", "Tensor"), "class or function"),
     "a storage class": (name("torch", "FloatStorage"), "class or function"),

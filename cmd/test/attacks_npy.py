@@ -48,7 +48,7 @@ def nested(depth):
 @row("N05", INVALID, FILE)
 def nesting():
     prefixes = {"": (), " small stack": limited("-s 64")}
-    if SANITIZED:  # it takes more stack than that by itself
+    if SANITIZED:  # the sanitizers alone need more stack than that
         del prefixes[" small stack"]
     for label, prefix in prefixes.items():
         allowed = ("--max-header", "1M")

@@ -303,8 +303,8 @@ def laughs(one):
 def cycles(one):
     for item in cyclic_values(one):
         whole = item.outcome is None
-        told = item.message or "holds itself"
-        yield replace(item, message=told, tensors=ONE if whole else None)
+        reason = item.message or "holds itself"
+        yield replace(item, message=reason, tensors=ONE if whole else None)
 
 
 def cyclic_values(one):

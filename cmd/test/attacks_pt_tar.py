@@ -77,7 +77,7 @@ def escapes():
 
 
 def with_size(size):
-    """An archive whose second member tells this size."""
+    """An archive whose second member has this size in its header."""
     members = torch_tar_members()
     first = tar_member(b"sys_info", members.pop("sys_info"))
     second = tar_member(b"pickle", members.pop("pickle"), size=size)

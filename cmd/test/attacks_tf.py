@@ -122,15 +122,15 @@ def odd_ones_among_others():
             both.insert(place, odd)
             left = {str(1 - place): f32(1)}
             strings = tensor_proto(7, [2], *(field(8, item) for item in both))
-            told = f'"{place}"'
-            yield Input(f"{label}, {place} of a list", strings, tensors=left, message=told)
+            reported = f'"{place}"'
+            yield Input(f"{label}, {place} of a list", strings, tensors=left, message=reported)
             records = b"".join(record(item) for item in both)
             yield Input(
                 f"{label}, record {place}",
                 records,
                 file="in.tfrecord",
                 tensors=left,
-                message=told,
+                message=reported,
             )
         yield Input(
             f"{label} --strict",
@@ -181,7 +181,7 @@ NESTED = {
 @row("F06", UNSAFE, FILE)
 def nested():
     prefixes = {"": (), ", small stack": limited("-s 64")}
-    if SANITIZED:  # it takes more stack than that by itself
+    if SANITIZED:  # the sanitizers alone need more stack than that
         del prefixes[", small stack"]
     for kind in ("functions", "lists"):
         shallow, deep = graph(10, NESTED[kind]), graph(10_000, NESTED[kind])

@@ -120,7 +120,7 @@ def aliases(folder):
 
 @file("alias_list.safetensors")
 def alias_list(folder):
-    """The same by tconv's own list, of long names."""
+    """The same by tconv's own list of aliases, which have long names."""
     size, names = 1 << 20, [("p" * 200) + f".{i}" for i in range(6000)]
     metadata = {each: "w" for each in names} | {"tconv.aliases": compact(names)}
     content = safetensors_file([entry("w", "U8", (size,), (0, size))], bytes(size), metadata)
@@ -296,7 +296,7 @@ def bombs(folder):
 
 @file("fortran.npz")
 def fortran(folder):
-    """The same in Fortran order: inflated to a place from which they are gathered."""
+    """The same in Fortran order: inflated to a temporary file and read from there in C order."""
     array = npy("|u1", (2,) * 22, bytes(4 << 20), fortran=True)
     packed = Member(b"", array, 8).packed
     each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in range(62))
@@ -305,7 +305,7 @@ def fortran(folder):
 
 @file("foreign.npz")
 def foreign(folder):
-    """Members that are no arrays: each is told."""
+    """Members that are no arrays: each is reported."""
     each = (Member(b"x%d.txt" % i, b"") for i in range(34000))
     array = Member(b"w.npy", npy("|u1", (0,), b""))
     return write(folder, "foreign.npz", zip_pieces([array, *each]))

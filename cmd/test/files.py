@@ -117,7 +117,7 @@ def read_npy(data):
 
 @dataclass
 class Member:
-    """A zip member; what is None is told truthfully."""
+    """A zip member; fields that are None get their true values."""
 
     name: bytes
     data: bytes

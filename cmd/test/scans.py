@@ -7,7 +7,7 @@ EXIT = {CLEAN: 0, OTHER: 3, BROKEN: 3, CODE: 1, UNSAFE: 1}
 
 
 def scan(folder, *args):
-    """Run it, with nothing asked of the exit code; no file may change."""
+    """Run `tconv scan`, whatever its exit code; no file may change."""
     before = snapshot(folder)
     result = tconv("scan", *args, cwd=folder)
     faults = health_faults(result) + changes(before, snapshot(folder))

@@ -61,7 +61,7 @@ def commands(name, first):
 
 
 def some(name, first):
-    """Those that go different ways through the program; the others are for --full."""
+    """Commands that take different paths through the program; the others are for --full."""
     yield ("hash", "--json", name)
     yield ("info", "--json", name)
     yield ("stats", "--plot", name)
@@ -108,7 +108,7 @@ def file_case(number, make, name, full, folder):
     assert path.stat().st_size < SMALL, "the file is not a small one"
     first = first_name(folder, name)
     wanted = list((commands if full else some)(name, first))
-    # In a sanitizer build each file goes through a third of the commands, and others the others.
+    # In a sanitizer build each file goes through a third of the commands, the next file through another.
     for args in wanted[number % 3 :: 3] if SANITIZED and not full else wanted:
         checked(folder, args, MEMORY)
     if full or not SANITIZED:

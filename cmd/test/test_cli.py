@@ -10,9 +10,10 @@ A file in cases/ holds cases, each run in an empty folder of its own:
     ! a line of its stderr, exactly       !~ a pattern for one line       !* any number of lines
     exit 3 truncated
 
-Without `exit` the status is 0. One above 1 is followed by the code of each error that tconv told, or
-by `-` where it told none: a verdict or another program's failure. Without `>` lines stdout is empty, without `!` lines stderr is too,
-except that a failing tconv still ends with its one error line. A command that is nothing but a
+Without `exit` the status is 0. A status above 1 is followed by the code of each error that tconv
+reported, or by `-` where it reported none: a verdict, or another program's failure. Without `>`
+lines stdout is empty, and without `!` lines stderr is, except that a failing tconv still ends with
+its one error line. A command that is nothing but a
 tconv that fails also keeps the rules for failures (see harness). Helpers: `field A B` prints
 member B of member A of the JSON on stdin; `header FILE` prints a file's own JSON header;
 `member FILE NAME` prints what a zip archive has under a name, and without one all the names.
@@ -241,7 +242,7 @@ class Step:
     out: list = field(default_factory=list)
     err: list = field(default_factory=list)
     status: int = 0
-    codes: list = field(default_factory=list)  # of the errors it tells
+    codes: list = field(default_factory=list)  # of the errors that it reports
 
 
 def parse(path):
@@ -285,15 +286,15 @@ def pattern_of(lines):
 def run_step(step, folder):
     plain = step.command.startswith("tconv ") and not SHELL.search(step.command)
     before = snapshot(folder)
-    told = folder.with_suffix(".codes")
-    env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(told)}
+    code_file = folder.with_suffix(".codes")
+    env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(code_file)}
     env["PATH"] = f"{BIN}:{os.environ['PATH']}"
     result = run("sh", "-c", step.command, cwd=folder, env=env)
     faults = health_faults(result)
     if result.code != step.status:
         faults.append(f"expected: exit {step.status}, got {result.code}")
-    codes = told.read_text().split() if told.exists() else []
-    told.unlink(missing_ok=True)
+    codes = code_file.read_text().split() if code_file.exists() else []
+    code_file.unlink(missing_ok=True)
     if codes != step.codes:
         faults.append(f"expected: errors {step.codes}, got {codes}")
     failing = plain and step.status > 1

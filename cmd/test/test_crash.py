@@ -53,7 +53,7 @@ class Scenario:
     environment: dict = field(default_factory=dict)
     metadata: bool = True  # of the new input
     elements: int = 60  # of each of its five tensors
-    sync: bool = False  # whether it waits for the disk: more steps, and slow ones
+    sync: bool = False  # whether it waits for the disk, which takes more and slower steps
 
 
 def shards(name, size, *options):
@@ -155,7 +155,7 @@ def contents(place):
 
 
 class Bench:
-    """A scenario's folder, as it is before and after, to be had again and again."""
+    """A scenario's folder, which can be put back to what it was before the run, again and again."""
 
     def __init__(self, scenario, folder, elements=None):
         self.scenario, self.folder, self.place = scenario, folder, folder / "place"
@@ -377,7 +377,7 @@ def at_once(folder):
 
 
 def live_one_stays(folder):
-    """What a run that lives has under way is no leftover for another to the same output."""
+    """The temporary files of a run that still lives are not removed by another run to the same output."""
     write_models(folder, 3_000_000)
     place = folder / "place"
     place.mkdir()
@@ -432,7 +432,7 @@ def others_leftovers(folder):
 
 
 def stale_shards(folder):
-    """Shards of an earlier run are told, and go with --prune; what only looks similar stays."""
+    """Shards of an earlier run are warned of, and removed with --prune; other files stay."""
     write_models(folder)
     place = folder / "place"
     place.mkdir()
@@ -457,11 +457,11 @@ def stale_shards(folder):
         f"{len(earlier)} shards of an earlier run, which the new index does not name, stay "
         f'(--prune removes them): the first is "{earlier[0]}"'
     )
-    check_equal(expected in text(result.err), True, "told", result)
+    check_equal(expected in text(result.err), True, "reported", result)
     own = sorted({path.name for path in place.iterdir()} - {*earlier, *others, SAFE})
     check_equal((len(own) > 1, len(own) != len(earlier)), (True, True), f"new shards {own}")
     result = expect(place, OK, source, "out.safetensors", "--shard-size", "1000", "--prune")
-    check_equal("were removed" in text(result.err), True, "told", result)
+    check_equal("were removed" in text(result.err), True, "reported", result)
     check_equal(sorted(os.listdir(place)), sorted([*own, *others, SAFE]), "what is left")
     result = expect(place, OK, source, "out.safetensors", "--shard-size", "1000", "--prune")
     check_equal(result.err, b"", "nothing more to tell", result)

@@ -84,7 +84,7 @@ def check_examples(arguments, folder):
 
 
 def check_format_options(folder):
-    """What a format declares is what commands take: for reading all that read, for writing convert."""
+    """Options that formats declare for reading are taken by all commands that read, those for writing by convert."""
     lines = expect(folder, OK, "formats", "--json").out.decode().splitlines()
     declared = {option["name"]: option for line in lines for option in json.loads(line)["options"]}
     check_equal(
@@ -101,7 +101,7 @@ def check_format_options(folder):
 
 
 def check_idle_options(folder):
-    """An option for writing that the target has not is told, and one given as it is anyway is not."""
+    """An option for writing that the target does not have is warned of, unless it has its default value."""
     make_samples(folder)
     for arguments, warned in (
         (("out.npz", "--onnx-external"), b"--onnx-external has nothing to do: the output is no ONNX model"),
@@ -157,7 +157,7 @@ def complete(shell, folder, *line):
 
 def check_completion(shell, folder):
     file = str(DATA / "pt" / "tied.pt")
-    equals = ("=",) if shell == "bash" else ()  # a word of its own only there
+    equals = ("=",) if shell == "bash" else ()  # only bash makes a word of it
 
     def valued(option, value):
         return (option, *equals, value) if equals else (f"{option}={value}",)

@@ -469,7 +469,7 @@ def never_clean(content, folder):
 
 
 def no_pickle(kind, folder):
-    """Files of no known format are told for what they are."""
+    """Files of no known format are described by what they look like."""
     never_clean(RECOGNISED[kind], folder)
     found = report(scan(folder, "--json", "in.pt"))
     check_equal(found["verdict"], OTHER, "verdict")

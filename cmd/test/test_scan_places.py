@@ -125,7 +125,7 @@ def appended(path, folder):
 
 
 def honest_files():
-    """Every honest file gives no finding; a program is told as one."""
+    """Honest files give no finding, and programs are reported as such."""
     known = {
         **{f"pt/{name}": verdict for name, verdict in PROGRAMS.items()},
         "onnx/external.bin": OTHER,
@@ -323,8 +323,8 @@ def folder_of_all(folder):
     check_equal(last["summary"], counts | {"failed": 0, "links": 2, "skipped": 1}, "summary", result)
     check_equal(result.code, 1, "exit code", result)
     shown = scan(folder, "m")
-    check_equal("m/link.pkl: a link" in text(shown.out), True, "links are told", shown)
-    check_equal("5 files: 1 unsafe, 1 code" in text(shown.out), True, "counts are told", shown)
+    check_equal("m/link.pkl: a link" in text(shown.out), True, "links are reported", shown)
+    check_equal("5 files: 1 unsafe, 1 code" in text(shown.out), True, "counts are printed", shown)
 
 
 def folders_worst(folder):
@@ -425,7 +425,7 @@ def accidents(folder):
 
 def cases(_suite):
     for number, (label, place) in enumerate(places()):
-        # In a sanitizer build each place has two of the ways, and others the others.
+        # In a sanitizer build each place has a third of the ways, the next place another third.
         tricks = list(TRICKS.items())[number % 3 :: 3] if SANITIZED else TRICKS.items()
         for trick, pickle in tricks:
             yield f"{label}: {trick}", functools.partial(hostile, place, pickle)

@@ -79,7 +79,7 @@ def masked_crc(data):
 
 
 def record(data, length=None, length_crc=None, data_crc=None):
-    """A TFRecord; what is None is told truthfully."""
+    """A TFRecord; fields that are None get their true values."""
     head = struct.pack("<Q", len(data) if length is None else length)
     return head + (length_crc or masked_crc(head)) + data + (data_crc or masked_crc(data))
 

@@ -69,7 +69,7 @@ OPCODES = set(
 
 @dataclass
 class Contents:
-    """A file's tensors, those of sparse ones as parts; and what only the file tells of them."""
+    """A file's tensors, sparse ones as their parts, and what only the file says of them."""
 
     tensors: dict = field(default_factory=dict)
     storages: dict = field(default_factory=dict)  # a tensor's name -> its storage's key
@@ -130,8 +130,8 @@ class Unpickler(pickle.Unpickler):
         return Storage(key, dtype, count)
 
 
-def _gather(view, data):
-    """A view's bytes in C order, and its shape as tconv tells it."""
+def _view_bytes(view, data):
+    """A view's bytes in C order, and its shape as tconv reports it."""
     width = WIDTHS[view.dtype]
     expected = view.storage.count * (1 if view.storage.dtype is None else width)
     assert len(data) == expected, f"a storage of {len(data)} bytes, not {expected}"
@@ -148,7 +148,7 @@ def _gather(view, data):
 
 def _fill(contents, values, data):
     def add(name, view):
-        contents.tensors[name] = _gather(view, data[view.storage.key])
+        contents.tensors[name] = _view_bytes(view, data[view.storage.key])
         contents.storages[name] = view.storage.key
 
     for name, value in values.items():

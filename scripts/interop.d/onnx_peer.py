@@ -34,7 +34,7 @@ DATA_TYPES = {canonical: number for number, canonical in DTYPES.items()}
 OTHER_BITS |= {"U4": 4, "I4": 4}  # random_tensor looks there
 BITS = OTHER_BITS
 INVALID, UNSUPPORTED, UNSAFE = 3, 4, 5
-# onnxruntime must run these; of all others its own words are told.
+# onnxruntime must run these; for all others its own message is printed.
 RUNS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"}
 
 warnings.simplefilter("ignore")  # of overflow, where ONNX's own test cases cast
@@ -269,7 +269,7 @@ def add_node(found, node: onnx.NodeProto, prefix: str, folder: str):
         name = owner if constant else f"{owner}.{attribute.name}"
         value, kind = helper.get_attribute_value(attribute), attribute.type
         if kind == onnx.AttributeProto.TENSOR:
-            if value.data_type != TensorProto.STRING:  # left out, and told
+            if value.data_type != TensorProto.STRING:  # left out, and reported
                 add_tensor(found, name, value, folder)
         elif kind == onnx.AttributeProto.TENSORS:
             for at, proto in enumerate(value):

@@ -415,7 +415,7 @@ def state_program(random: Random) -> bytes:
 
 
 class Soup:
-    """Knows what lies on the stack by kind, and takes an opcode that fits, as a rule."""
+    """A random program: keeps track of the kinds of values on the stack, and mostly picks opcodes that fit them."""
 
     PUSHES = [(code, "i") for code in INTEGERS] + [(code, "s") for code in STRINGS] + [
         (b"N", "n"), (b"\x88", "n"), (b"\x89", "n"), (b"]", "l"), (b"}", "d"), (b")", "t"), (b"\x8f", "e"),

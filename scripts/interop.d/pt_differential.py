@@ -1,5 +1,5 @@
-"""torch.load(weights_only=True) and tconv on pickles that were made to part them. Where one takes what the other
-refuses, there is a reason on a list, which code recognises; where both take it, they see the same tensors."""
+"""torch.load(weights_only=True) and tconv on pickles that they might read differently. Where one takes what the other
+refuses, the reason must be on a list of reasons, each a function that recognises it; where both take it, they see the same tensors."""
 import io
 import pickletools
 import re
@@ -260,7 +260,7 @@ def shortened(answer: dict) -> str:
 
 
 def compare(case) -> tuple[str, dict]:
-    """How the two stand to each other, and the reasons that would excuse it; none needed where there are none."""
+    """Whether torch and tconv agree, and the reasons that would excuse a difference."""
     if "crash" in case.torch:
         return ("torch crashed or took too much, tconv " + ("took it" if case.code == 0 else "refused it")), {}
     if "error" in case.torch:

@@ -54,7 +54,7 @@ def run(checks, tconv):
 
 
 def hostile() -> list[tuple[str, str, bytes, str]]:
-    """(what, suffix, file, name that must be told)"""
+    """(what, suffix, file, name that must be reported)"""
     names = listed_names(
         [
             scanner._unsafe_globals,
@@ -77,7 +77,7 @@ def hostile() -> list[tuple[str, str, bytes, str]]:
 
 
 def of_keras() -> list[tuple[str, str, bytes, str]]:
-    """What modelscan knows beside pickles."""
+    """What modelscan knows in addition to pickles."""
     layer = {
         "class_name": "Lambda",
         "config": {"name": "l", "function": {"class_name": "__lambda__", "config": {"code": "4wEAAAA="}}},

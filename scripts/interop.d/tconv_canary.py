@@ -1,4 +1,4 @@
-"""What hostile pickles name: everything in here tells that it was reached, and does nothing else."""
+"""What hostile pickles name: everything in here reports that it was reached, and does nothing else."""
 
 report = None  # set by the process that watches
 

@@ -30,7 +30,7 @@ LAYOUTS = {
     torch.sparse_bsr: ("bsr", ["crow_indices", "col_indices", "values"]),
     torch.sparse_bsc: ("bsc", ["ccol_indices", "row_indices", "values"]),
 }
-WORDS = (torch.dtype, torch.device, torch.layout)  # leaves that are told as torch prints them
+WORDS = (torch.dtype, torch.device, torch.layout)  # leaves that are reported as torch prints them
 
 warnings.simplefilter("ignore")  # of what is new, old or in beta: the files are what is tested
 torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 Each worker is forked from a process that has the loaders in memory: it has no network, no rights, little memory, a
 folder of its own for its current one, and an audit hook that lets it look up only the names on SAFE and those of
-tconv_canary. Whatever else it is led to do is told and stopped before it happens.
+tconv_canary. Whatever else it is led to do is reported, and stopped before it happens.
 """
 import _compat_pickle
 import bz2
@@ -163,7 +163,7 @@ def load_torch(file):
 
 
 def attempt(load, *arguments):
-    """Errors are what hostile files are expected to give; only what is told counts."""
+    """Hostile files are expected to raise errors; only what the hook reports counts."""
     try:
         load(*arguments)
     except (Stopped, Exception):
