@@ -51,16 +51,20 @@ static uint64_t element_count(const struct tc_tensor *tensor) {
     return count;
 }
 
+/* None where a tensor that is shown too has the same data. */
+static uint64_t parameters_of(const struct tc_table *table, const struct chosen *chosen, size_t i) {
+    const struct tc_tensor *first = tied_to(table, chosen->tensors[i]);
+    return first && chosen->wanted[first - table->tensors] ? 0 : element_count(chosen->tensors[i]);
+}
+
 static bool choose(const struct info *info, const struct tc_reader *reader, struct shown *shown,
                    struct tc_error *error) {
     const struct chosen *chosen = &shown->chosen;
     if (!choose_tensors(&info->choose, reader, NULL, 0, &shown->chosen, error))
         return false;
     for (size_t i = 0; i < chosen->count; i++) {
-        const struct tc_tensor *first = tied_to(&reader->table, chosen->tensors[i]);
-        bool counted = first && chosen->wanted[first - reader->table.tensors];
         shown->nbytes += chosen->tensors[i]->nbytes;
-        shown->parameters += counted ? 0 : element_count(chosen->tensors[i]);
+        shown->parameters += parameters_of(&reader->table, chosen, i);
     }
     return true;
 }
@@ -225,7 +229,8 @@ static bool has_remarks(const struct rows *rows) {
 }
 
 /* "F32: 3 tensors, 10 parameters, 40 B", where there are several. */
-static void add_totals(struct tc_buffer *out, const struct shown *shown) {
+static void add_totals(struct tc_buffer *out, const struct tc_table *table,
+                       const struct shown *shown) {
     struct {
         size_t count;
         uint64_t parameters;
@@ -235,7 +240,7 @@ static void add_totals(struct tc_buffer *out, const struct shown *shown) {
     for (size_t i = 0; i < shown->chosen.count; i++) {
         const struct tc_tensor *tensor = shown->chosen.tensors[i];
         kinds += totals[tensor->dtype].count++ == 0;
-        totals[tensor->dtype].parameters += element_count(tensor);
+        totals[tensor->dtype].parameters += parameters_of(table, &shown->chosen, i);
         totals[tensor->dtype].nbytes += tensor->nbytes;
     }
     for (enum tc_dtype dtype = 0; kinds > 1 && dtype < TC_DTYPES; dtype++) {
@@ -280,7 +285,7 @@ static void info_text(struct tc_buffer *out, struct tc_reader *reader, const str
     if (shown->chosen.count)
         table_print(out, columns, shape, shown->chosen.count + (shown->chosen.count > 1), add_cell,
                     &rows);
-    add_totals(out, shown);
+    add_totals(out, table, shown);
     if (verbose && alignment(reader, shown))
         tc_buffer_addf(out, "data is aligned to %" PRIu64 " bytes\n", alignment(reader, shown));
 }

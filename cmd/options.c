@@ -304,25 +304,30 @@ static bool parse_option(struct option_table *table, int argc, char **argv, int 
     return set_value(table, option, value, error);
 }
 
+/* An error in any argument is printed as JSON too where --json stands behind it. */
+static void look_for_json(struct option_table *table, int argc, char **argv, int at) {
+    const struct option *json = find_long(table, "json", 4);
+    for (; at < argc && json && strcmp(argv[at], "--") != 0; at++)
+        if (strcmp(argv[at], "--json") == 0)
+            *json->to.flag = true;
+}
+
 bool options_parse(struct option_table *table, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error) {
     arguments->names = calloc((size_t)argc + 1, sizeof(char *));
     arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
     if (!arguments->names || !arguments->given || table->failed)
         return tc_fail_memory(error);
-    /* An error in any argument is printed as JSON too, wherever --json stands. */
-    const struct option *json = find_long(table, "json", 4);
-    for (int at = 0; at < argc && json && strcmp(argv[at], "--") != 0; at++)
-        if (strcmp(argv[at], "--json") == 0)
-            *json->to.flag = true;
     bool open = true;
     for (int at = 0; at < argc; at++) {
         if (open && strcmp(argv[at], "--") == 0)
             open = false;
         else if (!open || argv[at][0] != '-' || argv[at][1] == '\0')
             arguments->names[arguments->count++] = argv[at];
-        else if (!parse_option(table, argc, argv, &at, arguments, error))
+        else if (!parse_option(table, argc, argv, &at, arguments, error)) {
+            look_for_json(table, argc, argv, at + 1);
             return false;
+        }
     }
     return true;
 }

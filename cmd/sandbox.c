@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/report.h"
 #include "cmd/sandbox_probe.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -57,7 +58,7 @@ static bool lacks(const struct sandbox *sandbox, const char *what, int errnum,
     if (sandbox->verbose) {
         struct tc_buffer line = {0};
         tc_buffer_addf(&line, "tconv: note: the sandbox is not complete: %s: %s\n", what, why);
-        report_show(&line);
+        report_err(&line);
     }
     return true;
 }
