@@ -16,7 +16,8 @@ struct tc_regex {
     void *context;
 };
 
-/* UTF-8, unanchored. A bad expression is TC_USAGE, with the place in it. */
+/* The pattern is UTF-8 and may match anywhere. A bad expression is TC_USAGE, and
+ * the message says where in it. */
 bool tc_regex_compile(struct tc_regex *regex, struct tc_text pattern, bool ignore_case,
                       struct tc_error *error);
 void tc_regex_release(struct tc_regex *regex);
