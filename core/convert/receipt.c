@@ -140,10 +140,10 @@ static bool add_outputs(struct tc_json_writer *json, const struct tc_publish *pu
     return true;
 }
 
-static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *proof) {
+static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *read_back) {
     tc_json_open_array(json, "tensors");
-    for (size_t i = 0; i < proof->count; i++) {
-        const struct tc_read_back_tensor *tensor = &proof->tensors[i];
+    for (size_t i = 0; i < read_back->count; i++) {
+        const struct tc_read_back_tensor *tensor = &read_back->tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
         tc_hex(tensor->sum, TC_SHA256_BYTES, hex);
         tc_json_open_object(json, NULL);
@@ -208,7 +208,7 @@ bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
     return tc_buffer_ok(file, error);
 }
 
-/* Which of the keys it is, each a bit; 0 where it is none of them. */
+/* Which of the three keys it is, as a bit: 1, 2 or 4; 0 where it is none. */
 static unsigned find_key(struct tc_text key, const char *const keys[3]) {
     for (unsigned i = 0; i < 3; i++)
         if (tc_text_equal(key, tc_text_of(keys[i])))
@@ -301,7 +301,7 @@ static bool read_signature(const struct tc_document *document, struct tc_receipt
 typedef bool read_part(const struct tc_document *document, struct tc_receipt *receipt,
                        struct tc_arena *arena);
 
-/* The value that the scanner is at, as a document of its own. */
+/* Reads the scanner's next value as a document of its own. */
 static bool read_value(struct tc_json *json, read_part *read, struct tc_receipt *receipt) {
     struct tc_document document;
     struct tc_text text;
@@ -341,9 +341,9 @@ static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
     return tc_json_end(json);
 }
 
-/* The scanner finds where the parts of a receipt lie: the signature is over the
- * bytes as they stand, and the list of tensors, which nothing here needs, may
- * have 100 MB. The parts that are needed are read as documents. */
+/* The scanner splits the receipt into its parts, since the signature is over the bytes
+ * as they stand, and since the list of tensors, which is not needed here, may have
+ * 100 MB. The parts that are needed are read as documents. */
 bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
                      struct tc_arena *arena, struct tc_error *error) {
     struct tc_json json;

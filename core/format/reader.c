@@ -98,7 +98,8 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);
-    if (!backend->open(reader, error) || !check_data(reader, error) || !check_notes(reader, error)) {
+    if (!backend->open(reader, error) || !check_data(reader, error) ||
+        !check_notes(reader, error)) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;

@@ -29,8 +29,8 @@ struct tc_moments {
     struct tc_exact sum, squares;
 };
 
-/* All but `count` leave NaN and Inf out, except their own counts; where no value is
- * finite, min, max, mean and stddev are NaN. Complex numbers count by magnitude. */
+/* min, max, mean and stddev are those of the finite values, and NaN where there are
+ * none. Complex numbers count by their magnitude. */
 struct tc_stats {
     uint64_t count;
     uint64_t zeros, nonzeros, nan, inf;

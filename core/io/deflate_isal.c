@@ -22,7 +22,8 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
     crc = ~crc;
     while (length) {
         int step = length < INT_MAX ? (int)length : INT_MAX;
-        crc = crc32_iscsi((unsigned char *)(uintptr_t)at, step, crc); /* ISA-L does not write to it */
+        crc =
+            crc32_iscsi((unsigned char *)(uintptr_t)at, step, crc); /* ISA-L does not write to it */
         at += step;
         length -= (size_t)step;
     }

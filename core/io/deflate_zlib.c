@@ -13,7 +13,8 @@
 #define MEMORY_LEVEL 8 /* zlib's own default */
 
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length) {
-    return length ? (uint32_t)crc32_z(crc, bytes, length) : crc; /* zlib would start anew for NULL */
+    return length ? (uint32_t)crc32_z(crc, bytes, length)
+                  : crc; /* zlib would start anew for NULL */
 }
 
 uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {

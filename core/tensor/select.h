@@ -53,7 +53,7 @@ struct tc_select {
     size_t exclude_count;
     struct tc_rename *renames;
     size_t rename_count;
-    struct tc_name_map map;   /* old names, each with its index in `mapped` */
+    struct tc_name_map map; /* old names, each with its index in `mapped` */
     struct tc_mapped *mapped;
     bool has_map;
     struct tc_text prefix;
