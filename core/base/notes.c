@@ -17,7 +17,7 @@ static const char *const kind_names[TC_KINDS] = {
 };
 
 /* The detail of all further notes where there are too many groups. */
-static const char rest[] = "others, too many to tell apart";
+static const char rest[] = "others, too many to list one by one";
 
 const char *tc_kind_name(enum tc_kind kind) {
     return kind_names[kind];

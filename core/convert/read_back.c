@@ -57,7 +57,7 @@ static const struct tc_tensor *find_item(const struct reread *reread, size_t pos
 }
 
 static bool differ_in(struct tc_text key, struct tc_error *error) {
-    return tc_fail(error, TC_IO, "verification", "the metadata of key \"%.*s\" is not as it was",
+    return tc_fail(error, TC_IO, "verification", "the metadata of key \"%.*s\" differs",
                    tc_text_shown(key, 200), key.bytes);
 }
 
@@ -93,9 +93,9 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
     size_t at = (size_t)(tensor - table->tensors);
     reread->seen[at] = true;
     if (tensor->dtype != item->dtype)
-        return differ(item, error, "the dtype is another");
+        return differ(item, error, "its dtype differs");
     if (!tc_shape_equal(tensor->shape, tensor->rank, item->shape, item->rank))
-        return differ(item, error, "the shape is another");
+        return differ(item, error, "its shape differs");
     const unsigned char *meant =
         reread->read_back->sums[kept ? (size_t)(kept - plan->items) : position];
     if (memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) != 0)
@@ -112,7 +112,7 @@ static bool check_others(const struct reread *reread, struct tc_error *error) {
         const struct tc_tensor *tensor = &table->tensors[i];
         if (reread->seen[i] || (tensor->tie && reread->seen[tensor->tie - 1]))
             continue;
-        tc_fail(error, TC_IO, "verification", "a tensor that nobody wrote");
+        tc_fail(error, TC_IO, "verification", "the output has a tensor that was not written");
         return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
     }
     return true;

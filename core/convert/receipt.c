@@ -42,7 +42,7 @@ bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BY
         length--;
     if (ok && !(length > label + 1 && memcmp(line, kind, label) == 0 && line[label] == ' ' &&
                 tc_unhex(line + label + 1, length - label - 1, key, TC_KEY_BYTES))) {
-        ok = tc_fail(error, TC_INVALID, "key", "this is no key of the kind that is needed here");
+        ok = tc_fail(error, TC_INVALID, "key", "this file is not a key of the kind needed here");
         tc_error_hint(error, "tconv keygen makes NAME.key, to sign, and NAME.pub, to verify");
     }
     tc_forget(line, sizeof line);
@@ -229,7 +229,7 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
         unsigned which = find_key(member.key, keys);
         seen |= which;
         if (!which)
-            return tc_document_fail(document, member.value, "a key of an output that is unknown");
+            return tc_document_fail(document, member.value, "an output has an unknown key");
         if (which == 2 ? !tc_document_unsigned(document, member.value, &output->size)
                        : !tc_document_text(document, member.value, &text))
             return false;
@@ -243,7 +243,7 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
     tc_hex(sum, sizeof sum, output->sum);
     if (!tc_path_is_plain(output->name))
         return tc_fail(document->error, TC_UNSAFE, "receipt",
-                       "an output is not called by a plain name");
+                       "the name of an output is not a plain file name");
     return tc_document_keep(document, &output->name, arena);
 }
 
@@ -281,8 +281,7 @@ static bool read_signature(const struct tc_document *document, struct tc_receipt
         unsigned which = find_key(member.key, keys);
         seen |= which;
         if (!which)
-            return tc_document_fail(document, member.value,
-                                    "a key of the signature that is unknown");
+            return tc_document_fail(document, member.value, "the signature has an unknown key");
         if (!tc_document_text(document, member.value, &text))
             return false;
         if (which == 1 && !tc_text_equal(text, TC_TEXT("ed25519")))
@@ -359,7 +358,7 @@ bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length
             if (!read_value(&json, read_signature, receipt))
                 return false;
         } else {
-            return tc_json_fail(&json, "a key that is unknown or occurs twice");
+            return tc_json_fail(&json, "the receipt has a key that is unknown or occurs twice");
         }
     }
     if (!tc_json_end(&json))

@@ -61,7 +61,7 @@ static bool read_shape(struct tc_densify *densify, struct tc_arena *arena, struc
     if (!is_index(part, error))
         return false;
     if (part->rank != 1 || part->shape[0] > TC_MAX_RANK)
-        return fail_part(part, error, "not the shape of a sparse tensor");
+        return fail_part(part, error, "this is not the shape of a sparse tensor");
     tensor->rank = (uint8_t)part->shape[0];
     uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
     if (!shape || !tc_reader_read(densify->reader, part, 0, bytes, part->nbytes, error))
@@ -265,7 +265,7 @@ static bool place_compressed(struct tc_densify *densify, const unsigned char *fi
             if (end < begin || (uint64_t)end > densify->stored)
                 return fail_part(densify->first, error,
                                  end < begin ? "its entries do not ascend"
-                                             : "an entry lies behind the last value");
+                                             : "an entry points behind the last value");
             if (!place_line(densify, plain, batch, line, (uint64_t)begin, (uint64_t)end, error))
                 return false;
             begin = end;
@@ -315,7 +315,7 @@ static bool load(struct tc_densify *densify, struct tc_error *error) {
     free(plain);
     if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && tc_dtype_is_float(dtype)) {
         tc_fail(error, TC_UNSUPPORTED, "sparse",
-                "several values have one place, and %s is no dtype to sum in",
+                "several values have the same place, and %s values cannot be summed",
                 tc_dtype_name(dtype));
         ok = tc_error_in_tensor(error, densify->values->name.bytes, densify->values->name.length);
     }

@@ -87,9 +87,11 @@ static bool read_names(struct tc_json *json, struct tc_reader *reader) {
         return false;
     if (count == table->count)
         return tc_table_rename(table, names, json->error);
-    tc_reader_lose(reader,
-                   "the sidecar has names for %zu tensors, the file has %zu; they stay numbers",
-                   count, table->count);
+    tc_reader_lose(
+        reader,
+        "the sidecar has names for %zu tensors, the file has %zu; the tensors keep their "
+        "numbers as names",
+        count, table->count);
     return true;
 }
 

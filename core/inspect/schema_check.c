@@ -60,7 +60,7 @@ static void check_shape(const struct check *check, const struct tc_schema_rule *
     }
     tc_buffer_add_string(&text, "])");
     tc_findings_add(check->findings, "shape", NULL, tensor->name, "%s",
-                    text.failed ? "its shape is another" : text.bytes);
+                    text.failed ? "its shape differs" : text.bytes);
     tc_buffer_release(&text);
 }
 

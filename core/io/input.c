@@ -321,7 +321,7 @@ struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct 
 struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
                                uint64_t size, struct tc_error *error) {
     if (!tc_range_within(offset, size, whole->size)) {
-        tc_fail(error, TC_INTERNAL, "range", "a part reaches past its whole");
+        tc_fail(error, TC_INTERNAL, "range", "a part of a file reaches past the file's end");
         return NULL;
     }
     int from = tc_input_acquire(whole, error);

@@ -247,7 +247,7 @@ bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned ra
     uint64_t to = rows->one ? from + 1 : from_start(rows->end, rows->end_from_end, count);
     if (from > to)
         return tc_fail(error, TC_USAGE, "rows",
-                       "the first row wanted, %llu, is behind the last (the tensor has %llu)",
+                       "the first row wanted, %llu, comes after the last (the tensor has %llu)",
                        (unsigned long long)from, (unsigned long long)count);
     if (from >= count && from < to && from > 0)
         return no_such_row(rows, count, error);
