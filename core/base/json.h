@@ -1,6 +1,7 @@
 /*
- * A strict, iterative JSON scanner for headers that strangers wrote: no
- * recursion, no tree, nothing allocated but unescaped strings.
+ * A strict, iterative JSON scanner for untrusted headers: no recursion, no tree,
+ * nothing allocated but unescaped strings. The text must outlive the strings that
+ * it gives. One thread at a time may use a scanner.
  *
  *     tc_json_init(&json, bytes, length, base_offset, arena, error);
  *     tc_json_begin(&json, TC_JSON_OBJECT);

@@ -1,7 +1,8 @@
 /*
  * Regular expressions on tensors' names, by PCRE2. Expressions come from the
- * user, names from strangers: matching has a bound on its steps, so that no
- * name can make an expression run for ever.
+ * user, names from untrusted files: matching has a bound on its steps, so that no
+ * name can make an expression run for ever. One thread at a time may use an
+ * expression.
  */
 #ifndef TCONV_CORE_BASE_REGEX_H
 #define TCONV_CORE_BASE_REGEX_H

@@ -1,6 +1,6 @@
 /*
- * Text: slices with a length (names may hold any valid UTF-8 but NUL), a
- * growing buffer, and the escapes that output contracts ask for.
+ * Text: slices with a length (names may hold any valid UTF-8 except NUL), a growing
+ * buffer, and the escapes for JSON and for terminals.
  */
 #ifndef TCONV_CORE_BASE_TEXT_H
 #define TCONV_CORE_BASE_TEXT_H
