@@ -1,8 +1,8 @@
 /*
  * An arena: memory that lives as long as its owner (a reader's table, a plan)
- * and goes in one step. tc_arena_release frees everything; there is no free
- * of a single piece. A budget bounds the total, so that a hostile header
- * meets --max-memory before it meets the machine's own limit.
+ * and is freed all at once by tc_arena_release; no single piece can be freed.
+ * A budget bounds the total, so that a hostile header meets --max-memory before
+ * it meets the machine's own limit. One thread at a time may use an arena.
  */
 #ifndef TCONV_CORE_BASE_ARENA_H
 #define TCONV_CORE_BASE_ARENA_H
@@ -23,12 +23,12 @@ struct tc_arena {
 void tc_arena_init(struct tc_arena *arena, uint64_t budget);
 void tc_arena_release(struct tc_arena *arena);
 
-/* Counts memory against the budget that was taken elsewhere for the same owner. */
+/* Counts `size` bytes that the owner took elsewhere against the same budget. */
 bool tc_arena_charge(struct tc_arena *arena, uint64_t size, struct tc_error *error);
 /* Zeroed memory, aligned for any type, or NULL with the error filled. */
 void *tc_arena_alloc(struct tc_arena *arena, uint64_t size, struct tc_error *error);
 void *tc_arena_array(struct tc_arena *arena, uint64_t count, size_t size, struct tc_error *error);
-/* A copy with a NUL behind it. */
+/* A copy of the bytes, followed by a NUL. */
 char *tc_arena_copy(struct tc_arena *arena, const void *bytes, size_t length,
                     struct tc_error *error);
 

@@ -1,7 +1,7 @@
 /*
  * Included before every file. Functions that cannot be used safely are banned
- * at compile time, and memory comes from core/memory, which holds it to the
- * command's budget.
+ * at compile time, and memory comes from core/base/memory.h, which holds it to
+ * the command's budget.
  */
 #ifndef TCONV_CORE_BASE_BANNED_H
 #define TCONV_CORE_BASE_BANNED_H
@@ -30,7 +30,7 @@
 #define scandir tc_memory_scandir
 #define realpath tc_memory_realpath
 #define free tc_memory_free
-/* These would take memory elsewhere. */
+/* These would take memory that the budget does not count. */
 #pragma GCC poison valloc memalign posix_memalign vasprintf open_memstream getline getdelim
 #endif
 

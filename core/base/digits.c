@@ -1,7 +1,7 @@
 /*
  * Schubfach, by Raffaello Giulietti ("The Schubfach way to render doubles",
- * 2020): no trial and no long arithmetic. A value is c × 2^q; what lies between
- * the midpoints to its neighbours reads back as it. There is one k for which
+ * 2020): no trial and no long arithmetic. A value is c × 2^q; every number
+ * between the midpoints to its neighbours reads back as it. There is one k for which
  * that interval holds at least one and at most ten multiples of 10^k, so at
  * most one of 10^(k+1). The value and the ends of the interval are divided by
  * 10^k, to a quarter, by one multiplication with a rounded power of ten. The
@@ -15,7 +15,7 @@
 
 #include "core/base/powers_of_ten.h"
 
-/* Bits of c, the least q, and from where on repr uses an exponent. */
+/* Bits of c, the least q, and the value from which on repr uses an exponent. */
 static const struct {
     int bits, least;
     double most;
@@ -71,7 +71,8 @@ static int log2_of_power_of_ten(int e) {
     return (e * 1741647) >> 19;
 }
 
-/* The product's bits above 2^128, and in the last one whether any is below. */
+/* The product divided by 2^128, "rounded to odd": its last bit is also set where
+ * anything was cut off. */
 static uint64_t multiply(const uint64_t power[2], uint64_t factor) {
     unsigned __int128 low = (unsigned __int128)power[1] * factor;
     unsigned __int128 high = (unsigned __int128)power[0] * factor + (uint64_t)(low >> 64);
@@ -80,13 +81,14 @@ static uint64_t multiply(const uint64_t power[2], uint64_t factor) {
 
 /* The shortest number that reads back as c × 2^q is the result × 10^*exponent. */
 static uint64_t shorten(struct binary value, enum tc_precision precision, int *exponent) {
-    /* Below a power of two the neighbour is half as far. */
+    /* The neighbour below a power of two is only half as far away. */
     bool narrow = value.c == UINT64_C(1) << (formats[precision].bits - 1) &&
                   value.q > formats[precision].least;
     int k = narrow ? log10_of_three_quarters(value.q) : log10_of_power_of_two(value.q);
     int shift = value.q + log2_of_power_of_ten(-k) + 1;
     const uint64_t *power = tc_powers_of_ten[-k - TC_LEAST_POWER];
-    /* Ends that are midpoints read back as the even one of two neighbours. */
+    /* A midpoint reads back as the even one of its two neighbours, so the ends of
+     * the interval belong to it only where c is even. */
     uint64_t odd = value.c & 1;
     uint64_t least = multiply(power, (4 * value.c - 2 + narrow) << shift) + odd;
     uint64_t middle = multiply(power, (4 * value.c) << shift);

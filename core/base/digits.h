@@ -21,13 +21,14 @@ struct tc_digits {
     char digit[24]; /* '0' to '9', the first not '0' unless it is the only one */
 };
 
-/* Of a finite value, which is first rounded to the precision. */
+/* The digits of a finite value, which is first rounded to the precision. */
 void tc_digits_shortest(struct tc_digits *digits, double value, enum tc_precision precision);
 
-/* As numpy's scalars, and F64 as Python's repr: 0.1, 1e-05, 1.0, nan, inf. */
+/* Prints as numpy prints a scalar of that precision, which for F64 is Python's
+ * repr: 0.1, 1e-05, 1.0, nan, inf. */
 void tc_buffer_add_repr(struct tc_buffer *buffer, double value, enum tc_precision precision);
-/* For JSON: as Python's repr; what is not finite as the strings "NaN",
- * "Infinity" and "-Infinity". */
+/* Prints a JSON value: a finite number as Python's repr, any other as the string
+ * "NaN", "Infinity" or "-Infinity". */
 void tc_buffer_add_real(struct tc_buffer *buffer, double number);
 
 #endif

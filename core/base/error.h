@@ -20,14 +20,14 @@ enum tc_class {
     TC_DIFFERENT = 1, /* a check or comparison failed; never set by core */
     TC_USAGE = 2,
     TC_INVALID = 3,     /* malformed, corrupt, truncated, inconsistent */
-    TC_UNSUPPORTED = 4, /* well-formed, but nothing we handle */
+    TC_UNSUPPORTED = 4, /* well-formed, but tconv does not handle it */
     TC_UNSAFE = 5,      /* code, a path that escapes, a limit exceeded */
-    TC_IO = 6,          /* the system said no, or there is no memory */
+    TC_IO = 6,          /* a system call failed, or the system has no memory */
     TC_INTERNAL = 70,
 };
 
-/* What the program itself asks of an error: whoever meets one of these does something else about
- * it than about others. The code is for people and their programs. */
+/* Errors that the program itself treats differently from others carry one of these. It never
+ * compares codes: those are for people and their programs. */
 enum tc_reason {
     TC_REASON_NONE,
     TC_REASON_NO_FORMAT,      /* the file is of no known format, or is empty */
@@ -57,9 +57,10 @@ struct tc_error {
 /* Each of these returns false, so that `return tc_fail(…)` reads well. */
 bool tc_fail(struct tc_error *error, enum tc_class class, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Adds ": strerror(errnum)"; the class is TC_IO. */
+/* Adds ": " and strerror(errnum) to the message; the class is TC_IO. */
 bool tc_fail_errno(struct tc_error *error, int errnum, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Says that there is no memory; names --max-memory where the command's budget is the reason. */
 bool tc_fail_memory(struct tc_error *error);
 
 bool tc_error_because(struct tc_error *error, enum tc_reason reason);

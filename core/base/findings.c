@@ -18,7 +18,7 @@ void tc_findings_release(struct tc_findings *findings) {
     *findings = (struct tc_findings){0};
 }
 
-/* The texts are copied: files are closed before findings are shown. */
+/* Copies the texts, since files are closed before findings are shown. */
 static void add(struct tc_findings *findings, struct tc_finding finding) {
     struct tc_error ignored = {0};
     pthread_mutex_lock(&findings->lock);
@@ -84,7 +84,7 @@ void tc_findings_note(struct tc_findings *findings, const char *code, const char
     va_end(args);
 }
 
-static int by_place(const void *x, const void *y) {
+static int compare_findings(const void *x, const void *y) {
     const struct tc_finding *a = x;
     const struct tc_finding *b = y;
     int order = a->note - b->note;
@@ -101,7 +101,7 @@ static int by_place(const void *x, const void *y) {
 
 void tc_findings_sort(struct tc_findings *findings) {
     if (findings->count)
-        qsort(findings->list, findings->count, sizeof *findings->list, by_place);
+        qsort(findings->list, findings->count, sizeof *findings->list, compare_findings);
 }
 
 bool tc_findings_ok(const struct tc_findings *findings, struct tc_error *error) {

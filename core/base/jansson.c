@@ -17,8 +17,8 @@ static const struct tc_document_value *value_of(json_t *value) {
     return (const struct tc_document_value *)value;
 }
 
-/* Syntax, encoding and depth. */
-static bool pass_over(const struct tc_document *document) {
+/* Checks syntax, encoding and depth. */
+static bool check_syntax(const struct tc_document *document) {
     struct tc_arena arena;
     struct tc_json json;
     struct tc_text whole;
@@ -32,7 +32,7 @@ static bool pass_over(const struct tc_document *document) {
 
 static bool fail_parse(const struct tc_document *document, const json_error_t *failure) {
     enum json_error_code code = json_error_code(failure);
-    /* Where memory is refused, most of jansson's functions say nothing at all. */
+    /* Where memory is refused, most of jansson's functions fail without a message. */
     if (code == json_error_out_of_memory || !failure->text[0])
         return tc_fail_memory(document->error);
     tc_fail(document->error, TC_INVALID,
@@ -44,7 +44,7 @@ bool tc_document_parse(struct tc_document *document, struct tc_text text, uint64
                        struct tc_error *error) {
     json_error_t failure;
     *document = (struct tc_document){.text = text, .base = base, .error = error};
-    if (!pass_over(document))
+    if (!check_syntax(document))
         return false;
     tc_memory_earn(text.length);
     json_set_alloc_funcs(tc_memory_malloc, tc_memory_free);
@@ -79,7 +79,8 @@ enum tc_json_kind tc_document_kind(const struct tc_document_value *value) {
     return TC_JSON_NOTHING;
 }
 
-/* How many values of the tree come before this one, its parents among them. */
+/* How many values of the tree come before this one in the text, its parents
+ * included. */
 static size_t values_before(json_t *root, const json_t *wanted) {
     struct {
         json_t *value;
@@ -115,7 +116,7 @@ static size_t values_before(json_t *root, const json_t *wanted) {
     return before;
 }
 
-/* Where the value behind so many others begins in the text. */
+/* The offset of the value that follows `before` others in the text. */
 static bool find_offset(const struct tc_document *document, size_t before, uint64_t *offset) {
     struct tc_error ignored = {0};
     struct tc_arena arena;
@@ -126,7 +127,7 @@ static bool find_offset(const struct tc_document *document, size_t before, uint6
     for (size_t seen = 0; !json.failed;) {
         if (json.depth && !(json.stack[json.depth - 1] == TC_JSON_OBJECT ? tc_json_key(&json, &text)
                                                                          : tc_json_element(&json)))
-            continue; /* behind the last member */
+            continue; /* the object or array has ended */
         enum tc_json_kind kind = tc_json_peek(&json);
         if (seen++ == before)
             break;

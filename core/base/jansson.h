@@ -8,11 +8,11 @@
  *     while (tc_document_next(document.root, &member)) …
  *     tc_document_release(&document);
  *
- * The scanner of core/base/json.h passes over the text first: so the rules are
- * the same as for headers (RFC 8259 to the letter, valid UTF-8), messages name
- * the offset, and nothing is nested deeper than TC_MAX_JSON_DEPTH, which bounds
- * the recursion inside jansson. On top of them, no object may have a key twice
- * and no text may hold a NUL, and an integer has 63 bits.
+ * The scanner of core/base/json.h checks the text first: so the rules are the
+ * same as for headers (RFC 8259 to the letter, valid UTF-8), messages name the
+ * offset, and nothing is nested deeper than TC_MAX_JSON_DEPTH, which bounds the
+ * recursion inside jansson. Beyond that, no object may have a key twice, no
+ * string may hold a NUL, and an integer has at most 63 bits.
  *
  * A tree takes some 17 times its text in memory, which counts against the
  * command's budget. The caller limits the text's size before it is read. For
@@ -36,12 +36,13 @@ struct tc_document_value;
 
 struct tc_document {
     const struct tc_document_value *root;
-    struct tc_text text; /* not owned: it stays as long as the document */
+    struct tc_text text; /* not owned: it must live as long as the document */
     uint64_t base;       /* where the text lies in its file */
     struct tc_error *error;
 };
 
-/* What fails later fills this error too. tc_document_release runs in any case. */
+/* `error` is kept: the functions below fill it when they fail. Call
+ * tc_document_release also where this fails. */
 bool tc_document_parse(struct tc_document *document, struct tc_text text, uint64_t base,
                        struct tc_error *error);
 void tc_document_release(struct tc_document *document);
@@ -58,17 +59,17 @@ bool tc_document_unsigned(const struct tc_document *document, const struct tc_do
 bool tc_document_boolean(const struct tc_document *document, const struct tc_document_value *value,
                          bool *flag);
 
-/* Puts a copy of a string or key in its place, for when the document is gone. */
+/* Replaces *text, a string or key, by a copy that outlives the document. */
 bool tc_document_keep(const struct tc_document *document, struct tc_text *text,
                       struct tc_arena *arena);
 
-/* Of an array; 0 of anything else. */
+/* How many items an array has; 0 for any other value. */
 size_t tc_document_count(const struct tc_document_value *array);
 const struct tc_document_value *tc_document_item(const struct tc_document_value *array,
                                                  size_t index);
 
-/* Members of an object in their order; a member of zeros comes before the first
- * one, and is there again behind the last. */
+/* Walks the members of an object in their order. Start with a zeroed member;
+ * behind the last one it is zeroed again. */
 struct tc_document_member {
     struct tc_text key;
     const struct tc_document_value *value;
@@ -76,8 +77,8 @@ struct tc_document_member {
 };
 bool tc_document_next(const struct tc_document_value *object, struct tc_document_member *member);
 
-/* For a caller's own demands: fails at the value. (jansson has only one true,
- * one false and one null, whose place is not known.) */
+/* For a caller's own checks: fails with the offset of the value. (The offset of
+ * true, false and null is not known: jansson has only one of each.) */
 bool tc_document_fail(const struct tc_document *document, const struct tc_document_value *value,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -1,6 +1,7 @@
 /*
- * A strict, iterative JSON scanner for headers that strangers wrote: no
- * recursion, no tree, nothing allocated but unescaped strings.
+ * A strict, iterative JSON scanner for untrusted headers: no recursion, no tree,
+ * nothing allocated but unescaped strings. The text must outlive the strings that
+ * it gives. One thread at a time may use a scanner.
  *
  *     tc_json_init(&json, bytes, length, base_offset, arena, error);
  *     tc_json_begin(&json, TC_JSON_OBJECT);
@@ -46,13 +47,14 @@ struct tc_json {
 void tc_json_init(struct tc_json *json, const char *bytes, size_t length, uint64_t base,
                   struct tc_arena *arena, struct tc_error *error);
 
-/* What the next value is, without taking it. */
+/* The kind of the next value, which is not consumed. */
 enum tc_json_kind tc_json_peek(struct tc_json *json);
 
 /* Enters an object or array. */
 bool tc_json_begin(struct tc_json *json, enum tc_json_kind kind);
-/* In an object: the next key, or false at its end (which is then left) or on
- * failure. In an array: whether another element follows, likewise. */
+/* In an object: gives the next key, or returns false on failure and behind the
+ * last member, where it leaves the object. In an array: whether another element
+ * follows; false on failure and behind the last one, where it leaves the array. */
 bool tc_json_key(struct tc_json *json, struct tc_text *key);
 bool tc_json_element(struct tc_json *json);
 
@@ -61,12 +63,12 @@ bool tc_json_string(struct tc_json *json, struct tc_text *string);
 /* A non-negative integer written as one: no sign, fraction or exponent. */
 bool tc_json_unsigned(struct tc_json *json, uint64_t *value);
 bool tc_json_null(struct tc_json *json);
-/* Passes over one value of any kind; its text, as it stands, in *text. */
+/* Skips one value of any kind; *text is its JSON as it stands. */
 bool tc_json_skip(struct tc_json *json, struct tc_text *text);
-/* Nothing but white space may follow. */
+/* Fails where anything but white space follows. */
 bool tc_json_end(struct tc_json *json);
 
-/* Fails at the current position, for a caller's own demands. */
+/* For a caller's own checks: fails with the current offset. */
 bool tc_json_fail(struct tc_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,6 @@
 /*
- * Writes JSON into a buffer: braces, commas, colons, quotation marks and white
- * space are its matter, so that no other code has them in its texts.
+ * Writes JSON into a buffer. Braces, commas, colons, quotation marks and white
+ * space are written here and nowhere else.
  *
  *     struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
  *     tc_json_open_object(&json, NULL);
@@ -10,7 +10,7 @@
  *     tc_json_end_line(&json);
  *
  * Every call takes the key of the member, or NULL for an element of an array,
- * for the outermost value, and behind tc_json_add_key. Keys are the program's
+ * for the outermost value, and after tc_json_add_key. Keys are the program's
  * own words; names from files go through tc_json_add_key, which escapes them.
  * The buffer keeps track of failed allocations (tc_buffer_ok), and it may be
  * emptied between calls: the writer never looks at what it wrote.
@@ -24,23 +24,23 @@
 
 #include "core/base/text.h"
 
-/* How members are set apart. */
+/* How members are separated. */
 enum tc_json_style {
     TC_JSON_COMPACT,  /* {"a":1,"b":2} */
     TC_JSON_SPACED,   /* {"a": 1, "b": 2}, as Python's json.dumps does */
     TC_JSON_LINES,    /* as compact, with a line end behind each comma */
-    TC_JSON_INDENTED, /* a member a line, two spaces a level, as json.dumps with
+    TC_JSON_INDENTED, /* one member per line, two spaces per level, as json.dumps with
                        * indent=2 and serde_json's pretty form; {} where empty */
 };
 
-/* Levels that may be open at once; what is written has half as many, and no
- * file decides on it. */
+/* How many levels may be open at once. What tconv writes has half as many, and
+ * no input can make it nest deeper. */
 #define TC_JSON_LEVELS 16u
 
 struct tc_json_writer {
     struct tc_buffer *out;
     enum tc_escape escape;
-    enum tc_json_style style; /* of what is opened from now on; may be changed */
+    enum tc_json_style style; /* of levels opened from now on; may be changed */
     unsigned depth;
     bool named; /* a key was written, and its value comes next */
     struct {
@@ -63,14 +63,15 @@ void tc_json_add_key(struct tc_json_writer *json, struct tc_text key);
 void tc_json_add_text(struct tc_json_writer *json, const char *key, struct tc_text text);
 void tc_json_add_string(struct tc_json_writer *json, const char *key, const char *string);
 void tc_json_add_number(struct tc_json_writer *json, const char *key, uint64_t number);
-/* As Python's repr; what is not finite as "NaN", "Infinity" and "-Infinity". */
+/* Adds a finite number as Python's repr, any other as the string "NaN",
+ * "Infinity" or "-Infinity". */
 void tc_json_add_real(struct tc_json_writer *json, const char *key, double number);
 void tc_json_add_boolean(struct tc_json_writer *json, const char *key, bool value);
 void tc_json_add_null(struct tc_json_writer *json, const char *key);
-/* An array of numbers, in the style that holds now. */
+/* An array of numbers, in the current style. */
 void tc_json_add_numbers(struct tc_json_writer *json, const char *key, const uint64_t *numbers,
                          size_t count);
-/* What is JSON already, and a number as printf prints it. */
+/* A value that is JSON text already, and a number as printf prints it. */
 void tc_json_add_raw(struct tc_json_writer *json, const char *key, struct tc_text value);
 void tc_json_addf(struct tc_json_writer *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* These loads and stores would do on any machine. But the values of tensors are used as they lie in
- * memory, and written as they are used. */
+/* These loads and stores work on any machine, but the values of tensors are used and written in
+ * the machine's own byte order. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tconv runs on little-endian machines only: on this one every value would be wrong"
 #endif

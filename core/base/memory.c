@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This is the one file that calls them. */
+/* This is the only file that calls the system's own functions. */
 #undef malloc
 #undef calloc
 #undef realloc
@@ -18,8 +18,8 @@
 #undef realpath
 #undef scandir
 
-/* A process does one command, so its budget is the process's own, as its heap
- * is. Several threads take memory. */
+/* A process runs one command, so the budget is the process's, as its heap is.
+ * The counters are atomic, since several threads take memory. */
 static _Atomic uint64_t used;
 static _Atomic uint64_t peak;
 static _Atomic uint64_t limit; /* 0: none */
@@ -35,7 +35,7 @@ void tc_memory_limit(uint64_t bytes) {
                                                      : bytes + TC_MEMORY_BUFFERS;
 }
 
-/* Without overflow. */
+/* Adds without wrapping around. */
 static void add_up(_Atomic uint64_t *sum, uint64_t bytes) {
     uint64_t before = *sum;
     while (!atomic_compare_exchange_weak(sum, &before,
@@ -43,7 +43,7 @@ static void add_up(_Atomic uint64_t *sum, uint64_t bytes) {
         ;
 }
 
-static void follow(void) {
+static void set_limit_by_files(void) {
     const uint64_t enough = (TC_MEMORY_MOST + TC_MEMORY_BESIDE) / TC_MEMORY_MULTIPLE;
     uint64_t bytes = earned < opened ? earned : opened;
     uint64_t whole = (bytes < enough ? bytes : enough) * TC_MEMORY_MULTIPLE;
@@ -55,7 +55,7 @@ void tc_memory_follow(void) {
     earned = 0;
     opened = 0;
     follows = true;
-    follow();
+    set_limit_by_files();
 }
 
 void tc_memory_open(uint64_t size) {
@@ -65,7 +65,7 @@ void tc_memory_open(uint64_t size) {
 void tc_memory_earn(uint64_t bytes) {
     add_up(&earned, bytes);
     if (follows)
-        follow();
+        set_limit_by_files();
 }
 
 void tc_memory_earn_data(uint64_t bytes) {
@@ -103,8 +103,8 @@ static void count(uint64_t size) {
         ;
 }
 
-/* Whether the budget has so much left. Threads that ask at the same moment may
- * pass it together by a little. */
+/* Whether the budget has this much left. Threads that ask at the same moment may
+ * together exceed it a little. */
 static bool allowed(uint64_t size) {
     if (tc_memory_fits(size))
         return true;
@@ -113,7 +113,8 @@ static bool allowed(uint64_t size) {
     return false;
 }
 
-/* Never below nothing, whatever a library gave that is freed here. */
+/* Never goes below zero, though memory that a library allocated, and that was
+ * never counted, may be freed here. */
 static void uncount(uint64_t size) {
     uint64_t now = used;
     while (!atomic_compare_exchange_weak(&used, &now, now > size ? now - size : 0))

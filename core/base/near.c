@@ -1,9 +1,9 @@
-/* Longer names are not compared: who mistypes one of them copies it next time. */
+/* Longer names are not compared: people copy those instead of typing them. */
 
 #include "core/base/near.h"
 
 #define LONGEST 256u
-/* Of a table of millions only as many names are looked at as this allows. */
+/* In a table of millions of names, only as many are compared as this allows. */
 #define STEPS (UINT64_C(1) << 27)
 #define FARTHEST 4u
 
@@ -27,7 +27,7 @@ bool tc_names_alike(struct tc_text a, struct tc_text b) {
     return i == a.length && j == b.length;
 }
 
-/* One mistake for every three characters, and not too many. */
+/* One mistake for every three characters, at least 1 and at most FARTHEST. */
 static unsigned tolerance(size_t length) {
     unsigned most = (unsigned)(length / 3);
     return most < 1 ? 1 : most > FARTHEST ? FARTHEST : most;
@@ -42,8 +42,8 @@ static unsigned least(unsigned a, unsigned b) {
     return a < b ? a : b;
 }
 
-/* How many characters must be put in, taken out, replaced or swapped with
- * their neighbours to make one of the other; `limit` where it is that or more. */
+/* How many characters must be inserted, deleted, replaced or swapped with their
+ * neighbours to turn one text into the other; at most `limit`. */
 static unsigned edit_distance(struct tc_text a, struct tc_text b, unsigned limit) {
     unsigned rows[3][LONGEST + 1];
     for (size_t j = 0; j <= b.length; j++)
@@ -61,14 +61,15 @@ static unsigned edit_distance(struct tc_text a, struct tc_text b, unsigned limit
                 row[j] = least(row[j], higher[j - 2] + 1);
             smallest = least(smallest, row[j]);
         }
-        /* A swap looks back two rows, and adds one to what it finds there. */
+        /* Later rows can't be smaller, though a swap looks back two rows: it adds
+         * one to what it finds there. */
         if (smallest > limit)
             return limit;
     }
     return least(rows[a.length % 3][b.length], limit);
 }
 
-/* What both start and end with says nothing of how far they are apart. */
+/* Removes a common start and end, which do not change the distance. */
 static void trim(struct tc_text *a, struct tc_text *b) {
     while (a->length && b->length && fold(a->bytes[0]) == fold(b->bytes[0])) {
         a->bytes++, a->length--;
@@ -94,7 +95,7 @@ void tc_near_try(struct tc_near *near, struct tc_text candidate) {
         return;
     near->steps -= cost;
     unsigned distance = edit_distance(a, b, near->distance);
-    /* Where every character is another one, nothing shows that it was meant. */
+    /* A name of which every character differs is no suggestion. */
     if (distance < near->distance && distance < longer) {
         near->distance = distance;
         near->best = candidate;

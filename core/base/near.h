@@ -1,7 +1,7 @@
 /*
- * The nearest of many names to one that is not among them, for a hint such as
- * "did you mean …?". What it costs is bounded, however many names there are
- * and however long they are.
+ * Finds the name most similar to one that does not exist, for a hint such as
+ * "did you mean …?". The cost is bounded, however many names there are and
+ * however long they are.
  */
 #ifndef TCONV_CORE_BASE_NEAR_H
 #define TCONV_CORE_BASE_NEAR_H
@@ -13,16 +13,16 @@ struct tc_near {
     struct tc_text wanted;
     struct tc_text best; /* bytes NULL: none is near enough */
     unsigned distance;   /* of the best */
-    uint64_t steps;      /* that may still be taken */
+    uint64_t steps;      /* of comparison that are still allowed */
 };
 
 void tc_near_init(struct tc_near *near, struct tc_text wanted);
-/* The candidate must live as long as the best is asked for. */
+/* Compares a candidate, whose bytes must outlive the search. */
 void tc_near_try(struct tc_near *near, struct tc_text candidate);
-/* A hint: the nearest, where there is one, and what else there is to say. */
+/* Adds a hint: the most similar name, where there is one, then `otherwise`. */
 bool tc_near_hint(const struct tc_near *near, struct tc_error *error, const char *otherwise);
 
-/* Two names are the same but for case, '_' and '-'. */
+/* Whether two names are the same when case, '_' and '-' are ignored. */
 bool tc_names_alike(struct tc_text a, struct tc_text b);
 
 #endif

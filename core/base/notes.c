@@ -16,8 +16,8 @@ static const char *const kind_names[TC_KINDS] = {
     [TC_KIND_OPTION] = "option",       [TC_KIND_OUTPUT] = "output",
 };
 
-/* Where there are too many groups, the rest is told under this. */
-static const char rest[] = "others, too many to tell apart";
+/* The detail of all further notes where there are too many groups. */
+static const char rest[] = "others, too many to list one by one";
 
 const char *tc_kind_name(enum tc_kind kind) {
     return kind_names[kind];
@@ -25,7 +25,8 @@ const char *tc_kind_name(enum tc_kind kind) {
 
 void tc_notes_init(struct tc_notes *notes, struct tc_arena *arena) {
     *notes = (struct tc_notes){.arena = arena};
-    /* As in core/base/name_map.c: texts chosen to collide must not make it a list. */
+    /* As in core/base/name_map.c, the key is secret, so that no file can choose
+     * texts whose hashes collide. */
     if (getrandom(notes->hash_key, sizeof notes->hash_key, GRND_NONBLOCK) < 0)
         memset(notes->hash_key, 0x5A, sizeof notes->hash_key);
 }
@@ -54,7 +55,7 @@ static size_t find_slot(const struct tc_notes *notes, enum tc_severity severity,
     return slot;
 }
 
-/* Room for one group more, and an index that is at most half full. */
+/* Makes room for one more group, and keeps the index at most half full. */
 static bool grow(struct tc_notes *notes, struct tc_error *error) {
     if (notes->count < notes->capacity)
         return true;
@@ -99,7 +100,7 @@ static struct tc_note_group *find_group(struct tc_notes *notes, enum tc_severity
     return &notes->groups[notes->slots[slot] - 1];
 }
 
-/* Keeps a name, where there is room for one. */
+/* Keeps a name, unless the group has enough of them. */
 static bool add_name(struct tc_notes *notes, struct tc_note_group *group, struct tc_text name,
                      struct tc_error *error) {
     size_t length = name.length < TC_MAX_NOTE_NAME_BYTES ? name.length : TC_MAX_NOTE_NAME_BYTES;
@@ -173,7 +174,7 @@ size_t tc_notes_count(const struct tc_notes *notes, enum tc_severity severity, e
     return count;
 }
 
-static bool holds(struct tc_text text, const char *words) {
+static bool contains(struct tc_text text, const char *words) {
     return text.length && memmem(text.bytes, text.length, words, strlen(words));
 }
 
@@ -182,10 +183,10 @@ bool tc_notes_tell(const struct tc_notes *notes, enum tc_severity severity, cons
         const struct tc_note_group *group = &notes->groups[i];
         if (group->severity != severity)
             continue;
-        if (holds(tc_text_of(group->detail), words))
+        if (contains(tc_text_of(group->detail), words))
             return true;
         for (size_t n = 0; n < group->name_count; n++)
-            if (holds(group->names[n], words))
+            if (contains(group->names[n], words))
                 return true;
     }
     return false;

@@ -1,5 +1,5 @@
-/* Powers of ten to 128 bits, rounded up: high half, low half. The first bit is
- * set. powers_of_ten.py writes the table when the program is built. */
+/* The first 128 bits of each power of ten, rounded up: high half, low half. The
+ * highest bit is set. powers_of_ten.py writes the table when the program is built. */
 #ifndef TCONV_CORE_BASE_POWERS_OF_TEN_H
 #define TCONV_CORE_BASE_POWERS_OF_TEN_H
 

@@ -4,7 +4,7 @@
 
 #include <pcre2.h>
 
-/* Names have at most 64 KiB; an honest expression takes a few steps a byte. */
+/* Names have at most 64 KiB; an ordinary expression takes a few steps per byte. */
 #define MATCH_LIMIT 1000000u
 #define HEAP_LIMIT_KIB 16384u
 

@@ -1,7 +1,8 @@
 /*
  * Regular expressions on tensors' names, by PCRE2. Expressions come from the
- * user, names from strangers: matching has a bound on its steps, so that no
- * name can make an expression run for ever.
+ * user, names from untrusted files: matching has a bound on its steps, so that no
+ * name can make an expression run for ever. One thread at a time may use an
+ * expression.
  */
 #ifndef TCONV_CORE_BASE_REGEX_H
 #define TCONV_CORE_BASE_REGEX_H
@@ -16,7 +17,8 @@ struct tc_regex {
     void *context;
 };
 
-/* UTF-8, unanchored. A bad expression is TC_USAGE, with the place in it. */
+/* The pattern is UTF-8 and may match anywhere. A bad expression is TC_USAGE, and
+ * the message says where in it. */
 bool tc_regex_compile(struct tc_regex *regex, struct tc_text pattern, bool ignore_case,
                       struct tc_error *error);
 void tc_regex_release(struct tc_regex *regex);

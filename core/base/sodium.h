@@ -1,4 +1,4 @@
-/* What we take from libsodium. */
+/* What tconv uses of libsodium: a keyed hash and signatures. */
 #ifndef TCONV_CORE_BASE_SODIUM_H
 #define TCONV_CORE_BASE_SODIUM_H
 
@@ -15,7 +15,7 @@ uint64_t tc_shorthash(const uint8_t key[16], const void *bytes, size_t length);
 
 /* False where the system gives no random bytes. */
 bool tc_key_make(unsigned char secret[TC_KEY_BYTES], unsigned char public[TC_KEY_BYTES]);
-/* Gives the public key along. */
+/* Signs, and gives the public key that belongs to the secret. */
 bool tc_sign(const unsigned char secret[TC_KEY_BYTES], const void *bytes, size_t length,
              unsigned char signature[TC_SIGNATURE_BYTES], unsigned char public[TC_KEY_BYTES]);
 bool tc_signature_valid(const unsigned char public[TC_KEY_BYTES], const void *bytes, size_t length,

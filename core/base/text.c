@@ -138,7 +138,7 @@ void tc_buffer_add_string(struct tc_buffer *buffer, const char *string) {
 }
 
 void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...) {
-    if (!reserve(buffer, 64)) /* most pieces fit at once */
+    if (!reserve(buffer, 64)) /* enough for most pieces */
         return;
     size_t room = buffer->capacity - buffer->length;
     va_list args;
@@ -218,7 +218,7 @@ static void add_json_character(struct tc_buffer *buffer, const char *bytes, size
         tc_buffer_add(buffer, bytes, length);
 }
 
-/* Adds the run of printable ASCII at `at`, but for " and \; returns its end. */
+/* Adds the run of printable ASCII at `at`, up to any " or \; returns its end. */
 static size_t add_plain(struct tc_buffer *buffer, struct tc_text text, size_t at) {
     size_t end = at;
     while (end < text.length && text.bytes[end] >= 0x20 && text.bytes[end] < 0x7F &&

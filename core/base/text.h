@@ -1,6 +1,6 @@
 /*
- * Text: slices with a length (names may hold any valid UTF-8 but NUL), a
- * growing buffer, and the escapes that output contracts ask for.
+ * Text: slices with a length (names may hold any valid UTF-8 except NUL), a growing
+ * buffer, and the escapes for JSON and for terminals.
  */
 #ifndef TCONV_CORE_BASE_TEXT_H
 #define TCONV_CORE_BASE_TEXT_H
@@ -21,13 +21,14 @@ struct tc_text {
 
 struct tc_text tc_text_of(const char *string);
 bool tc_text_equal(struct tc_text a, struct tc_text b);
-/* By bytes, a prefix before what it starts; as memcmp's sign. */
+/* Compares by bytes, a prefix before longer texts; the result's sign is as
+ * memcmp's. */
 int tc_text_compare(struct tc_text a, struct tc_text b);
 bool tc_text_starts(struct tc_text text, struct tc_text prefix);
 bool tc_text_ends(struct tc_text text, struct tc_text suffix);
-/* The precision for %.*s: all of the text, or its first bytes. */
+/* The precision for %.*s: the text's length, but at most `most`. */
 int tc_text_shown(struct tc_text text, int most);
-/* The next of the lines of a string, without its newline; false at the end. */
+/* The next line of a string, without its newline; false at the end. */
 bool tc_text_line(const char **at, struct tc_text *line);
 
 /* Strict: no overlong forms, no surrogates, nothing past U+10FFFF. Returns
@@ -50,13 +51,12 @@ void tc_buffer_add_text(struct tc_buffer *buffer, struct tc_text text);
 void tc_buffer_add_string(struct tc_buffer *buffer, const char *string);
 void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* In decimal. */
 void tc_buffer_add_number(struct tc_buffer *buffer, uint64_t number);
 bool tc_buffer_ok(const struct tc_buffer *buffer, struct tc_error *error);
 
 enum tc_escape {
     TC_ESCAPE_SERDE,   /* as serde_json: ", \ and U+0000–001F */
-    TC_ESCAPE_DISPLAY, /* the same, U+007F–009F, U+2028, U+2029 and bidirectional controls */
+    TC_ESCAPE_DISPLAY, /* those, U+007F–009F, U+2028, U+2029 and bidirectional controls */
     TC_ESCAPE_ASCII,   /* as Python's json.dumps: everything beyond ASCII */
 };
 

@@ -1,4 +1,4 @@
-/* The version stands in meson.build, and comes from there with every file that is compiled. */
+/* The version is set in meson.build, which passes it to the compiler as TCONV_VERSION. */
 #ifndef TCONV_CORE_BASE_VERSION_H
 #define TCONV_CORE_BASE_VERSION_H
 

@@ -18,36 +18,36 @@
 #include "core/tensor/dtype.h"
 
 #define SCRATCH_BYTES (16 * TC_CHUNK_BYTES)
-/* Copies from file to file go in steps, so that progress shows. */
+/* Copies from file to file are made in steps, so that progress can be reported. */
 #define COPY_STEP (UINT64_C(64) << 20)
 
-/* One output file on its way. */
+/* One output file while it is written. A visit is one of its items that has data. */
 struct job {
     struct tc_plan *plan;
     const struct tc_convert_options *options;
     const struct tc_output_file *file;
-    size_t *visits; /* plan positions of the file's items with data, in the order they go */
+    size_t *visits; /* the items' positions in the plan, in the order in which they are written */
     size_t visit_count;
-    bool *direct; /* by visit: copied from file to file */
+    bool *direct; /* by visit: copied from file to file, not through the pipe */
     struct tc_pipe pipe;
     bool piping;
     uint64_t done;
-    struct tc_read_back *read_back; /* NULL: nobody wants the sums */
+    struct tc_read_back *read_back; /* gets the tensors' hashes; NULL: they are not needed */
 };
 
 struct item_source {
-    struct tc_source base; /* first: it is what writers get */
+    struct tc_source base; /* must be first: writers get a pointer to it */
     struct job *job;
     const struct tc_item *item;
     size_t visit;
-    uint64_t left; /* bytes of the target's stream */
+    uint64_t left; /* bytes that the writer has not taken yet */
     struct tc_extent extent;
 };
 
 static void advance(void *context, uint64_t bytes) {
     struct job *job = context;
     job->done += bytes;
-    /* What is verified is gone through twice. */
+    /* Verification reads everything a second time. */
     uint64_t total = job->plan->bytes_out * (job->read_back ? 2 : 1);
     if (job->options->progress)
         job->options->progress(job->options->context, job->done < total ? job->done : total, total);
@@ -60,7 +60,7 @@ static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer,
                : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
 }
 
-/* Reads `count` bytes of an item's target stream from `at` on, casting. */
+/* Fills a chunk with an item's bytes as they are written, from `at` on, by casting. */
 static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
                       struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
     size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
@@ -72,7 +72,8 @@ static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, ui
     return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
 }
 
-/* Rows of a compressed tensor: its CRC is known only at its end. */
+/* Where only some rows of a compressed tensor are taken, reads the rest, since its
+ * checksum is checked only at its end. */
 static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct tc_error *error) {
     uint64_t at = item->skip + item->taken;
     while (item->tensor->sequential && at < item->tensor->nbytes) {
@@ -85,7 +86,8 @@ static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct
     return true;
 }
 
-/* `hash` sees what is sent; NULL: it is not wanted. */
+/* Reads an item and sends it through the pipe; `hash` gets all that is sent, and may
+ * be NULL. */
 static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
                          struct tc_sha256 *hash, struct tc_error *error) {
     const struct tc_item *item = &job->plan->items[job->visits[visit]];
@@ -112,8 +114,8 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
     return read_rest(item, scratch, error);
 }
 
-/* What is copied from file to file goes through nobody's hands: it is read
- * once more, beside the copy. */
+/* Data that is copied from file to file does not pass through the pipe, so it is
+ * read once more for its hash. */
 static bool hash_direct(const struct tc_item *item, unsigned char *scratch, struct tc_sha256 *hash,
                         struct tc_error *error) {
     for (uint64_t at = 0; at < item->nbytes;) {
@@ -144,7 +146,7 @@ static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
 static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error) {
     (void)pipe;
     struct job *job = context;
-    /* A narrowing cast reads more than it sends: up to 16 bytes for one. */
+    /* A narrowing cast reads more bytes than it sends: up to 16 for one. */
     unsigned char *scratch = malloc(SCRATCH_BYTES);
     if (!scratch)
         return tc_fail_memory(error);
@@ -217,8 +219,8 @@ static int by_place(const void *a, const void *b, void *items) {
     return (x > y) - (x < y);
 }
 
-/* Items in the order they go: the source's where the writer doesn't mind, so
- * that files are read forwards and compressed ones once. */
+/* Sets the order in which items are written: the source's where the writer takes any
+ * order, so that files are read forwards and compressed ones only once. */
 static bool order_visits(struct job *job, const struct tc_writer *writer, struct tc_error *error) {
     size_t count = job->file->count;
     job->visits = malloc((count ? count : 1) * sizeof *job->visits);
@@ -247,7 +249,7 @@ static bool needs_pipe(struct job *job, const struct tc_writer *writer) {
     return pipe;
 }
 
-/* The producer may still find damage behind the last byte that was wanted. */
+/* Waits for the producer, which may still find damage behind the last byte taken. */
 static bool end_pipe(struct job *job, struct tc_error *error) {
     struct tc_chunk *chunk;
     enum tc_next next = tc_pipe_next(&job->pipe, &chunk, error);
@@ -294,8 +296,8 @@ static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfil
     writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
     ok = ok && order_visits(job, &writer, error) && put_all(job, &writer, error);
-    /* The producer must not outlive what the writer still holds of it, and
-     * a hashing thread holds chunks: finish or abort comes first. */
+    /* The writer's hashing thread may still hold chunks of the pipe, so finish or
+     * abort comes before the pipe ends. */
     if (ok)
         ok = target->finish(&writer, error);
     else if (writer.state)
@@ -322,7 +324,7 @@ static bool write_files(struct job *job, struct tc_publish *publish, struct tc_e
                                            : NULL;
         if (!out || (job->file->companion && !companion))
             return false;
-        /* A compressed output may need less than its tensors' bytes. */
+        /* Not for a compressed output, which may need less. */
         if (p == 0 && !plan->options->write.compress &&
             !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
             return false;
@@ -347,7 +349,7 @@ static bool write_files(struct job *job, struct tc_publish *publish, struct tc_e
     return true;
 }
 
-/* All of the readers' files. */
+/* Lists all files of the readers; the output gets no more permissions than they have. */
 static bool list_inputs(struct tc_conversion *conversion, struct tc_error *error) {
     const struct tc_plan *plan = conversion->plan;
     size_t capacity = 0;
@@ -375,7 +377,7 @@ static bool check_name(struct tc_conversion *conversion, const char *name, struc
                                      conversion->input_count - own, error);
 }
 
-/* Whether a pipe or device is asked for more than it can do. */
+/* Refuses a pipe, device or standard output for what can't be written to it. */
 static bool check_stream(struct tc_conversion *conversion, const char *name,
                          struct tc_error *error) {
     const struct tc_plan *plan = conversion->plan;
@@ -384,7 +386,7 @@ static bool check_stream(struct tc_conversion *conversion, const char *name,
         plan->file_count > 1 || plan->index_name || plan->sidecar_name || plan->files[0].companion;
     bool read_back = conversion->options->read_back;
     bool stream = tc_publish_is_stream(&conversion->publish, name);
-    /* Standard output is one file, and is not opened for reading. */
+    /* Standard output is a single file, and is not open for reading. */
     bool whole = !stream && !conversion->publish.standard_output;
     if (whole || (!several && !read_back && !(needs_seek && stream)))
         return true;
@@ -423,7 +425,8 @@ static bool check_output(struct tc_conversion *conversion, struct job *job,
                               options->open, &watch, error);
 }
 
-/* The file that is opened to read all of the output. */
+/* The head is the file that is opened to read the whole output: the index, or the
+ * only file. */
 static bool set_head(struct tc_conversion *conversion, struct tc_error *error) {
     const struct tc_plan *plan = conversion->plan;
     const char *head = plan->index_name   ? plan->index_name

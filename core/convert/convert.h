@@ -1,6 +1,7 @@
 /*
- * Carrying out a plan: the data goes from the readers to a writer in one
- * stream of bounded memory, and the output appears when all of it is right.
+ * Carries out a plan: the data goes from the readers to a writer in one stream of
+ * bounded memory, and the output appears only when all of it is correct. Call these
+ * functions in the main thread; they start and end the threads that they need.
  */
 #ifndef TCONV_CORE_CONVERT_CONVERT_H
 #define TCONV_CORE_CONVERT_CONVERT_H
@@ -17,13 +18,13 @@ struct tc_convert_options {
     tc_progress *progress; /* NULL: none */
     void *context;
     bool in_place; /* the output may be the first reader's own file */
-    bool prune;    /* shards of an earlier run go */
-    /* Reads the output again before it is published and compares every
-     * tensor; `keep` then keeps what it gave. */
+    bool prune;    /* removes shards of an earlier run */
+    /* Reads the output again before it is published and compares every tensor; with
+     * `keep`, conversion.read_back then has the tensors that were read. */
     bool read_back;
     bool keep;
     tc_opener *open; /* needed to read back */
-    /* Called with the sealed files before they are read again: for tests. */
+    /* For tests: called before the sealed files are read again. May be NULL. */
     void (*disturb)(const struct tc_publish *publish);
 };
 
@@ -31,8 +32,9 @@ bool tc_convert(struct tc_plan *plan, const char *output, const struct tc_conver
                 struct tc_error *error);
 
 /*
- * The same in steps, for a caller that publishes something beside: after
- * tc_conversion_write all is right and nothing has its name yet. End always.
+ * The same in steps, for a caller that publishes other files with the output: after
+ * tc_conversion_write the output is complete, but no file has its name yet. Call
+ * tc_conversion_end in any case.
  */
 struct tc_conversion {
     struct tc_plan *plan;
@@ -40,13 +42,13 @@ struct tc_conversion {
     struct tc_publish publish;
     struct tc_input **inputs; /* all files that were read */
     size_t input_count;
-    size_t own_count; /* of them those of the first reader */
+    size_t own_count; /* how many of them, from the start, are the first reader's */
     struct tc_read_back read_back;
 };
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);
 bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error);
-/* Together with other outputs: all or none. */
+/* Publishes the output together with others: all or none. */
 bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,
                                size_t count, struct tc_error *error);
 void tc_conversion_end(struct tc_conversion *conversion);

@@ -19,13 +19,13 @@ static bool is_directive(const char *name) {
     return false;
 }
 
-/* ".PHONY" and its like: a dot and capitals. */
+/* A special target of make, such as ".PHONY": a dot and capitals. */
 static bool is_special(const char *name) {
     return name[0] == '.' && name[1] &&
            name[1 + strspn(name + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_")] == '\0';
 }
 
-/* What has no escape: with it a rule means something else. */
+/* Names that make has no escape for: the rule would mean something else. */
 static bool cannot_be_held(const char *name, bool is_target) {
     size_t length = strlen(name);
     char last = length ? name[length - 1] : '\0';
@@ -35,10 +35,9 @@ static bool cannot_be_held(const char *name, bool is_target) {
 }
 
 /*
- * What GNU make 4.3 takes: a dollar is doubled; before what ends a word, a
- * comment or a target, and before what a shell would expand, stands a
- * backslash, and backslashes right before such a character are doubled; '%'
- * has one in targets alone.
+ * The escapes of GNU make 4.3: a dollar is doubled; characters that end a word or
+ * target or begin a comment, and wildcards, get a backslash, and backslashes right
+ * before such a character are doubled; '%' gets a backslash only in targets.
  */
 bool tc_depfile_add_name(struct tc_buffer *text, const char *name, bool is_target,
                          struct tc_error *error) {
@@ -64,19 +63,18 @@ bool tc_depfile_add_name(struct tc_buffer *text, const char *name, bool is_targe
 }
 
 /*
- * Make knows a file by its path as it is written, and takes "./clean" for
- * "clean". A file that a stranger's index calls so would make it run that
- * rule. What might be the name of a rule, for want of an extension, or means
- * something to make (.PHONY, -lm), is therefore given from the root on. The
- * result is from malloc.
+ * Make identifies a file by its path as written, and takes "./clean" for "clean". If
+ * an untrusted index named a shard so, make would run that rule. A path without an
+ * extension, which might be the name of a rule, or one that means something to make
+ * (.PHONY, -lm), is therefore made absolute.
  */
 char *tc_depfile_path(const char *path) {
     const char *name = tc_path_name(path);
     const char *dot = strrchr(name, '.');
     bool has_extension = dot && dot != name && dot[1];
-    bool odd = path[0] == '-' ||
-               (path[0] == '.' && strncmp(path, "./", 2) != 0 && strncmp(path, "../", 3) != 0);
-    if (path[0] == '/' || (has_extension && !odd))
+    bool special = path[0] == '-' ||
+                   (path[0] == '.' && strncmp(path, "./", 2) != 0 && strncmp(path, "../", 3) != 0);
+    if (path[0] == '/' || (has_extension && !special))
         return strdup(path);
     size_t before = (size_t)(name - path);
     char *folder = before ? strndup(path, before) : strdup(".");
@@ -89,8 +87,8 @@ char *tc_depfile_path(const char *path) {
     return whole;
 }
 
-/* As a prerequisite, or as a target of its own, so that a file that is gone
- * does not stop make but makes it build anew. */
+/* Adds an input as a prerequisite or, with `alone`, as the target of an empty rule, so
+ * that make rebuilds the output where the input is gone, instead of failing. */
 static bool add_input(struct tc_buffer *text, const char *name, bool alone,
                       struct tc_error *error) {
     char *path = tc_depfile_path(name);
@@ -106,7 +104,7 @@ static bool add_input(struct tc_buffer *text, const char *name, bool alone,
 static bool add_inputs(struct tc_buffer *text, const struct tc_conversion *conversion,
                        const char *const *also, size_t also_count, bool alone,
                        struct tc_error *error) {
-    /* What is changed in place depends on itself no more than on its past. */
+    /* A file that is changed in place does not depend on itself. */
     for (size_t i = conversion->options->in_place ? conversion->own_count : 0;
          i < conversion->input_count; i++)
         if (strcmp(conversion->inputs[i]->path, "-") != 0 &&

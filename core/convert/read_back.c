@@ -27,13 +27,13 @@ void tc_read_back_release(struct tc_read_back *read_back) {
     *read_back = (struct tc_read_back){0};
 }
 
-/* One file of the output, or its index, read again. */
+/* One file of the output, or its index, while it is read again. */
 struct reread {
     struct tc_read_back *read_back;
     const struct tc_plan *plan;
     struct tc_reader *reader;
     struct tc_digest digest;
-    bool *seen; /* by table position: an item has it */
+    bool *seen; /* by table position: it belongs to an item */
     size_t first;
     size_t count;
     const struct tc_outfile *last; /* the file before this one */
@@ -44,7 +44,8 @@ static bool differ(const struct tc_item *item, struct tc_error *error, const cha
     return tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
-/* Under the name it has in the file, or, where the format has none, by its place. */
+/* Finds an item's tensor by the name that it has in the file or, in a format without
+ * names, by its position. */
 static const struct tc_tensor *find_item(const struct reread *reread, size_t position) {
     const struct tc_plan *plan = reread->plan;
     const struct tc_table *table = &reread->reader->table;
@@ -56,12 +57,12 @@ static const struct tc_tensor *find_item(const struct reread *reread, size_t pos
 }
 
 static bool differ_in(struct tc_text key, struct tc_error *error) {
-    return tc_fail(error, TC_IO, "verification", "the metadata of key \"%.*s\" is not as it was",
+    return tc_fail(error, TC_IO, "verification", "the metadata of key \"%.*s\" differs",
                    tc_text_shown(key, 200), key.bytes);
 }
 
-/* Whether all pairs are there. What says how tensors share their data was taken
- * for that when the output was read, and is then a tensor's name. */
+/* Whether all pairs of `meant` are in `got`. With `table`, aliases are left out: they
+ * became tensors of the table when the output was read. */
 static bool compare_metadata(const struct tc_metadata *meant, const struct tc_metadata *got,
                              const struct tc_table *table, struct tc_error *error) {
     for (size_t i = 0; meant && i < meant->count; i++) {
@@ -75,7 +76,7 @@ static bool compare_metadata(const struct tc_metadata *meant, const struct tc_me
     return true;
 }
 
-/* Whether the output has a place for metadata, in itself or beside it. */
+/* Whether the output keeps metadata, in its own files or in a sidecar. */
 static bool holds_metadata(const struct tc_plan *plan) {
     return plan->options->keep_metadata != TC_KEEP_DROP &&
            (plan->target->caps & TC_CAN_FILE_METADATA || plan->sidecar_name);
@@ -92,9 +93,9 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
     size_t at = (size_t)(tensor - table->tensors);
     reread->seen[at] = true;
     if (tensor->dtype != item->dtype)
-        return differ(item, error, "the dtype is another");
+        return differ(item, error, "its dtype differs");
     if (!tc_shape_equal(tensor->shape, tensor->rank, item->shape, item->rank))
-        return differ(item, error, "the shape is another");
+        return differ(item, error, "its shape differs");
     const unsigned char *meant =
         reread->read_back->sums[kept ? (size_t)(kept - plan->items) : position];
     if (memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) != 0)
@@ -104,14 +105,14 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
            tc_error_in_tensor(error, item->name.bytes, item->name.length);
 }
 
-/* What was not meant may only be another name of what was. */
+/* Tensors that belong to no item may only be aliases of some that do. */
 static bool check_others(const struct reread *reread, struct tc_error *error) {
     const struct tc_table *table = &reread->reader->table;
     for (size_t i = 0; i < table->count; i++) {
         const struct tc_tensor *tensor = &table->tensors[i];
         if (reread->seen[i] || (tensor->tie && reread->seen[tensor->tie - 1]))
             continue;
-        tc_fail(error, TC_IO, "verification", "a tensor that nobody wrote");
+        tc_fail(error, TC_IO, "verification", "the output has a tensor that was not written");
         return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
     }
     return true;
@@ -162,7 +163,7 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     return ok;
 }
 
-/* Our own output is no stranger's: what it may take is what it takes. */
+/* Limits are for untrusted files, so they do not apply to our own output. */
 static struct tc_format_options own_options(const struct tc_plan *plan,
                                             const struct tc_publish *publish) {
     const struct tc_limits *limits = &plan->readers[0]->options->limits;
@@ -174,8 +175,8 @@ static struct tc_format_options own_options(const struct tc_plan *plan,
     return options;
 }
 
-/* Files come in the order in which they were written: a folder may have
- * millions, and none is looked for from the start. */
+/* Files are checked in the order in which they were written, so the search goes on
+ * behind the last one: a folder may have millions. */
 static const struct tc_outfile *next_file(struct reread *reread, const struct tc_publish *publish,
                                           const char *name) {
     const struct tc_outfile *out = reread->last ? reread->last->next : publish->files;
@@ -208,7 +209,8 @@ static int by_name(const void *a, const void *b) {
 bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *plan,
                         const struct tc_publish *publish, tc_opener *open,
                         const struct tc_watch *watch, struct tc_error *error) {
-    /* An error is large, and this one only lends its text. */
+    /* A separate error, since only its text is used; it is too large for a small
+     * stack. */
     struct tc_error *inner = calloc(1, sizeof *inner);
     if (!inner)
         return tc_fail_memory(error);

@@ -1,7 +1,7 @@
 /*
- * Proof that an output is what was meant: the SHA-256 of every tensor's bytes
- * on their way to the writer, compared with what the output gives when it is
- * read again, before it is published.
+ * Verifies an output by reading it again before it is published: the SHA-256 of
+ * every tensor's bytes, taken on their way to the writer, must be that of the bytes
+ * which reading the output gives. Names, dtypes, shapes and metadata are compared too.
  */
 #ifndef TCONV_CORE_CONVERT_READ_BACK_H
 #define TCONV_CORE_CONVERT_READ_BACK_H
@@ -17,7 +17,7 @@
 #include "core/io/sha256.h"
 #include "core/plan/plan.h"
 
-/* A tensor as the output gave it. */
+/* A tensor as it was read from the output. */
 struct tc_read_back_tensor {
     struct tc_text name;
     const uint64_t *shape;
@@ -27,14 +27,15 @@ struct tc_read_back_tensor {
 };
 
 struct tc_read_back {
-    unsigned char (*sums)[TC_SHA256_BYTES]; /* by plan position: as it was meant */
-    bool keep;                              /* wanted: the tensors below, and their digest */
-    struct tc_read_back_tensor *tensors;    /* of all files, by name's bytes */
+    unsigned char (*sums)[TC_SHA256_BYTES]; /* by position in the plan: as it was written */
+    bool keep;                              /* whether to fill `tensors` */
+    struct tc_read_back_tensor *tensors;    /* of all files, sorted by name */
     size_t count;
     struct tc_arena arena;
 };
 
-/* Opens an input, which it takes over, by its content where `backend` is NULL. */
+/* Opens an input and takes it over; finds its format by content where `backend` is
+ * NULL. */
 typedef struct tc_reader *tc_opener(struct tc_input *input, const struct tc_backend *backend,
                                     const struct tc_format_options *options,
                                     struct tc_error *error);
@@ -42,12 +43,12 @@ typedef struct tc_reader *tc_opener(struct tc_input *input, const struct tc_back
 bool tc_read_back_init(struct tc_read_back *read_back, const struct tc_plan *plan, bool keep,
                        struct tc_error *error);
 void tc_read_back_release(struct tc_read_back *read_back);
-/* Reads the sealed files of an output; a difference is TC_IO, whatever a
- * reader would call the damage. */
+/* Reads the sealed files of an output and compares them with the plan; any difference
+ * or failure is TC_IO, "verification". */
 bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *plan,
                         const struct tc_publish *publish, tc_opener *open,
                         const struct tc_watch *watch, struct tc_error *error);
-/* What `tconv hash --digest` prints of the output, for those that keep. */
+/* The digest that `tconv hash --digest` prints for the output; needs `keep`. */
 bool tc_read_back_digest(const struct tc_read_back *read_back, char hex[2 * TC_SHA256_BYTES + 1],
                          struct tc_error *error);
 

@@ -42,7 +42,7 @@ bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BY
         length--;
     if (ok && !(length > label + 1 && memcmp(line, kind, label) == 0 && line[label] == ' ' &&
                 tc_unhex(line + label + 1, length - label - 1, key, TC_KEY_BYTES))) {
-        ok = tc_fail(error, TC_INVALID, "key", "this is no key of the kind that is needed here");
+        ok = tc_fail(error, TC_INVALID, "key", "this file is not a key of the kind needed here");
         tc_error_hint(error, "tconv keygen makes NAME.key, to sign, and NAME.pub, to verify");
     }
     tc_forget(line, sizeof line);
@@ -140,10 +140,10 @@ static bool add_outputs(struct tc_json_writer *json, const struct tc_publish *pu
     return true;
 }
 
-static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *proof) {
+static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *read_back) {
     tc_json_open_array(json, "tensors");
-    for (size_t i = 0; i < proof->count; i++) {
-        const struct tc_read_back_tensor *tensor = &proof->tensors[i];
+    for (size_t i = 0; i < read_back->count; i++) {
+        const struct tc_read_back_tensor *tensor = &read_back->tensors[i];
         char hex[2 * TC_SHA256_BYTES + 1];
         tc_hex(tensor->sum, TC_SHA256_BYTES, hex);
         tc_json_open_object(json, NULL);
@@ -208,7 +208,7 @@ bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
     return tc_buffer_ok(file, error);
 }
 
-/* Which of the keys it is, each a bit; 0 where it is none of them. */
+/* Which of the three keys it is, as a bit: 1, 2 or 4; 0 where it is none. */
 static unsigned find_key(struct tc_text key, const char *const keys[3]) {
     for (unsigned i = 0; i < 3; i++)
         if (tc_text_equal(key, tc_text_of(keys[i])))
@@ -229,7 +229,7 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
         unsigned which = find_key(member.key, keys);
         seen |= which;
         if (!which)
-            return tc_document_fail(document, member.value, "a key of an output that is unknown");
+            return tc_document_fail(document, member.value, "an output has an unknown key");
         if (which == 2 ? !tc_document_unsigned(document, member.value, &output->size)
                        : !tc_document_text(document, member.value, &text))
             return false;
@@ -243,7 +243,7 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
     tc_hex(sum, sizeof sum, output->sum);
     if (!tc_path_is_plain(output->name))
         return tc_fail(document->error, TC_UNSAFE, "receipt",
-                       "an output is not called by a plain name");
+                       "the name of an output is not a plain file name");
     return tc_document_keep(document, &output->name, arena);
 }
 
@@ -281,8 +281,7 @@ static bool read_signature(const struct tc_document *document, struct tc_receipt
         unsigned which = find_key(member.key, keys);
         seen |= which;
         if (!which)
-            return tc_document_fail(document, member.value,
-                                    "a key of the signature that is unknown");
+            return tc_document_fail(document, member.value, "the signature has an unknown key");
         if (!tc_document_text(document, member.value, &text))
             return false;
         if (which == 1 && !tc_text_equal(text, TC_TEXT("ed25519")))
@@ -301,7 +300,7 @@ static bool read_signature(const struct tc_document *document, struct tc_receipt
 typedef bool read_part(const struct tc_document *document, struct tc_receipt *receipt,
                        struct tc_arena *arena);
 
-/* The value that the scanner is at, as a document of its own. */
+/* Reads the scanner's next value as a document of its own. */
 static bool read_value(struct tc_json *json, read_part *read, struct tc_receipt *receipt) {
     struct tc_document document;
     struct tc_text text;
@@ -341,9 +340,9 @@ static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
     return tc_json_end(json);
 }
 
-/* The scanner finds where the parts of a receipt lie: the signature is over the
- * bytes as they stand, and the list of tensors, which nothing here needs, may
- * have 100 MB. The parts that are needed are read as documents. */
+/* The scanner splits the receipt into its parts, since the signature is over the bytes
+ * as they stand, and since the list of tensors, which is not needed here, may have
+ * 100 MB. The parts that are needed are read as documents. */
 bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
                      struct tc_arena *arena, struct tc_error *error) {
     struct tc_json json;
@@ -359,7 +358,7 @@ bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length
             if (!read_value(&json, read_signature, receipt))
                 return false;
         } else {
-            return tc_json_fail(&json, "a key that is unknown or occurs twice");
+            return tc_json_fail(&json, "the receipt has a key that is unknown or occurs twice");
         }
     }
     if (!tc_json_end(&json))

@@ -1,14 +1,14 @@
 /*
- * A receipt: what went in, what came out, and how, as JSON.
+ * A receipt of a conversion: its inputs, its outputs and its options, as JSON.
  *
  *     {"receipt":{"tconv_receipt":1,"tconv":VERSION,"date"?,"inputs":[{"path","size","sha256"}],
  *      "output","format","outputs":[{"name","size","sha256"}],"digest","options":[…],
  *      "changes":[…],"losses":[…],"tensors"?:[{"name","dtype","shape","sha256"}]},
  *      "signature"?:{"algorithm":"ed25519","public_key","value"}}
  *
- * It is one line, compact, its keys in this order, and the same for the same
- * files and options. The signature is over the bytes of the value of
- * "receipt" as they stand, from its brace to its brace.
+ * It is one line of compact JSON, with its keys in this order, and the same for the
+ * same files and options. The signature is over the bytes of the value of "receipt"
+ * as they stand, braces included.
  *
  * Keys are files of one line: "tconv-secret-ed25519 HEX" or
  * "tconv-public-ed25519 HEX", 64 hexadecimal digits.
@@ -37,12 +37,12 @@ bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
                   struct tc_error *error);
 
 struct tc_receipt_facts {
-    const struct tc_conversion *conversion; /* written and verified, with what it kept */
+    const struct tc_conversion *conversion; /* written and read back with `keep` */
     const char *output;                     /* as the user gave it */
     struct tc_text options;                 /* a JSON array */
-    const char *const *also;                /* other files that had a say */
+    const char *const *also;                /* other files that the output depends on */
     size_t also_count;
-    bool tensors; /* with the hash of each */
+    bool tensors; /* lists every tensor with its hash */
     bool dated;
     int64_t date; /* seconds since 1970 */
 };
@@ -50,19 +50,20 @@ struct tc_receipt_facts {
 /* The value of "receipt". */
 bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *facts,
                      struct tc_error *error);
-/* The file's text around it; `secret` NULL: not signed. */
+/* The whole text of the receipt's file; `secret` is NULL: not signed. */
 bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
                      const unsigned char *secret, struct tc_error *error);
 
 struct tc_receipt_output {
-    struct tc_text name; /* a plain name */
+    struct tc_text name; /* a file name without a folder */
     uint64_t size;
     char sum[2 * TC_SHA256_BYTES + 1];
 };
 
-/* A receipt that was read; slices are of the text given. */
+/* A receipt that was read. `text` points into the text given to tc_receipt_read; the
+ * rest is in the arena. */
 struct tc_receipt {
-    struct tc_text text; /* what was signed */
+    struct tc_text text; /* the bytes that are signed */
     struct tc_receipt_output *outputs;
     size_t count;
     bool is_signed;
@@ -72,7 +73,7 @@ struct tc_receipt {
 bool tc_receipt_read(struct tc_receipt *receipt, const char *text, size_t length,
                      struct tc_arena *arena, struct tc_error *error);
 
-/* "2026-11-16T07:30:00" and the zone, which is UTC's however it is written. */
+/* Prints "2026-11-16T07:30:00" followed by `zone`, a text that stands for UTC. */
 void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone);
 void tc_json_add_date(struct tc_json_writer *json, const char *key, int64_t seconds,
                       const char *zone);

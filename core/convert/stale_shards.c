@@ -10,10 +10,10 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 
-/* More are not counted: no index names so many. */
+/* Larger numbers are not recognised: no index names so many shards. */
 #define LARGEST_NUMBER 99999999u
 
-/* What the names of all shards have in common: STEM-N-of-M.EXT. */
+/* The pattern of the names of all shards: STEM-N-of-M.EXT. */
 struct pattern {
     struct tc_text stem;
     struct tc_text extension;
@@ -25,7 +25,7 @@ struct stale {
     size_t count;
 };
 
-/* Takes a number of at least `digits` digits off the front. */
+/* Removes a number of at least `digits` digits from the front. */
 static bool take_number(struct tc_text *text, size_t digits, unsigned *number) {
     size_t length = 0;
     *number = 0;
@@ -45,8 +45,8 @@ static bool take(struct tc_text *text, struct tc_text front) {
     return true;
 }
 
-/* The name of the plan's first shard, taken apart from its end, since a stem may
- * look like numbers itself. */
+/* Finds the pattern in the name of the plan's first shard, from its end, since the stem
+ * may look like a shard's name itself. */
 static bool find_pattern(const struct tc_plan *plan, struct pattern *pattern) {
     struct tc_text dash = TC_TEXT("-00001-of-");
     struct tc_text name = tc_text_of(plan->files[0].name);

@@ -22,7 +22,8 @@ bool tc_alias_looks_recorded(struct tc_text key) {
     return tc_alias_key(key) && memchr(key.bytes, '.', key.length);
 }
 
-/* The list of aliases, where the file has one; it goes from the metadata. */
+/* Reads the list of aliases, where the file has one, and removes it from the
+ * metadata. */
 static bool read_list(struct tc_reader *reader, struct tc_name_map *listed, bool *has_list,
                       struct tc_error *error) {
     struct tc_metadata *metadata = &reader->table.metadata;
@@ -43,7 +44,7 @@ static bool read_list(struct tc_reader *reader, struct tc_name_map *listed, bool
         tc_metadata_remove(metadata, TC_TEXT(TC_ALIASES_KEY));
         return true;
     }
-    error->has_offset = false; /* of the text, not of the file */
+    error->has_offset = false; /* it counts in this text, not in the file */
     return tc_error_in_file(error, reader->input->path);
 }
 
@@ -51,7 +52,7 @@ static bool restore(struct tc_reader *reader, const struct tc_name_map *listed, 
                     struct tc_error *error) {
     struct tc_table *table = &reader->table;
     struct tc_metadata *metadata = &table->metadata;
-    size_t own = table->count; /* an alias of an alias is none */
+    size_t own = table->count; /* a pair that names an alias is no alias */
     size_t left = 0;
     for (size_t i = 0; i < metadata->count; i++) {
         struct tc_pair pair = metadata->pairs[i];

@@ -6,13 +6,13 @@
  * its zeroed state (reader_size, writer_size).
  *
  * Reading: probe → open → read/extent/check_sums … → close. open parses headers
- * and fills reader->table; it reads no tensor data. close runs once state
- * exists, also after a failed open.
+ * and fills reader->table; it reads no tensor data. close always runs, also after
+ * a failed open.
  *
  * Writing: check → begin → put for each item that has data of its own →
  * finish, or abort. The whole file is known at begin, so headers go first.
- * Exactly one of finish and abort runs. Only with TC_CAN_TIE are there items
- * that share another's data (tc_item.tied, core/plan/ties.h).
+ * Exactly one of finish and abort runs. Items that share another's data
+ * (tc_item.tied, core/plan/ties.h) exist only with TC_CAN_TIE.
  */
 #ifndef TCONV_CORE_FORMAT_BACKEND_H
 #define TCONV_CORE_FORMAT_BACKEND_H
@@ -56,13 +56,13 @@ enum tc_caps {
     TC_HAS_NO_END = 1 << 11,
 };
 
-/* How a file is read: what the user says of every format, and of options that
- * only some formats have. */
+/* How a file is read: options for every format, and settings of those that only
+ * some formats have. */
 struct tc_format_options {
     struct tc_limits limits;
     struct tc_option_settings settings; /* of the options that formats declare for reading */
-    /* Where to note damage, and then read on, so that all of it is found; NULL:
-     * the first damage is an error. */
+    /* Collects damage, so that reading goes on and finds all of it; NULL: the first
+     * damage is an error. */
     struct tc_findings *findings;
     const struct tc_select *select; /* which tensors the user wants; NULL: all */
     /* The output that is read back before its files have their names; NULL: files
@@ -70,13 +70,13 @@ struct tc_format_options {
     const struct tc_publish *unpublished;
 };
 
-/* Where a tensor's C-order little-endian bytes lie as they are. */
+/* Where a tensor's C-order little-endian bytes lie unchanged in a file. */
 struct tc_extent {
     struct tc_input *input;
     uint64_t offset;
 };
 
-/* What a probe sees: the first bytes and the file itself for a few more. */
+/* What a probe sees: the first bytes, and the file itself to read a few more. */
 struct tc_probe {
     struct tc_input *input;
     unsigned char head[512];
@@ -106,18 +106,18 @@ struct tc_writer {
 
 /* Conventions of a format for models in several files. */
 struct tc_sharding {
-    /* Shards are STEM-00001-of-COUNT and the extension the user gave, their
-     * index is STEM, that extension and this ending. */
+    /* Shards are called STEM-00001-of-COUNT with the extension that the user gave;
+     * their index is STEM, that extension and index_ending. */
     int count_digits;
     const char *index_ending;
-    /* Adds what a shard's own metadata says of it; may be NULL. */
+    /* Adds a shard's own metadata, such as its number; may be NULL. */
     bool (*shard_metadata)(struct tc_plan *plan, struct tc_output_file *file, size_t index,
                            struct tc_error *error);
-    /* As put, but with room (tc_outfile_skip) in place of the item's data. */
+    /* Like put, but skips the item's data (tc_outfile_skip): for measuring. */
     bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
-    /* Under which name the index lists each item of a file; one without bytes
-     * is not listed. NULL: each under its own. */
+    /* The name under which the index lists each item of a file; an item whose name
+     * has no bytes (NULL) is not listed. NULL: each under its own name. */
     bool (*listed)(const struct tc_plan *plan, const struct tc_output_file *file,
                    struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
     /* The index has a place for plan->index_metadata. */
@@ -132,7 +132,7 @@ struct tc_backend {
     const char *summary;
     const char *const *extensions; /* with their dot, NULL at the end; the first is canonical */
     const char *mime;
-    const char *framework; /* whose tensors these are, as Hugging Face names it; NULL: anybody's */
+    const char *framework; /* the framework of its tensors, as Hugging Face names it; NULL: any */
     unsigned caps;
     tc_dtype_set dtypes; /* those it stores; others become what tc_dtype_promote says */
     unsigned max_rank;
@@ -143,8 +143,8 @@ struct tc_backend {
     const char *checksum;     /* what --no-checksum leaves out; NULL: nothing */
     const char *compression;  /* its name, for the help */
     int default_level;        /* of compression */
-    int max_level;            /* likewise; levels start at 1 */
-    uint64_t compress_memory; /* what compressing takes beyond the stream; 0: next to nothing */
+    int max_level;            /* of compression; levels start at 1 */
+    uint64_t compress_memory; /* bytes that compressing takes besides the stream; 0: few */
 
     /* 0 to 100, from content alone. */
     int (*probe)(const struct tc_probe *probe);
@@ -152,17 +152,16 @@ struct tc_backend {
     size_t reader_size;
     bool (*open)(struct tc_reader *reader, struct tc_error *error);
     /* Bytes [offset, offset + length) of the tensor's C-order little-endian
-     * stream. Safe from several threads, but for a tensor that is sequential:
-     * that one from one thread at a time, and best with ascending offsets. */
+     * stream. Several threads may call it, but only one at a time for a tensor that
+     * is sequential, and then best with ascending offsets. */
     bool (*read)(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error);
     /* False where the bytes do not lie raw in a file. May be NULL. */
     bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent);
-    /* Checks the checksums that cover the wanted tensors (by table position;
-     * NULL: all) and are not checked by reading them; a failure that
-     * tc_reader_forgive takes does not end it. Runs beside read, in another
-     * thread. May be NULL. */
+    /* Checks those checksums of the wanted tensors (by table position; NULL: all)
+     * that read does not check; goes on after a failure that tc_reader_forgive
+     * accepts. Runs in a thread of its own while others call read. May be NULL. */
     bool (*check_sums)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
 
@@ -170,18 +169,18 @@ struct tc_backend {
      * and extension; NULL: this one. May be NULL: always this one. */
     const struct tc_backend *(*written_instead)(const struct tc_option_settings *settings);
     size_t writer_size;
-    /* The order in which items are written, unless the user names one; NULL:
-     * as they come. */
+    /* The order in which items are written, unless the user names one; NULL: that
+     * of the source. */
     int (*compare)(const struct tc_item *a, const struct tc_item *b);
-    /* What this target can't hold beyond what the fields above say; may add
-     * to the ledger and say under which name an item comes back
-     * (tc_item.written), and touches nothing else. May be NULL. */
+    /* Refuses what this target can't hold for reasons that the fields above don't
+     * say. It may add to the ledger and set tc_item.written, and changes nothing
+     * else. May be NULL. */
     bool (*check)(struct tc_plan *plan, struct tc_error *error);
-    /* Whether the format says by itself what an item's metadata says, so that
-     * none is lost though it holds none. May be NULL: never. */
+    /* Whether the format expresses an item's metadata in another way, so that it is
+     * not lost though the format holds no metadata. May be NULL: never. */
     bool (*holds_metadata)(const struct tc_item *item);
-    /* Whether a file needs a second one for its data, its name with ".data"
-     * behind. May be NULL: never. */
+    /* Whether a file needs a second one for its data, which has its name and
+     * ".data". May be NULL: never. */
     bool (*companion)(const struct tc_plan *plan, const struct tc_output_file *file);
     bool (*begin)(struct tc_writer *writer, struct tc_error *error);
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
@@ -200,7 +199,7 @@ static inline bool tc_backend_declares(const struct tc_backend *backend,
     return false;
 }
 
-/* Whether its tensors are called 0, 1, … for want of names. */
+/* Whether its tensors are called 0, 1, … since the format has no names. */
 static inline bool tc_backend_numbers(const struct tc_backend *backend) {
     return backend->caps & TC_CAN_HOLD_MANY && !(backend->caps & TC_CAN_NAME);
 }

@@ -10,10 +10,11 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
 
-/* Reads go in steps that every reader takes. */
+/* Parts are loaded in steps of this size. */
 #define READ_STEP ((uint64_t)1 << 20)
 
-/* One unit of values: where it goes, and which it is. Both count in units. */
+/* One unit of values: its place in the dense tensor and its place among the values,
+ * both counted in units. */
 struct tc_segment {
     uint64_t place;
     uint64_t number;
@@ -41,7 +42,7 @@ static int64_t index_at(const struct tc_tensor *part, const unsigned char *bytes
 }
 
 static uint64_t product(const uint64_t *shape, unsigned count) {
-    uint64_t result = 1; /* of dimensions that were measured together: no overflow */
+    uint64_t result = 1; /* no overflow: the size of the whole shape was checked */
     for (unsigned i = 0; i < count; i++)
         result *= shape[i];
     return result;
@@ -60,7 +61,7 @@ static bool read_shape(struct tc_densify *densify, struct tc_arena *arena, struc
     if (!is_index(part, error))
         return false;
     if (part->rank != 1 || part->shape[0] > TC_MAX_RANK)
-        return fail_part(part, error, "not the shape of a sparse tensor");
+        return fail_part(part, error, "this is not the shape of a sparse tensor");
     tensor->rank = (uint8_t)part->shape[0];
     uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
     if (!shape || !tc_reader_read(densify->reader, part, 0, bytes, part->nbytes, error))
@@ -127,7 +128,8 @@ static bool measure_compressed(struct tc_densify *densify, bool blocks, struct t
            fail_part(first, error, "it must have one entry more than there are rows or columns");
 }
 
-/* Bytes, memory, and what no dense tensor can be made of. */
+/* Computes the bytes and the memory of the group; refuses values that have no place
+ * in the shape. */
 static bool measure(struct tc_densify *densify, struct tc_error *error) {
     const struct tc_tensor *values = densify->values;
     struct tc_tensor *tensor = &densify->tensor;
@@ -136,7 +138,7 @@ static bool measure(struct tc_densify *densify, struct tc_error *error) {
     if (tensor->nbytes == 0 && segments && densify->unit)
         return fail_part(values, error, "there are values, but the shape has no place for any");
     densify->unit *= tc_dtype_bits(values->dtype) / 8;
-    /* The sort takes as much again. */
+    /* Sorting may take as much memory again. */
     bool ok =
         tc_mul(segments, 2 * sizeof(struct tc_segment), &extra) &&
         tc_add(densify->first->nbytes, values->nbytes, &densify->nbytes) &&
@@ -148,7 +150,7 @@ static bool measure(struct tc_densify *densify, struct tc_error *error) {
 }
 
 static bool check_dtype(const struct tc_tensor *values, struct tc_error *error) {
-    /* E8M0 has powers of two and no zero to put between them. */
+    /* E8M0 has no zero to fill the gaps with. */
     if (!tc_dtype_packed(values->dtype) && values->dtype != TC_F8_E8M0)
         return true;
     tc_fail(error, TC_UNSUPPORTED, "sparse", "values of %s cannot be made dense",
@@ -156,7 +158,7 @@ static bool check_dtype(const struct tc_tensor *values, struct tc_error *error) 
     return tc_error_in_tensor(error, values->name.bytes, values->name.length);
 }
 
-/* What the values' metadata says beside their role. */
+/* The dense tensor gets the metadata of the values, without their role. */
 static bool keep_metadata(struct tc_densify *densify, struct tc_arena *arena,
                           struct tc_error *error) {
     densify->tensor.metadata = tc_metadata_copy(densify->values->metadata, arena, error);
@@ -231,7 +233,7 @@ static bool place_coo(struct tc_densify *densify, const unsigned char *first,
     return true;
 }
 
-/* One line of a batch, a row or a column: its entries are [begin, end). */
+/* Places the entries [begin, end) of one row or column of a batch. */
 static bool place_line(struct tc_densify *densify, const unsigned char *plain, uint64_t batch,
                        uint64_t line, uint64_t begin, uint64_t end, struct tc_error *error) {
     uint64_t most = densify->by_column ? densify->rows : densify->columns;
@@ -263,7 +265,7 @@ static bool place_compressed(struct tc_densify *densify, const unsigned char *fi
             if (end < begin || (uint64_t)end > densify->stored)
                 return fail_part(densify->first, error,
                                  end < begin ? "its entries do not ascend"
-                                             : "an entry lies behind the last value");
+                                             : "an entry points behind the last value");
             if (!place_line(densify, plain, batch, line, (uint64_t)begin, (uint64_t)end, error))
                 return false;
             begin = end;
@@ -282,8 +284,8 @@ static int by_place(const void *a, const void *b) {
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* In the order of the dense tensor, and where several go to one place, as they
- * come. Says whether there are such. */
+/* Sorts by place in the dense tensor; several of one place stay in their order.
+ * Returns whether any place has several. */
 static bool sort_segments(struct tc_densify *densify) {
     struct tc_segment *segments = densify->segments;
     bool twice = false;
@@ -313,7 +315,7 @@ static bool load(struct tc_densify *densify, struct tc_error *error) {
     free(plain);
     if (ok && sort_segments(densify) && tc_dtype_bits(dtype) == 8 && tc_dtype_is_float(dtype)) {
         tc_fail(error, TC_UNSUPPORTED, "sparse",
-                "several values have one place, and %s is no dtype to sum in",
+                "several values have the same place, and %s values cannot be summed",
                 tc_dtype_name(dtype));
         ok = tc_error_in_tensor(error, densify->values->name.bytes, densify->values->name.length);
     }
@@ -330,8 +332,8 @@ void tc_densify_unload(struct tc_densify *densify) {
     densify->segments = NULL;
 }
 
-/* The sum of two half-precision numbers in F32 is exact or rounded so that
- * rounding it again gives the right one: 24 bits are over 2 · 11 + 2. */
+/* Rounding the sum in F32 and then to half precision gives the same as rounding
+ * once, since F32 has at least 2 · 11 + 2 bits. */
 static void add_halves(enum tc_dtype dtype, unsigned char *sum, const unsigned char *value) {
     float a;
     float b;
@@ -359,7 +361,7 @@ static void add_double(unsigned char *sum, const unsigned char *value) {
     memcpy(sum, &a, sizeof a);
 }
 
-/* Two's complement: signed ones wrap alike. */
+/* In two's complement signed and unsigned integers add alike. */
 static void add_integer(unsigned char *sum, const unsigned char *value, size_t size) {
     uint64_t a = 0;
     uint64_t b = 0;
@@ -388,7 +390,7 @@ static void add_values(enum tc_dtype dtype, unsigned char *sum, const unsigned c
     }
 }
 
-/* The first segment whose place is not below `place`. */
+/* The first segment whose place is not before `place`. */
 static size_t find_segment(const struct tc_densify *densify, uint64_t place) {
     size_t low = 0;
     size_t high = densify->count;

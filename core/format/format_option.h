@@ -1,7 +1,7 @@
 /*
- * Options of a format's own. A format declares each beside its descriptor and
- * names it in tc_backend.options; one that several formats have is declared
- * once, and each of them names it. Help, manual pages, completions, parsing,
+ * Options that belong to a format. A format declares each next to its descriptor
+ * and lists it in tc_backend.options; one that several formats have is declared
+ * once, and each of them lists it. Help, manual pages, completions, parsing,
  * receipts and `tconv formats` follow from the declaration.
  *
  * The command collects what the user said in a list of settings. A format asks
@@ -58,7 +58,7 @@ unsigned tc_option_choice(const struct tc_option_settings *settings,
 enum tc_dtype tc_option_dtype(const struct tc_option_settings *settings,
                               const struct tc_format_option *option);
 
-/* Whether the value is another than the one that is taken where none is given. */
+/* Whether the value differs from the default. */
 bool tc_option_is_changed(const struct tc_option_setting *setting);
 
 #endif

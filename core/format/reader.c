@@ -22,20 +22,20 @@ static struct tc_text stem_of(const char *path) {
     return (struct tc_text){name, dot && dot != name ? (size_t)(dot - name) : strlen(name)};
 }
 
-/* A note that found no room is no reason to read on in silence: the budget is
- * spent, and what can't be charged says so. */
-static bool all_told(struct tc_reader *reader, struct tc_error *error) {
-    return !reader->untold || tc_arena_charge(&reader->arena, UINT64_MAX, error);
+/* Where there was no memory for a note, fails as the arena does when its budget is
+ * spent, rather than go on without the note. */
+static bool check_notes(struct tc_reader *reader, struct tc_error *error) {
+    return !reader->note_refused || tc_arena_charge(&reader->arena, UINT64_MAX, error);
 }
 
-/* What a file may grow to without being counted. */
+/* The size to which a file may be decompressed before --max-size counts. */
 static uint64_t free_expansion(uint64_t size) {
     uint64_t bytes;
     return tc_mul(size, TC_FREE_EXPANSION, &bytes) ? bytes : UINT64_MAX;
 }
 
-/* The bytes of all tensors, or only of those that --include and --exclude let
- * through. What is tied is counted once, under a name that is let through. */
+/* The bytes of all tensors, or only of those that --include and --exclude take.
+ * Data that tensors share is counted once where the first of them is taken. */
 static uint64_t data_of(const struct tc_reader *reader, bool wanted) {
     const struct tc_table *table = &reader->table;
     uint64_t data = 0;
@@ -52,8 +52,8 @@ static uint64_t data_of(const struct tc_reader *reader, bool wanted) {
     return data;
 }
 
-/* Whatever the format, its tensors have no more data than its files account
- * for: many of them may show the same bytes, each of which is read again. */
+/* Refuses tensors that have far more data than the files, whatever the format: many
+ * tensors may be views of the same bytes, which are then read many times. */
 static bool check_data(struct tc_reader *reader, struct tc_error *error) {
     uint64_t data = data_of(reader, false);
     uint64_t files = 0;
@@ -67,7 +67,7 @@ static bool check_data(struct tc_reader *reader, struct tc_error *error) {
         most = UINT64_MAX;
     uint64_t free_of_charge = free_expansion(files);
     uint64_t allowed = most > free_of_charge ? most : free_of_charge;
-    /* Names are matched only where it matters. */
+    /* Matching names takes time, so it is done only where all tensors are too many. */
     if (data <= allowed || (data = data_of(reader, true)) <= allowed)
         return true;
     tc_fail(error, TC_UNSAFE, "size-limit",
@@ -98,7 +98,8 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);
-    if (!backend->open(reader, error) || !check_data(reader, error) || !all_told(reader, error)) {
+    if (!backend->open(reader, error) || !check_data(reader, error) ||
+        !check_notes(reader, error)) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;
@@ -127,7 +128,7 @@ bool tc_reader_has_beside(const struct tc_reader *reader, const char *path) {
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
                                        struct tc_input_pool *pool, struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
-    /* A file may be called -, which is standard input only where a user says so. */
+    /* Only a user's "-" is standard input; a file of that name may exist. */
     if (!unpublished)
         return tc_input_open(strcmp(path, "-") == 0 ? "./-" : path, pool, error);
     const struct tc_outfile *out = tc_publish_find(unpublished, tc_path_name(path));
@@ -255,26 +256,26 @@ bool tc_reader_note(struct tc_reader *reader, enum tc_severity severity, enum tc
     return ok;
 }
 
-/* A note of someone who has no error to fill. */
-static void tell(struct tc_reader *reader, enum tc_severity severity, const char *format,
-                 va_list args) {
+/* Adds a note for a caller that has no error to fill. */
+static void add_note(struct tc_reader *reader, enum tc_severity severity, const char *format,
+                     va_list args) {
     struct tc_error refused = {0};
     if (!tc_notes_add_list(&reader->notes, severity, TC_KIND_INPUT, (struct tc_text){0}, &refused,
                            format, args))
-        reader->untold = true;
+        reader->note_refused = true;
 }
 
 void tc_reader_warn(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    tell(reader, TC_WARNING, format, args);
+    add_note(reader, TC_WARNING, format, args);
     va_end(args);
 }
 
 void tc_reader_lose(struct tc_reader *reader, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    tell(reader, TC_LOSS, format, args);
+    add_note(reader, TC_LOSS, format, args);
     va_end(args);
 }
 
@@ -282,7 +283,8 @@ bool tc_reader_wants(const struct tc_reader *reader, struct tc_text name) {
     const struct tc_select *select = reader->options->select;
     struct tc_error ignored = {0};
     bool taken;
-    /* Where the match itself fails the plan will say so: until then it is wanted. */
+    /* Where matching itself fails, the plan will report that; here it counts as
+     * wanted. */
     return !select || !tc_select_takes(select, name, &taken, &ignored) || taken;
 }
 

@@ -19,10 +19,10 @@
 /* Gives the tensors the metadata that {name: {key: value}} holds for them. */
 static bool read_tensor_maps(struct tc_json *json, struct tc_reader *reader) {
     struct tc_text name;
-    struct tc_text missing = {0}; /* the first of those that are not there */
+    struct tc_text missing = {0}; /* the first name that the table does not have */
     size_t missing_count = 0;
     tc_json_begin(json, TC_JSON_OBJECT);
-    /* One name again and again would be merged again and again. */
+    /* A name may occur once: merging it again and again would take quadratic time. */
     bool *seen = tc_arena_array(json->arena, reader->table.count, sizeof *seen, json->error);
     if (!seen)
         return false;
@@ -68,7 +68,7 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
                    TC_TENSOR_METADATA_KEY, inner.message);
 }
 
-/* What numbered tensors are called, in their order. */
+/* Reads the names of numbered tensors, in their order. */
 static bool read_names(struct tc_json *json, struct tc_reader *reader) {
     struct tc_table *table = &reader->table;
     struct tc_text *names = tc_arena_array(json->arena, table->count, sizeof *names, json->error);
@@ -87,9 +87,11 @@ static bool read_names(struct tc_json *json, struct tc_reader *reader) {
         return false;
     if (count == table->count)
         return tc_table_rename(table, names, json->error);
-    tc_reader_lose(reader,
-                   "the sidecar has names for %zu tensors, the file has %zu; they stay numbers",
-                   count, table->count);
+    tc_reader_lose(
+        reader,
+        "the sidecar has names for %zu tensors, the file has %zu; the tensors keep their "
+        "numbers as names",
+        count, table->count);
     return true;
 }
 
@@ -106,7 +108,7 @@ bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
         int which = 0;
         while (which < KEYS && !tc_text_equal(key, tc_text_of(keys[which])))
             which++;
-        /* Tensors' metadata goes by the names that they have from here. */
+        /* "names" must come before "tensors", which refers to tensors by these names. */
         if (which == KEYS || (which == NAMES && !tc_backend_numbers(reader->backend)))
             return tc_json_fail(&json, "an unknown key in the sidecar");
         if (seen[which] || (which == NAMES && seen[TENSORS]))

@@ -1,6 +1,6 @@
 /*
- * Metadata that a file could not hold in its own way, put back where it belongs when the file is
- * read: that of tensors, from a key of the file's metadata; all of it, from a sidecar.
+ * Restores metadata that a format has no place for, when a file is read: metadata of tensors from a
+ * key of the file's metadata, and all metadata from a sidecar, a second file FILE.tconv.json.
  */
 #ifndef TCONV_CORE_FORMAT_RESTORE_METADATA_H
 #define TCONV_CORE_FORMAT_RESTORE_METADATA_H
@@ -10,17 +10,17 @@
 struct tc_reader;
 
 /*
- * Per-tensor metadata in a format that has only a file's: one key whose value
- * is compact JSON {name: {key: value}}, sorted. Reading restores it.
+ * Per-tensor metadata in a format that has metadata only for the file: the value of
+ * this key is compact JSON {name: {key: value}}, sorted.
  */
 #define TC_TENSOR_METADATA_KEY "tconv.tensor_metadata"
 bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
 
-/* The text of a sidecar, FILE.tconv.json, into the reader's table; tensors may have metadata of
- * their own already, which counts first. The text must outlive the reader. */
+/* Reads the text of a sidecar into the reader's table; a key that a tensor has already keeps its
+ * value. The text must outlive the reader. */
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
                      struct tc_error *error);
-/* Reads it, where there is one, into the reader's table. */
+/* Opens the sidecar of the reader's file, where there is one, and reads it into the table. */
 bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * A tensor's bytes as they are to be written: the writer's side of a conversion. A backend's put
- * either calls tc_source_write, which moves them to the output's current position the fastest
- * way, or takes chunk after chunk with tc_source_next and gives each back with tc_chunk_release.
+ * The bytes of a tensor as a writer gets them. A backend's put either calls tc_source_write, which
+ * writes all of them at the output's current position in the fastest way, or takes chunk after
+ * chunk with tc_source_next and gives each back with tc_chunk_release. Only the thread that called
+ * put may use the source, and only until put returns.
  */
 #ifndef TCONV_CORE_FORMAT_SOURCE_H
 #define TCONV_CORE_FORMAT_SOURCE_H
@@ -11,7 +12,7 @@
 
 struct tc_outfile;
 
-/* What a converter gives a writer; the functions below call its own. */
+/* The converter provides these; the functions below call them. */
 struct tc_source {
     bool (*write)(struct tc_source *source, struct tc_outfile *out, struct tc_error *error);
     enum tc_next (*next)(struct tc_source *source, struct tc_chunk **chunk, struct tc_error *error);

@@ -46,7 +46,7 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
         const struct tc_pair *in_b = order >= 0 ? &b->pairs[j++] : NULL;
         if (in_a && in_b && tc_text_equal(in_a->value, in_b->value))
             continue;
-        /* It tells of a dtype, which among numbers does not count. */
+        /* This key records a dtype, which does not count in a numeric comparison. */
         if (compare->options->tolerance.numeric &&
             tc_text_equal((in_a ? in_a : in_b)->key, TC_TEXT(TC_SOURCE_DTYPE_KEY)))
             continue;
@@ -60,8 +60,8 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
     return true;
 }
 
-/* Where both tensors share the data of others that are a pair, that pair's
- * result is theirs. `pair_of` has 1 + the pair, by position in the first table. */
+/* Where both tensors share the data of others that are a pair themselves: 1 + that
+ * pair. `pair_of` has 1 + the pair, by position in the first table. */
 static uint32_t find_like(const struct tc_compare *compare, const struct tc_compared *pair,
                           const uint32_t *pair_of) {
     const struct tc_table *a = &compare->readers[0]->table;
@@ -92,7 +92,8 @@ static bool add_pair(struct tc_compare *compare, const struct tc_tensor *a,
            compare_metadata(compare, a->name, a->metadata, b->metadata, error);
 }
 
-/* Sorts the tensors of one file into pairs and those that it alone has. */
+/* Goes through one file's tensors: adds pairs (only with `pairs`) and lists those
+ * that only this file has. */
 static bool walk_table(struct tc_compare *compare, int side, bool pairs, uint32_t *pair_of,
                        struct tc_error *error) {
     const struct tc_table *table = &compare->readers[side]->table;
@@ -128,7 +129,7 @@ static bool compare_tables(struct tc_compare *compare, struct tc_error *error) {
         free(pair_of);
         return tc_fail_memory(error);
     }
-    /* The order of reading is that of a file which can't be entered anywhere. */
+    /* Pairs are read in the order of a file that can only be read in sequence. */
     int lead = !tc_table_is_sequential(a) && tc_table_is_sequential(b);
     bool ok = (compare->options->ignore_metadata ||
                compare_metadata(compare, (struct tc_text){0}, &a->metadata, &b->metadata, error)) &&
@@ -144,11 +145,11 @@ static bool is_read(const struct tc_compared *pair) {
 
 static uint64_t count_elements(const struct tc_tensor *tensor) {
     unsigned bits = tc_dtype_bits(tensor->dtype);
-    /* Divided first: a tensor may have more bits than a number holds. */
+    /* Divided first, since the number of bits may overflow 64 bits. */
     return tensor->nbytes / bits * 8 + tensor->nbytes % bits * 8 / bits;
 }
 
-/* Elements a chunk, the same on both sides; packed ones fill whole bytes. */
+/* Elements per chunk, the same on both sides; packed elements fill whole bytes. */
 static uint64_t chunk_elements(const struct tc_compared *pair) {
     unsigned a = tc_dtype_bits(pair->a->dtype);
     unsigned b = tc_dtype_bits(pair->b->dtype);
@@ -191,8 +192,8 @@ static bool send_tensors(struct tc_pipe *pipe, void *context, struct tc_error *e
     return true;
 }
 
-/* The next elements of both sides. They are as many as the pair has, so an end here is a fault of
- * the program. */
+/* Compares the next chunks of both sides. Both send as many elements as the pair has, so an end
+ * here is a bug. */
 static bool compare_chunks(struct tc_compare *compare, const struct tc_compared *pair,
                            struct side *sides, size_t count, uint64_t at,
                            struct tc_value_diff *diff, struct tc_error *error) {
@@ -256,7 +257,7 @@ static bool compare_data(struct tc_compare *compare, struct tc_error *error) {
     return ok;
 }
 
-/* Which tensors are read, so that the checksums that cover them count. */
+/* Which tensors of one file are read, so that their checksums are verified. */
 static bool *wanted_of(const struct tc_compare *compare, int side, struct tc_error *error) {
     const struct tc_table *table = &compare->readers[side]->table;
     bool *wanted = calloc(table->count ? table->count : 1, sizeof *wanted);
@@ -283,7 +284,7 @@ static bool read_both(struct tc_compare *compare, struct tc_error *error) {
            tc_reader_unchanged(compare->readers[1], error);
 }
 
-/* What no number measures is worse than what one does. */
+/* Pairs with a NaN on one side come first, since no number measures that error. */
 static int by_severity(const void *x, const void *y) {
     const struct tc_compared *a = *(struct tc_compared *const *)x;
     const struct tc_compared *b = *(struct tc_compared *const *)y;

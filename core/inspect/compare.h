@@ -1,8 +1,8 @@
 /*
- * What differs between two files of tensors, whatever their formats: names,
- * shapes, dtypes, values, metadata. Tables are compared first; then the data
- * of what is in both is read, each file in a thread of its own, in bounded
- * memory. Whether tensors share their data, and their order, do not count.
+ * What differs between two files of tensors, whatever their formats: names, shapes,
+ * dtypes, values, metadata. Tables are compared first; then the data of tensors
+ * that both files have is read, each file in a thread of its own, in bounded
+ * memory. The order of tensors, and whether they share their data, do not count.
  */
 #ifndef TCONV_CORE_INSPECT_COMPARE_H
 #define TCONV_CORE_INSPECT_COMPARE_H
@@ -29,13 +29,14 @@ struct tc_compared {
     const struct tc_tensor *a;
     const struct tc_tensor *b;
     struct tc_value_diff *values; /* NULL: no difference, or not compared */
-    uint32_t like;                /* 1 + the pair that has the same data on both sides; 0: none */
-    bool shape;                   /* they differ in shape: then no values are compared */
-    bool dtype;
-    bool comparable;
+    uint32_t like;                /* 1 + the pair whose data both share, so that its result is
+                                   * theirs; 0: none */
+    bool shape;                   /* the shapes differ: then no values are compared */
+    bool dtype;                   /* the dtypes differ */
+    bool comparable;              /* the values can be compared */
 };
 
-/* A metadata entry that differs; NULL on the side that has it not. */
+/* A metadata entry that differs; a side that does not have it is NULL. */
 struct tc_metadata_diff {
     struct tc_text tensor; /* bytes are NULL for the file's own */
     struct tc_text key;
@@ -59,15 +60,15 @@ struct tc_compare {
     struct tc_metadata_diff *metadata;
     size_t metadata_count;
     size_t metadata_capacity;
-    uint64_t bytes; /* of the first file that are compared */
-    uint64_t done;  /* of those */
-    /* No difference. Among numbers a dtype is none where the values could be
-     * compared and are equal. */
+    uint64_t bytes; /* of the first file, to be compared */
+    uint64_t done;  /* of these, compared so far */
+    /* There is no difference. In a numeric comparison another dtype is none where
+     * the values are equal. */
     bool equal;
 };
 
 /* Reads both and verifies their checksums. The result points into the readers'
- * tables; tc_compare_release runs in any case. */
+ * tables. Call tc_compare_release also where this fails. */
 bool tc_compare_run(struct tc_compare *compare, struct tc_reader *a, struct tc_reader *b,
                     const struct tc_compare_options *options, struct tc_error *error);
 void tc_compare_release(struct tc_compare *compare);

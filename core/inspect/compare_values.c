@@ -5,7 +5,7 @@
 
 #include "core/tensor/cast.h"
 
-/* Small enough that a block's numbers stay in the nearest cache. */
+/* Small enough that a block's numbers stay in the CPU's first cache. */
 #define BLOCK 512u
 #define WIDEST 16u /* bytes of an element: C128 */
 
@@ -17,7 +17,7 @@ struct run {
     enum tc_dtype a;
     enum tc_dtype b;
     struct tc_value_diff *diff;
-    uint64_t at; /* which element the block starts with */
+    uint64_t at; /* index of the block's first element */
 };
 
 /* Truth values compare with integers as 0 and 1. */
@@ -41,7 +41,8 @@ bool tc_values_comparable(enum tc_dtype a, enum tc_dtype b, bool numeric) {
     return a == b || (numeric && tc_cast_exists(a, b));
 }
 
-/* A pair that differs; `gap` is NaN where one of the two is. */
+/* Counts a pair that differs; `gap` is NaN where one of the two is; `same`: only
+ * the bits differ. */
 static inline void note(struct tc_value_diff *diff, uint64_t at, double gap, double size,
                         bool same) {
     if (diff->differing++ == 0)
@@ -64,13 +65,13 @@ static inline void note(struct tc_value_diff *diff, uint64_t at, double gap, dou
         diff->max_rel = fmax(diff->max_rel, gap / size);
 }
 
-/* Infinities are within no tolerance of anything but themselves. */
+/* No tolerance makes an infinity close to anything. */
 static bool is_close(const struct tc_tolerance *tolerance, long double gap, long double size) {
     return isfinite(gap) && isfinite(size) &&
            gap <= (long double)tolerance->absolute + (long double)tolerance->relative * size;
 }
 
-/* To F64; by way of F32 where that has a fast path. */
+/* Widens to F64, by way of F32 where that has a fast path. */
 static void widen(enum tc_dtype dtype, const unsigned char *from, double *to, size_t count) {
     float halfway[BLOCK];
     if (dtype == TC_BF16 || dtype == TC_F16) {
@@ -83,8 +84,8 @@ static void widen(enum tc_dtype dtype, const unsigned char *from, double *to, si
     }
 }
 
-/* Widening is injective, so that the bits of what it gives tell those of what
- * was there. */
+/* Widening is injective, so that the widened bits are equal only where the original
+ * bits are. */
 static void compare_reals(const struct run *run, const unsigned char *a, const unsigned char *b,
                           size_t count) {
     double x[BLOCK];
@@ -184,9 +185,9 @@ static void compare_wide(const struct run *run, const unsigned char *a, const un
             continue;
         long double real = distance(x[i].real, y[i].real);
         long double imaginary = distance(x[i].imaginary, y[i].imaginary);
-        bool odd = one_is_nan(x[i], y[i]);
-        bool same = !odd && real == 0 && imaginary == 0;
-        long double gap = odd ? (long double)NAN : hypotl(real, imaginary);
+        bool nan = one_is_nan(x[i], y[i]);
+        bool same = !nan && real == 0 && imaginary == 0;
+        long double gap = nan ? (long double)NAN : hypotl(real, imaginary);
         long double size = hypotl(y[i].real, y[i].imaginary);
         if (run->tolerance->numeric && (same || is_close(run->tolerance, gap, size)))
             continue;
@@ -225,8 +226,8 @@ static void compare_block(const struct run *run, enum lane lane, const unsigned 
     }
 }
 
-/* Whether the one, cast without loss to the other's dtype, has its bits: then
- * they need not be looked at one by one. */
+/* Whether one block, cast without loss to the other's dtype, has the same bits:
+ * then elements need not be compared one by one. */
 static bool cast_is_same(const struct run *run, const unsigned char *a, const unsigned char *b,
                          size_t count) {
     unsigned char as_other[BLOCK * WIDEST];
@@ -248,7 +249,7 @@ void tc_values_compare(const struct tc_tolerance *tolerance, enum tc_dtype a, en
                        struct tc_value_diff *diff) {
     if (a == b && memcmp(x, y, count * tc_dtype_bits(a) / 8) == 0)
         return;
-    /* A truth that is neither 0 nor 1 is to differ from one that is. */
+    /* As U8, so that a truth value that is neither 0 nor 1 differs from 1. */
     a = a == TC_BOOL ? TC_U8 : a;
     b = b == TC_BOOL ? TC_U8 : b;
     struct run run = {.tolerance = tolerance, .a = a, .b = b, .diff = diff};

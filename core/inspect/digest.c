@@ -17,8 +17,8 @@ struct hashing {
     unsigned char (*sums)[TC_SHA256_BYTES];
     const bool *read;             /* by table position: its bytes are hashed; NULL: all are */
     size_t next;                  /* the position from which the next job is looked for */
-    atomic_uint_fast64_t done;    /* bytes, of which the watch was not told yet */
-    const struct tc_watch *watch; /* NULL: nobody asks */
+    atomic_uint_fast64_t done;    /* bytes that were not reported to the watch yet */
+    const struct tc_watch *watch; /* NULL: none */
 };
 
 static bool is_hashed(const struct hashing *hashing, size_t position) {
@@ -35,7 +35,7 @@ static bool next_tensor(void *context, void *job) {
     return hashing->next++ < count;
 }
 
-static void tell(struct hashing *hashing, const struct tc_pool_worker *worker, size_t step) {
+static void report(struct hashing *hashing, const struct tc_pool_worker *worker, size_t step) {
     if (!hashing->watch)
         return;
     atomic_fetch_add(&hashing->done, step);
@@ -60,13 +60,13 @@ static bool hash_tensor(void *context, struct tc_pool_worker *worker, const void
         }
         tc_sha256_update(&hash, worker->memory, step);
         at += step;
-        tell(hashing, worker, step);
+        report(hashing, worker, step);
     }
     tc_sha256_finish(&hash, hashing->sums[position]);
     return true;
 }
 
-/* One where any tensor must be read in sequence, and no more than have something to do. */
+/* One where any tensor must be read in sequence, and no more than there are tensors to hash. */
 static size_t count_threads(const struct hashing *hashing) {
     const struct tc_table *table = &hashing->reader->table;
     size_t most = tc_table_is_sequential(table) ? 1 : tc_thread_count();
@@ -106,7 +106,8 @@ bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct t
     return tc_digest_make_watched(digest, reader, NULL, NULL, error);
 }
 
-/* What shares its data with a tensor that is wanted is read for it. From malloc. */
+/* The wanted tensors and, for each that shares its data, the first that has the data. From
+ * malloc. */
 static bool *list_read(const struct tc_table *table, const bool *wanted, struct tc_error *error) {
     bool *read = calloc(table->count + 1, sizeof *read);
     if (!read)

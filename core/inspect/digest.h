@@ -14,18 +14,19 @@
 
 struct tc_digest {
     unsigned char (*sums)[TC_SHA256_BYTES]; /* by table position */
-    size_t *order;                          /* positions of those wanted, by name's bytes */
-    size_t count;                           /* of them */
+    size_t *order;                          /* table positions of the wanted, sorted by name */
+    size_t count;                           /* of wanted tensors */
 };
 
 /* Reads all data, on several cores where the format allows, and verifies all
- * checksums. */
+ * checksums. Call tc_digest_release also where this fails. */
 bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct tc_error *error);
-/* The same of some tensors, by table position (NULL: all). */
+/* The digest of some tensors, by table position (NULL: all), with reports to
+ * `watch` (NULL: none). */
 bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
                             const struct tc_watch *watch, struct tc_error *error);
 void tc_digest_release(struct tc_digest *digest);
-/* One line of it. */
+/* Adds the line of one tensor. */
 void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA256_BYTES],
                         enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
                         struct tc_text name);

@@ -13,7 +13,7 @@ typedef unsigned __int128 u128;
 #define WIDE 72
 struct wide {
     uint64_t limb[WIDE];
-    int low, high; /* all that is not zero lies in [low, high) */
+    int low, high; /* all digits that are not zero lie in [low, high) */
     bool negative;
 };
 
@@ -80,11 +80,11 @@ static void widen(struct wide *wide, struct tc_exact *exact) {
     }
 }
 
-/* The leading digits of a number, first one first, and whether more follow. */
+/* The leading digits of a number, highest first, and whether more follow. */
 #define LEADING 7
 struct leading {
     uint64_t limb[LEADING];
-    int first;   /* the place of limb[0], in digits as above */
+    int first;   /* the position of limb[0] in struct wide */
     bool sticky; /* what was cut off is not zero */
 };
 
@@ -106,8 +106,8 @@ static void divide(struct leading *number, uint64_t divisor) {
     number->sticky |= rest != 0;
 }
 
-/* The first 128 bits, leading one first, and the power of two of the last of
- * them. Not for zero; two divisions leave enough digits. */
+/* The first 128 bits, from the leading one on, and the exponent of the last of them.
+ * The number must not be zero; after two divisions there are still digits enough. */
 static u128 first_bits(const struct leading *number, int *exponent, bool *sticky) {
     int at = 0;
     while (!number->limb[at])
@@ -124,8 +124,8 @@ static u128 first_bits(const struct leading *number, int *exponent, bool *sticky
     return bits;
 }
 
-/* A last bit that stands for all that follows keeps the one rounding right:
- * it lies eleven bits or more below a double's last. */
+/* Setting the last bit where anything was cut off makes the one rounding right: that
+ * bit lies eleven bits or more below the last bit of a double. */
 static double rounded(uint64_t bits, bool sticky, int exponent) {
     return (double)ldexpl((long double)(bits | sticky), exponent);
 }
@@ -198,7 +198,7 @@ double tc_exact_deviation(struct tc_exact *sum, struct tc_exact *squares, uint64
     divide(&variance, count);
     divide(&variance, count);
     u128 bits = first_bits(&variance, &exponent, &sticky);
-    if (exponent % 2) { /* the root halves it */
+    if (exponent % 2) { /* the square root halves the exponent */
         sticky |= (uint64_t)bits & 1;
         bits >>= 1;
         exponent++;

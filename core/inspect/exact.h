@@ -10,25 +10,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The last place is 2^-2176, below the square of the smallest subnormal; the
- * first lies above 2^64 squares of the largest double. */
+/* The lowest bit is 2^-2176, below the square of the smallest subnormal; the highest
+ * lies above 2^64 squares of the largest double. */
 #define TC_EXACT_POINT 2176
 #define TC_EXACT_LIMBS 138
 
-/* Digits of base 2^32 that carry late: each has room for 2^30 terms. */
+/* Digits of base 2^32 in 64 bits: carries are delayed until after 2^30 terms. */
 struct tc_exact {
     int64_t limb[TC_EXACT_LIMBS];
     uint32_t pending; /* terms since the last carry */
 };
 
-/* ±magnitude × 2^exponent. */
+/* Adds ±magnitude × 2^exponent. */
 void tc_exact_add(struct tc_exact *exact, uint64_t magnitude, bool negative, int exponent);
-/* A finite double. */
+/* Adds a finite double. */
 void tc_exact_add_double(struct tc_exact *exact, double value);
 void tc_exact_merge(struct tc_exact *into, const struct tc_exact *from);
 
-/* Of `count` > 0 terms whose sum and sum of squares are given: the mean, and
- * the standard deviation of the population. Both carry the sums. */
+/* The mean, and the standard deviation of the population, of `count` > 0 terms whose
+ * sum and sum of squares are given. Both carry the sums' digits, hence no const. */
 double tc_exact_mean(struct tc_exact *sum, uint64_t count);
 double tc_exact_deviation(struct tc_exact *sum, struct tc_exact *squares, uint64_t count);
 

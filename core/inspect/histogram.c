@@ -21,7 +21,7 @@ struct context {
 };
 
 struct edges {
-    double scale; /* of all values, so that their distances are finite */
+    double scale; /* values are multiplied by this, so that their differences are finite */
     double width;
     double edge[BINS + 1];
 };
@@ -54,7 +54,7 @@ static void count(struct tc_histogram *histogram, const struct edges *edges, dou
         return;
     double place = (value - edges->edge[0]) / edges->width * BINS;
     int bin = place >= BINS ? BINS - 1 : place > 0 ? (int)place : 0;
-    /* The division rounds: the edges decide. */
+    /* The division rounds, so the edges decide. */
     if (value < edges->edge[bin] && bin > 0)
         bin--;
     else if (value >= edges->edge[bin + 1] && bin < BINS - 1)
@@ -62,7 +62,7 @@ static void count(struct tc_histogram *histogram, const struct edges *edges, dou
     histogram->bins[bin] += times;
 }
 
-/* A block as doubles: exactly, but for integers beyond 2^53. */
+/* Widens a block to doubles: exactly, except for integers beyond 2^53. */
 static void widen(enum tc_dtype dtype, const unsigned char *bytes, double *values, size_t length) {
     float floats[2 * BLOCK];
     if (tc_dtype_packed(dtype)) {
@@ -83,8 +83,8 @@ static void widen(enum tc_dtype dtype, const unsigned char *bytes, double *value
     }
 }
 
-/* Where values do not go over a byte's edge, bytes are counted, and each of the
- * 256 is looked at once. */
+/* Where each byte holds whole values, counts the bytes first, and then places each
+ * of the 256 possible ones once. */
 static void take_bytes(struct tc_histogram *histogram, const struct edges *edges,
                        enum tc_dtype dtype, const unsigned char *bytes, size_t length) {
     uint64_t seen[256] = {0};
@@ -148,7 +148,7 @@ bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struc
     struct tc_stats *known = malloc((table->count + 1) * sizeof *known);
     bool ok = known || tc_fail_memory(error);
     for (size_t i = 0; i < table->count && ok; i++)
-        if (wanted[i]) /* the one that is read may not be one that was asked for */
+        if (wanted[i]) /* the tensor that is read for it may not be wanted itself */
             known[tc_table_source(table, i)] = stats[i];
     struct context context = {table->tensors, known, histograms};
     const struct tc_parallel_read read = {

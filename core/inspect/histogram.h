@@ -1,7 +1,7 @@
 /*
- * Histograms of tensors, between the smallest and the largest finite value:
- * bins of equal width that hold their lower edge, the last one both of its
- * edges, as numpy.histogram has them.
+ * Histograms of tensors, between the smallest and the largest finite value: bins of
+ * equal width that include their lower edge, the last one also its upper edge, as in
+ * numpy.histogram.
  */
 #ifndef TCONV_CORE_INSPECT_HISTOGRAM_H
 #define TCONV_CORE_INSPECT_HISTOGRAM_H
@@ -16,7 +16,7 @@ struct tc_histogram {
     uint64_t bins[TC_HISTOGRAM_BINS];
 };
 
-/* Reads the wanted tensors a second time, whose statistics are known; fills
+/* Reads the wanted tensors again, after tc_stats_make gave `stats`; fills
  * histograms[position] of each. `progress` may be NULL. */
 bool tc_histogram_make(struct tc_reader *reader, const bool *wanted, const struct tc_stats *stats,
                        struct tc_histogram *histograms,

@@ -48,9 +48,9 @@ static void widen_range(struct tc_moments *moments, struct tc_value min, struct 
 }
 
 /*
- * Sums of doubles by exponent: mantissas of one exponent add up as integers.
- * 2^10 of 53 bits fit 64 bits, and so do the halves of their squares; without
- * the zeros at the end of 24-bit ones, so do 2^15 squares of 48 bits.
+ * Sums of doubles by exponent: mantissas of the same exponent are added as integers.
+ * 2^10 of 53 bits fit 64 bits, and so do the halves of their squares; where values
+ * have only 24 bits, so do 2^15 squares of 48 bits.
  */
 #define FEW (1u << 10)
 #define MANY (1u << 15)
@@ -64,9 +64,9 @@ struct bucket {
 struct buckets {
     struct bucket of[2048];
     size_t held;          /* values in them */
-    unsigned first, last; /* exponents that are in use */
-    bool ready;           /* `of` is zero but for those */
-    bool narrow;          /* values have 24 bits */
+    unsigned first, last; /* the lowest and highest exponent in use */
+    bool ready;           /* `of` was zeroed */
+    bool narrow;          /* values have at most 24 bits */
 };
 
 static void empty_buckets(struct tc_moments *moments, struct buckets *buckets) {
@@ -116,7 +116,7 @@ static void sum_by_exponent(struct tc_moments *moments, struct buckets *buckets,
     buckets->last = last;
 }
 
-/* A block's values and what the scan of them found. */
+/* Adds a block's values and what the scan of them found. */
 static void add_scanned(struct tc_moments *moments, struct buckets *buckets, double *values,
                         size_t count, const struct tc_scan *scan) {
     double sums[3];
@@ -167,7 +167,7 @@ static void add_complex(struct tc_moments *moments, struct buckets *buckets, enu
     add_scanned(moments, buckets, values, count, &scan);
 }
 
-/* Everything that F32 holds goes through it, from 8 bits by a table. */
+/* All dtypes but F64 are widened to F32 first, those of 8 bits by a table. */
 static void add_float(struct tc_moments *moments, struct buckets *buckets, enum tc_dtype dtype,
                       const unsigned char *bytes, size_t count, const float *table) {
     double values[BLOCK];
@@ -238,8 +238,8 @@ static void add_integers(struct tc_moments *moments, enum tc_dtype dtype,
     tc_exact_add(&moments->squares, found.high, false, 32);
 }
 
-/* Integers of 64 bits: sums of magnitudes, by sign, in 128 bits; of squares in
- * two halves of 64 bits. */
+/* Integers of 64 bits: sums magnitudes by sign in 128 bits, and the low and high
+ * halves of squares apart. */
 static void add_long_integers(struct tc_moments *moments, bool is_signed,
                               const unsigned char *bytes, size_t count) {
     u128 sums[2] = {0}, low = 0, high = 0;

@@ -1,6 +1,6 @@
 /*
- * Counts, extremes and exact sums of a tensor's elements, gathered in any
- * order and in any pieces: the result is the same.
+ * Counts, extremes and exact sums of a tensor's elements. The pieces may be added in
+ * any order and of any size: the result is the same.
  *
  *     struct tc_moments moments = {0};
  *     tc_moments_add(&moments, dtype, bytes, length) …   pieces of whole elements
@@ -13,24 +13,24 @@
 #include "core/inspect/exact.h"
 #include "core/tensor/dtype.h"
 
-/* A value, exactly: integers have up to 64 bits, which no double holds. */
+/* An exact value: integers have up to 64 bits, more than a double holds. */
 struct tc_value {
     bool integer;
     bool negative;      /* of an integer */
-    uint64_t magnitude; /* likewise */
-    double real;
+    uint64_t magnitude; /* of an integer */
+    double real;        /* of any other value */
 };
 
 struct tc_moments {
     uint64_t count;
     uint64_t zeros, nan, inf;
-    bool any; /* something finite was met; min and max are set */
+    bool any; /* there was a finite value, so min and max are set */
     struct tc_value min, max;
     struct tc_exact sum, squares;
 };
 
-/* What NaN and Inf leave: where nothing is finite, min, max, mean and stddev
- * are NaN. A complex number counts by its magnitude. */
+/* min, max, mean and stddev are those of the finite values, and NaN where there are
+ * none. Complex numbers count by their magnitude. */
 struct tc_stats {
     uint64_t count;
     uint64_t zeros, nonzeros, nan, inf;
@@ -39,14 +39,14 @@ struct tc_stats {
     double stddev; /* of the population */
 };
 
-/* `length` bytes, at any alignment: whole elements, and of packed dtypes a
- * multiple of three bytes but for the tensor's last piece. */
+/* `length` bytes, at any alignment: whole elements, and for packed dtypes a multiple
+ * of three bytes, except in the tensor's last piece. */
 void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void *bytes,
                     size_t length);
 void tc_moments_merge(struct tc_moments *into, const struct tc_moments *from);
 void tc_moments_finish(struct tc_moments *moments, struct tc_stats *stats);
 
-/* A complex number's magnitude, a component's size in bytes being 4 or 8. */
+/* A complex number's magnitude; `component` is 4 or 8, the bytes of a component. */
 double tc_magnitude(const unsigned char *bytes, unsigned component);
 
 #endif

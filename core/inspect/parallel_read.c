@@ -19,13 +19,13 @@ struct run {
     const struct tc_parallel_read *read;
     size_t next; /* the tensor of the next piece, and where it starts */
     uint64_t next_at;
-    pthread_mutex_t merging; /* guards the tensors of which pieces are missing */
+    pthread_mutex_t merging; /* guards `partials` */
     struct partial *partials;
-    atomic_uint_fast64_t done; /* bytes */
+    atomic_uint_fast64_t done; /* bytes read so far */
     uint64_t total;
 };
 
-/* A tensor of several pieces, until the last of them is in. */
+/* A tensor of several pieces, until all of them are merged. */
 struct partial {
     struct partial *next;
     size_t position;
@@ -57,8 +57,8 @@ static bool next_piece(void *context, void *job) {
     return true;
 }
 
-/* Adds what one piece gave to what its tensor has so far, under the lock. With the last piece the
- * tensor leaves the list and is handed back in *whole. */
+/* Merges the state of a piece into that of its tensor; the lock is held. With the last piece the
+ * tensor leaves the list and becomes *whole, which the caller frees. */
 static bool add_piece(struct run *run, const struct piece *piece, const void *state,
                       struct partial **whole, struct tc_error *error) {
     const struct tc_parallel_read *read = run->read;
@@ -82,7 +82,7 @@ static bool add_piece(struct run *run, const struct piece *piece, const void *st
     return true;
 }
 
-/* A piece that is a whole tensor needs no merging; any other may be the last of its tensor. */
+/* Ends a piece: one that is a whole tensor needs no merging; any other may complete its tensor. */
 static bool end_piece(struct run *run, const struct piece *piece, void *state,
                       struct tc_error *error) {
     const struct tc_parallel_read *read = run->read;
@@ -100,7 +100,7 @@ static bool end_piece(struct run *run, const struct piece *piece, void *state,
     return ok;
 }
 
-/* Only the thread that called for the work tells how far it is. */
+/* Only the caller's own thread reports progress. */
 static void advance(struct run *run, size_t length, bool is_caller) {
     uint64_t done = atomic_fetch_add(&run->done, length) + length;
     if (is_caller && run->read->progress)
@@ -113,7 +113,7 @@ static bool read_piece(void *context, struct tc_pool_worker *worker, const void 
     const struct tc_parallel_read *read = run->read;
     const struct piece *piece = job;
     const struct tc_tensor *tensor = &read->reader->table.tensors[piece->position];
-    /* A thread's memory is a step's bytes, and then what a piece gives. */
+    /* A thread's memory holds the bytes of a step, then the state of a piece. */
     unsigned char *buffer = worker->memory;
     void *state = buffer + STEP;
     memset(state, 0, read->state_size);
@@ -138,7 +138,7 @@ static bool run_in_pieces(struct run *run, struct tc_error *error) {
                                       .run = read_piece,
                                       .memory_size = STEP + run->read->state_size};
     size_t threads = run->read->threads ? run->read->threads : tc_thread_count();
-    /* One for each step that there is, so that small files start none. */
+    /* At most one thread for each step, so that small files start none. */
     uint64_t useful = run->total / STEP + 1;
     return tc_pool_run(&work, threads < useful ? threads : (size_t)useful, error);
 }
@@ -173,7 +173,7 @@ static bool follow_tensor(struct run *run, struct tc_pipe *pipe, size_t position
     memset(state, 0, read->state_size);
     for (uint64_t left = tensor->nbytes; left;) {
         struct tc_chunk *chunk;
-        /* read_ahead sends as many bytes as are waited for here: it ends early by failing alone. */
+        /* read_ahead sends exactly these bytes, so it ends early only where it fails. */
         if (tc_pipe_next(pipe, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         left -= chunk->length;

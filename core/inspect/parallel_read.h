@@ -1,8 +1,8 @@
 /*
- * Reads every byte of the wanted tensors once, on all cores. Pieces of a tensor
- * may go to several threads and be merged in any order, so what is gathered must
- * not depend on it: counts, exact sums, extremes. A tensor that must be read in
- * sequence is read by one thread and worked on by another.
+ * Reads every byte of the wanted tensors once, on all cores. Pieces of a tensor may
+ * go to several threads and be merged in any order, so the result must not depend
+ * on it: counts, exact sums, extremes. Where a tensor must be read in sequence, one
+ * thread reads and another does the work.
  */
 #ifndef TCONV_CORE_INSPECT_PARALLEL_READ_H
 #define TCONV_CORE_INSPECT_PARALLEL_READ_H
@@ -13,22 +13,23 @@
 
 struct tc_parallel_read {
     struct tc_reader *reader;
-    const bool *wanted; /* by table position; of those that share data, the first */
+    const bool *wanted; /* by table position; of tensors that share data only the first */
     void *context;
-    /* What is gathered of one tensor, zeroed to begin with. */
+    /* Bytes of the state of one tensor, which starts zeroed. */
     size_t state_size;
-    /* Bytes of a tensor: a multiple of 48, but for its end. From any thread. */
+    /* Adds bytes of a tensor to its state: a multiple of 48, except at its end.
+     * Called in any thread. */
     void (*take)(void *context, void *state, const struct tc_tensor *tensor, const void *bytes,
                  size_t length);
     void (*merge)(void *into, const void *from);
-    /* Once a tensor, also of an empty one, when all of it was taken. From any
-     * thread, of different tensors at the same time. */
+    /* Called once for each tensor, also an empty one, when all of it was taken; in any
+     * thread, for different tensors at the same time. */
     void (*done)(void *context, void *state, size_t position);
-    /* As it goes, in bytes; may be NULL. */
+    /* Reports bytes done and in all, in the caller's thread; may be NULL. */
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *progress_context;
-    bool again;     /* checksums were checked when the same was read before */
-    size_t threads; /* 0: as many as are worth while */
+    bool again;     /* the same was read before, so checksums are not checked again */
+    size_t threads; /* 0: as many as are useful */
 };
 
 /* Also checks the checksums that cover the wanted tensors, and that no file

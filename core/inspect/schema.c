@@ -12,7 +12,7 @@
 
 #define SCHEMA_LIMIT UINT64_C(100000000)
 
-/* Which of `keys` the member's is; fails where it is none. */
+/* The index in `keys` of the member's key; fails where it is unknown. */
 static bool find_key(const struct tc_document *document, const struct tc_document_member *member,
                      const char *const *keys, size_t count, size_t *which) {
     for (*which = 0; *which < count; ++*which)
@@ -164,7 +164,7 @@ static bool read_schema(struct tc_schema *schema, const struct tc_document *docu
     return ok;
 }
 
-/* The rules have copies of all they need, so the document goes at once. */
+/* The rules have copies of all they need, so the document is released at once. */
 static bool parse(struct tc_schema *schema, struct tc_text text, struct tc_error *error) {
     struct tc_document document;
     bool ok = tc_document_parse(&document, text, 0, error) && read_schema(schema, &document);
@@ -202,8 +202,8 @@ void tc_schema_release(struct tc_schema *schema) {
     *schema = (struct tc_schema){0};
 }
 
-/* A name that would be taken for an expression is written as the one that
- * matches it alone. */
+/* A name that looks like an expression is written as an expression that matches only
+ * this name. */
 static void write_name(struct tc_json_writer *json, struct tc_text name) {
     if (name.length < 2 || name.bytes[0] != '/' || name.bytes[name.length - 1] != '/') {
         tc_json_add_key(json, name);
@@ -229,7 +229,7 @@ static void write_keys(struct tc_json_writer *json, const struct tc_metadata *me
     tc_json_close(json);
 }
 
-/* A tensor a line. */
+/* One tensor per line. */
 void tc_schema_write(struct tc_buffer *text, const struct tc_table *table) {
     struct tc_json_writer json = {
         .out = text, .escape = TC_ESCAPE_SERDE, .style = TC_JSON_INDENTED};

@@ -1,13 +1,13 @@
 /*
- * What a file of tensors must be:
+ * A schema, which says what a file of tensors must be like:
  *     {"tensors": {"NAME or /REGEX/": {"dtype": "F32" | ["F16", "BF16"],
  *                                      "shape": [768, null], "metadata_keys": ["…"],
  *                                      "finite": true, "optional": true}},
  *      "allow_extra": false, "metadata_keys": ["…"]}
- * Every key may be left out; one that is not known is an error. A tensor keeps
- * the rule of its name, or where there is none those of all expressions that
- * match it; without any it is extra. A name must be there, an expression must
- * match something, unless the rule is optional.
+ * Every key may be left out; an unknown one is an error. A tensor must satisfy the
+ * rule of its name or, where there is none, those of all expressions that match it;
+ * without any it is extra. Unless a rule is optional, a tensor of its name must be
+ * there, or one that its expression matches.
  */
 #ifndef TCONV_CORE_INSPECT_SCHEMA_H
 #define TCONV_CORE_INSPECT_SCHEMA_H
@@ -48,7 +48,7 @@ struct tc_schema {
     bool allow_extra;
 };
 
-/* tc_schema_release runs in any case. */
+/* Call tc_schema_release also where this fails. */
 bool tc_schema_load(struct tc_schema *schema, const char *path, struct tc_error *error);
 void tc_schema_release(struct tc_schema *schema);
 
@@ -58,7 +58,7 @@ void tc_schema_release(struct tc_schema *schema);
 bool tc_schema_check(const struct tc_schema *schema, struct tc_reader *reader,
                      struct tc_findings *findings, struct tc_error *error);
 
-/* The schema that exactly this file keeps. */
+/* Writes the schema that describes exactly this table. */
 void tc_schema_write(struct tc_buffer *text, const struct tc_table *table);
 
 #endif

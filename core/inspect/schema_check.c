@@ -22,9 +22,9 @@ struct check {
     const struct tc_schema *schema;
     struct tc_reader *reader;
     struct tc_findings *findings;
-    bool *used;   /* by rule */
-    bool *finite; /* by table position: to be read */
-    bool reads;
+    bool *used;   /* by rule: it applied to a tensor */
+    bool *finite; /* by table position: its values must be finite, so it is read */
+    bool reads;   /* any of them is set */
 };
 
 static void check_dtype(const struct check *check, const struct tc_schema_rule *rule,
@@ -60,7 +60,7 @@ static void check_shape(const struct check *check, const struct tc_schema_rule *
     }
     tc_buffer_add_string(&text, "])");
     tc_findings_add(check->findings, "shape", NULL, tensor->name, "%s",
-                    text.failed ? "its shape is another" : text.bytes);
+                    text.failed ? "its shape differs" : text.bytes);
     tc_buffer_release(&text);
 }
 
@@ -124,7 +124,7 @@ static void check_used(const struct check *check) {
     }
 }
 
-/* What its components are, where they can be other than finite. */
+/* The dtype of its components; TC_NONE where every value is finite. */
 static enum tc_dtype component_of(enum tc_dtype dtype) {
     if (tc_dtype_packed(dtype) || !(tc_dtype_is_float(dtype) || tc_dtype_is_complex(dtype)))
         return TC_NONE;
@@ -132,20 +132,20 @@ static enum tc_dtype component_of(enum tc_dtype dtype) {
 }
 
 static size_t count_f64(const unsigned char *bytes, size_t count) {
-    size_t odd = 0;
+    size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t bits;
         memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
-        odd += (bits >> 52 & 0x7FF) == 0x7FF;
+        found += (bits >> 52 & 0x7FF) == 0x7FF;
     }
-    return odd;
+    return found;
 }
 
-/* Of `count` components, at most BLOCK. What is smaller than F64 is as finite
- * as F32. */
-static size_t count_odd(enum tc_dtype dtype, const unsigned char *bytes, size_t count) {
+/* How many of `count` components, at most BLOCK, are NaN or infinite. Widening to F32
+ * does not change that. */
+static size_t count_not_finite(enum tc_dtype dtype, const unsigned char *bytes, size_t count) {
     uint32_t singles[BLOCK];
-    size_t odd = 0;
+    size_t found = 0;
     if (dtype == TC_F64)
         return count_f64(bytes, count);
     if (dtype == TC_F32)
@@ -153,8 +153,8 @@ static size_t count_odd(enum tc_dtype dtype, const unsigned char *bytes, size_t 
     else
         tc_cast(dtype, TC_F32, bytes, singles, count, NULL);
     for (size_t i = 0; i < count; i++)
-        odd += (singles[i] >> 23 & 0xFF) == 0xFF;
-    return odd;
+        found += (singles[i] >> 23 & 0xFF) == 0xFF;
+    return found;
 }
 
 static bool check_finite(const struct check *check, const struct tc_tensor *tensor,
@@ -163,29 +163,29 @@ static bool check_finite(const struct check *check, const struct tc_tensor *tens
     if (component == TC_NONE)
         return true;
     size_t bytes = tc_dtype_bits(component) / 8;
-    uint64_t odd = 0;
-    uint64_t first = 0; /* byte */
+    uint64_t total = 0;
+    uint64_t first = 0; /* offset in bytes */
     for (uint64_t at = 0; at < tensor->nbytes;) {
         size_t step = tensor->nbytes - at < STEP ? tensor->nbytes - at : STEP;
         if (!tc_reader_read(check->reader, tensor, at, buffer, step, error))
             return false;
         for (size_t done = 0; done < step; done += BLOCK * bytes) {
             size_t here = step - done < BLOCK * bytes ? step - done : BLOCK * bytes;
-            size_t found = count_odd(component, buffer + done, here / bytes);
-            for (size_t i = 0; found && !odd && i < here; i += bytes)
-                if (count_odd(component, buffer + done + i, 1)) {
+            size_t found = count_not_finite(component, buffer + done, here / bytes);
+            for (size_t i = 0; found && !total && i < here; i += bytes)
+                if (count_not_finite(component, buffer + done + i, 1)) {
                     first = at + done + i;
                     break;
                 }
-            odd += found;
+            total += found;
         }
         at += step;
     }
-    if (odd)
+    if (total)
         tc_findings_add(check->findings, "not-finite", NULL, tensor->name,
                         "%" PRIu64 " of its numbers are NaN or infinite, the first in element "
                         "%" PRIu64,
-                        odd, first / (tc_dtype_bits(tensor->dtype) / 8));
+                        total, first / (tc_dtype_bits(tensor->dtype) / 8));
     return true;
 }
 

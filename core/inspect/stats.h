@@ -1,6 +1,7 @@
 /*
- * Statistics of tensors: counts, extremes, mean and standard deviation. They
- * are those of exact arithmetic, rounded once, whatever the machine does.
+ * Statistics of tensors: counts, extremes, mean and standard deviation. They are
+ * computed exactly and rounded once, so they are the same on every machine and for
+ * any number of threads.
  */
 #ifndef TCONV_CORE_INSPECT_STATS_H
 #define TCONV_CORE_INSPECT_STATS_H
@@ -17,8 +18,8 @@ bool tc_stats_make(struct tc_reader *reader, const bool *wanted, struct tc_stats
                    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                    struct tc_error *error);
 
-/* Which tensors to read for those that are wanted: of several that share their
- * data the first. From malloc; NULL without memory. */
+/* Which tensors to read for the wanted ones: of tensors that share their data only
+ * the first. From malloc; NULL without memory. */
 bool *tc_stats_sources(const struct tc_table *table, const bool *wanted, struct tc_error *error);
 
 #endif

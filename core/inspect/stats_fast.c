@@ -11,7 +11,7 @@ struct u64 {
     uint64_t v;
 } __attribute__((packed, may_alias));
 
-/* Four at a time, however wide the machine's own vectors are. */
+/* Four values at a time, however wide the machine's own vectors are. */
 typedef double doubles __attribute__((vector_size(32)));
 typedef int64_t words __attribute__((vector_size(32)));
 #define LANES 4

@@ -1,6 +1,6 @@
 /*
- * The inner loops of statistics, one table a set of instructions, compiled
- * from the same source. Each takes a block of at most TC_STATS_BLOCK values.
+ * The inner loops of statistics: one table per set of instructions, all compiled
+ * from the same source. Each loop takes a block of at most TC_STATS_BLOCK values.
  */
 #ifndef TCONV_CORE_INSPECT_STATS_FAST_H
 #define TCONV_CORE_INSPECT_STATS_FAST_H
@@ -14,8 +14,8 @@
 /* What one pass over a block of floats finds. */
 struct tc_scan {
     uint64_t zeros, nan, inf;
-    double min, max; /* of the finite ones; meaningless where there are none */
-    double top;      /* the largest magnitude of a finite one */
+    double min, max; /* of the finite values; meaningless where there are none */
+    double top;      /* the largest magnitude of a finite value */
 };
 
 /* What one pass over a block of integers finds. The sum of squares is
@@ -29,15 +29,16 @@ struct tc_integers {
 
 struct tc_stats_table {
     const char *cpu;
-    /* Counts, and makes doubles of the values, 0 in place of NaN and Inf. */
+    /* Scans a block and converts its values to doubles, with 0 in place of NaN and
+     * Inf. */
     void (*scan_f32)(const void *source, size_t count, double *values, struct tc_scan *scan);
     void (*scan_f64)(const void *source, size_t count, double *values, struct tc_scan *scan);
-    /* Sums of values of at most 24 bits and of their squares, in three exact
-     * parts: the sum, and two of the squares. `values` has zeros up to the
-     * block's end, `top` is the largest magnitude and not zero. False where
-     * the values lie too far apart for that. */
+    /* Exact sums of values of at most 24 bits (sums[0]) and of their squares
+     * (sums[1] + sums[2]). `values` has zeros up to the end of a full block; `top`
+     * is the largest magnitude and not zero. False where the magnitudes differ too
+     * much for that. */
     bool (*sum_f32)(const double *values, size_t count, double top, double sums[3]);
-    /* Of integers within ±2^32. */
+    /* For integers within ±2^32. */
     void (*sum_integers)(const int64_t *values, size_t count, struct tc_integers *result);
 };
 

@@ -11,7 +11,7 @@
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 
-/* Indices and pointers of one sparse tensor, all of them. */
+/* Checks all indices of one sparse tensor. */
 static bool check_group(struct tc_reader *reader, const struct tc_sparse *sparse,
                         struct tc_error *error) {
     struct tc_arena arena;
@@ -28,7 +28,7 @@ static bool check_group(struct tc_reader *reader, const struct tc_sparse *sparse
     return ok;
 }
 
-/* Each group once, where its first part stands in the layout. */
+/* Checks each sparse tensor once, when `tensor` is the first part of its layout. */
 static bool check_sparse(struct tc_reader *reader, const struct tc_tensor *tensor,
                          struct tc_error *error) {
     struct tc_sparse sparse;
@@ -42,14 +42,15 @@ static bool check_sparse(struct tc_reader *reader, const struct tc_tensor *tenso
     if (tc_sparse_part(&reader->table, &sparse, 0) != tensor ||
         check_group(reader, &sparse, error) || error->class == TC_IO)
         return error->class == TC_OK;
-    /* What only cannot be made dense is no damage. */
+    /* That a tensor cannot be made dense for another reason is no damage. */
     if (error->class == TC_INVALID)
         tc_findings_add_error(reader->options->findings, error);
     *error = (struct tc_error){0};
     return true;
 }
 
-/* A dimension's number as metadata has it; false where it is none of `rank`. */
+/* Reads the number of a dimension from metadata; false where it is not below
+ * `rank`. */
 static bool read_axis(const struct tc_text *text, unsigned rank, unsigned *axis) {
     char digits[8] = {0};
     if (!text || text->length == 0 || text->length >= sizeof digits)
@@ -61,7 +62,7 @@ static bool read_axis(const struct tc_text *text, unsigned rank, unsigned *axis)
     return *axis < rank;
 }
 
-/* NAME.scales and NAME.zero_points have a number for each place on the axis. */
+/* NAME.scales and NAME.zero_points must have one element for each index on the axis. */
 static bool check_parameter(struct tc_reader *reader, const struct tc_tensor *tensor, unsigned axis,
                             const char *ending, struct tc_error *error) {
     struct tc_buffer name = {0};
@@ -101,7 +102,7 @@ static bool check_quantised(struct tc_reader *reader, const struct tc_tensor *te
            check_parameter(reader, tensor, axis, ".zero_points", error);
 }
 
-/* Behind the last dot: what a parameter is to its layer. */
+/* The part of a parameter's name after the last dot, such as "weight". */
 static struct tc_text last_word(struct tc_text name) {
     const char *dot = memrchr(name.bytes, '.', name.length);
     size_t before = dot ? (size_t)(dot + 1 - name.bytes) : 0;
@@ -115,9 +116,9 @@ static bool is_name(struct tc_text text) {
     return text.length > 0;
 }
 
-/* "lm_head.weight": "embed.weight" says that one is the other, unless it is a
- * setting that happens to look so: therefore both must end alike. Those that
- * are right became tensors when the file was opened. */
+/* A pair such as "lm_head.weight": "embed.weight" says that one is an alias of the
+ * other. A setting may look like that too, so both must have the same last word.
+ * Valid aliases became tensors when the file was opened. */
 static void check_aliases(struct tc_reader *reader) {
     const struct tc_metadata *metadata = &reader->table.metadata;
     for (size_t i = 0; i < metadata->count; i++) {

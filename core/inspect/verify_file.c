@@ -11,12 +11,12 @@
 #include "core/tensor/table.h"
 
 #define STEP ((size_t)1 << 18)
-/* What direct I/O and vector instructions like best. */
-#define PLEASANT 64u
+/* The alignment that direct I/O and vector instructions work best with. */
+#define BEST_ALIGNMENT 64u
 
 struct truths {
     uint64_t count; /* bytes that are neither 0 nor 1 */
-    uint64_t first; /* which element */
+    uint64_t first; /* index of the first of them */
 };
 
 static void check_truths(struct truths *truths, const unsigned char *bytes, size_t length,
@@ -74,8 +74,8 @@ static bool read_tensors(struct tc_reader *reader, const struct tc_verify_file_o
     return ok;
 }
 
-/* One note for all tensors whose data starts at no multiple of `alignment`, or
- * where that is 0 of their elements' own size. */
+/* Adds one note for all tensors whose data does not start at a multiple of
+ * `alignment` or, where that is 0, of the size of their elements. */
 static void note_alignment(struct tc_reader *reader, unsigned alignment) {
     const struct tc_tensor *first = NULL;
     size_t count = 0;
@@ -102,7 +102,7 @@ static void note_alignment(struct tc_reader *reader, unsigned alignment) {
                          count, count == 1 ? "" : "s", count == 1 ? "s" : "");
 }
 
-/* Of each group: the names that are told one by one. */
+/* How many names of a group are listed one by one. */
 #define MOST_NAMED 20u
 
 static void note_group(struct tc_findings *findings, const struct tc_note_group *group) {
@@ -119,8 +119,8 @@ static void note_group(struct tc_findings *findings, const struct tc_note_group 
                          named ? " more" : " times", group->detail);
 }
 
-/* What the reader told; changes only matter where the file is written anew. */
-static void note_told(struct tc_reader *reader) {
+/* Adds the reader's own notes, except changes, which only concern conversions. */
+static void add_reader_notes(struct tc_reader *reader) {
     for (size_t i = 0; i < reader->notes.count; i++)
         if (reader->notes.groups[i].severity != TC_CHANGE)
             note_group(reader->options->findings, &reader->notes.groups[i]);
@@ -138,8 +138,8 @@ bool tc_verify_file(struct tc_reader *reader, const struct tc_verify_file_option
     ok = ok && tc_trusted_check(reader, error);
     note_alignment(reader, 0);
     if (options->verbose)
-        note_alignment(reader, PLEASANT);
-    note_told(reader);
+        note_alignment(reader, BEST_ALIGNMENT);
+    add_reader_notes(reader);
     return ok && tc_reader_unchanged(reader, error) &&
            tc_findings_ok(reader->options->findings, error);
 }

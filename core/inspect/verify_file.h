@@ -1,6 +1,6 @@
 /*
- * Looks over a file as a whole: reads every tensor, checks all checksums, and
- * what no reader minds but a program might.
+ * Verifies a file as a whole: reads every tensor, checks all checksums, and reports
+ * what readers accept but other programs may not.
  */
 #ifndef TCONV_CORE_INSPECT_VERIFY_FILE_H
 #define TCONV_CORE_INSPECT_VERIFY_FILE_H
@@ -10,13 +10,13 @@
 #include "core/io/progress.h"
 
 struct tc_verify_file_options {
-    bool verbose;          /* notes on alignment beyond what elements need */
+    bool verbose;          /* also notes on alignment to 64 bytes */
     tc_progress *progress; /* NULL: none */
     void *context;
 };
 
-/* Damage goes to reader->options->findings, which must be there; false only
- * where the work could not be done. */
+/* Adds damage to reader->options->findings, which must be there; false only where
+ * the checks could not be done. */
 bool tc_verify_file(struct tc_reader *reader, const struct tc_verify_file_options *options,
                     struct tc_error *error);
 

@@ -11,8 +11,8 @@ static enum tc_decoder_state step_stream(void *state, struct tc_decoder_step *st
                                          struct tc_error *error) {
     bz_stream *stream = state;
     unsigned room = (unsigned)(step->room < MOST_ROOM ? step->room : MOST_ROOM);
-    stream->next_in = (char *)(uintptr_t)step->from; /* it only reads */
-    stream->avail_in = (unsigned)step->left;         /* a piece of the feed */
+    stream->next_in = (char *)(uintptr_t)step->from; /* libbz2 does not write to it */
+    stream->avail_in = (unsigned)step->left;         /* a small piece of the feed */
     stream->next_out = (char *)step->to;
     stream->avail_out = room;
     int result = BZ2_bzDecompress(stream);

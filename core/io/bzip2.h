@@ -1,4 +1,5 @@
-/* bzip2 streams from a range of a file, by libbz2; one takes under 4 MiB. */
+/* Reads bzip2 streams from a range of a file, by libbz2, as a struct tc_decoder
+ * (core/io/decoder.h). A decoder takes less than 4 MiB of memory. */
 #ifndef TCONV_CORE_IO_BZIP2_H
 #define TCONV_CORE_IO_BZIP2_H
 

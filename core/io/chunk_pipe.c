@@ -144,10 +144,11 @@ void tc_chunk_release(struct tc_chunk *chunk) {
     struct tc_pipe *pipe = chunk->pipe;
     pthread_mutex_lock(&pipe->lock);
     if (--chunk->holders == 0) {
-        queue_push_front(&pipe->empty, chunk); /* the warmest goes out first */
-        /* A producer that ran out sleeps until half of the chunks are back:
-         * waking it for each would cost a switch a tensor when they are small.
-         * All come back in the end, for nobody else waits for it meanwhile. */
+        queue_push_front(&pipe->empty, chunk); /* it is still in the CPU's cache */
+        /* A producer that ran out of chunks sleeps until half of them are back:
+         * waking it for each would cost a thread switch per tensor when tensors
+         * are small. All come back in the end, since nobody who holds one waits
+         * for the producer. */
         if (++pipe->empty_count >= CHUNKS / 2 && pipe->producer_waits)
             pthread_cond_signal(&pipe->emptied);
     }

@@ -6,9 +6,10 @@
  *
  * The producer's function runs in its own thread, takes empty chunks with
  * tc_pipe_take, fills them and sends them with tc_pipe_send; it returns false
- * with *error filled when it fails. Where the consumer wants no more it returns
- * at once, and nobody asks what. The consumer gets the chunks in order with
- * tc_pipe_next and gives each back with tc_chunk_release.
+ * with *error filled when it fails. Once the consumer wants no more, it returns
+ * at once, and its result is ignored. The consumer gets the chunks in order with
+ * tc_pipe_next and gives each back with tc_chunk_release. The pipe owns the
+ * chunks.
  */
 #ifndef TCONV_CORE_IO_CHUNK_PIPE_H
 #define TCONV_CORE_IO_CHUNK_PIPE_H
@@ -25,7 +26,7 @@ struct tc_pipe;
 struct tc_chunk {
     unsigned char *bytes; /* TC_CHUNK_BYTES of room */
     size_t length;
-    size_t item; /* the producer's note: which tensor these bytes belong to */
+    size_t item; /* set by the producer: which tensor these bytes belong to */
     struct tc_chunk *next;
     struct tc_pipe *pipe;
     unsigned holders;
@@ -51,8 +52,8 @@ struct tc_pipe {
     size_t chunk_count;
     pthread_t thread;
     bool running;
-    bool ended;     /* the producer is through */
-    bool succeeded; /* and this is what it returned */
+    bool ended;     /* the producer has returned */
+    bool succeeded; /* what it returned */
     bool stopped;   /* the consumer wants no more */
     tc_pipe_producer *producer;
     void *context;
@@ -64,27 +65,27 @@ bool tc_pipe_start(struct tc_pipe *pipe, tc_pipe_producer *producer, void *conte
 /* Stops the producer if it still runs, joins it, frees everything. */
 void tc_pipe_end(struct tc_pipe *pipe);
 
-/* What asking for a chunk gave. */
+/* The result of asking for a chunk. */
 enum tc_next {
     TC_NEXT_CHUNK,
-    TC_NEXT_END,    /* there is none, and nobody failed; *chunk is NULL */
+    TC_NEXT_END,    /* there is no other, and nothing failed; *chunk is NULL */
     TC_NEXT_FAILED, /* the error says why; *chunk is NULL */
 };
 
-/* The producer's side: an empty chunk. The end is that the consumer wants no
- * more; only a lack of memory is a failure. */
+/* The producer's side: gives an empty chunk. TC_NEXT_END means that the consumer
+ * wants no more; the only failure is a lack of memory. */
 enum tc_next tc_pipe_take(struct tc_pipe *pipe, struct tc_chunk **chunk, struct tc_error *error);
 void tc_pipe_send(struct tc_pipe *pipe, struct tc_chunk *chunk);
 
-/* The consumer's side: the next full chunk. The end is that of the producer,
- * who has sent all; a failure is the producer's. */
+/* The consumer's side: gives the next full chunk. TC_NEXT_END means that the
+ * producer has sent everything; a failure is the producer's. */
 enum tc_next tc_pipe_next(struct tc_pipe *pipe, struct tc_chunk **chunk, struct tc_error *error);
 void tc_chunk_hold(struct tc_chunk *chunk);
 void tc_chunk_release(struct tc_chunk *chunk);
 
 /*
- * SHA-256 in a thread of its own, over bytes given in order. Chunks are held,
- * not copied; other bytes must be given while no chunk is in flight, that is
+ * SHA-256 in a thread of its own, over bytes given in order. Chunks are held, not
+ * copied. tc_hash_thread_bytes hashes in the caller's thread, so it must come
  * before the first tc_hash_thread_chunk.
  */
 struct tc_hash_thread {
@@ -106,7 +107,7 @@ bool tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk
                           struct tc_error *error);
 /* Waits for the thread; the digest is of everything given. */
 void tc_hash_thread_finish(struct tc_hash_thread *hashing, unsigned char digest[TC_SHA256_BYTES]);
-/* After start, unless finish ran. */
+/* Runs in place of finish, where the digest is not wanted. */
 void tc_hash_thread_abort(struct tc_hash_thread *hashing);
 
 #endif

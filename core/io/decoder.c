@@ -75,5 +75,5 @@ bool tc_decoder_end(struct tc_decoder *decoder, struct tc_error *error) {
     if (got)
         return tc_decoder_bad(decoder, "size-mismatch", "holds more than it declares", error);
     return tc_feed_is_empty(&decoder->feed) ||
-           tc_decoder_bad(decoder, "trailing-data", "ends before its place does", error);
+           tc_decoder_bad(decoder, "trailing-data", "is followed by other bytes", error);
 }

@@ -15,7 +15,7 @@ bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *
     return (deflater->packer && deflater->output) || tc_fail_memory(error);
 }
 
-/* Packs into the buffer, and hands over what is there. */
+/* Packs into the buffer, and passes it to the sink. */
 static enum tc_codec_result deflate_step(struct tc_deflater *deflater, struct tc_codec_span *span,
                                          bool last, struct tc_error *error) {
     span->out = deflater->output;

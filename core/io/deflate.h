@@ -1,8 +1,9 @@
 /*
- * Deflate and the checksums of archives. The work is done by ISA-L, or where a
- * machine has none by zlib: core/io/deflate_codec.h is what the two have to
- * offer. Which one it is shows in the speed and in the packed bytes, never in
- * what is read. Memory is a few hundred KiB either way.
+ * Deflate and the checksums of archives. The work is done by ISA-L, or by zlib
+ * where a machine has no ISA-L; core/io/deflate_codec.h is what both provide. The
+ * library changes the speed and the compressed bytes, never what is read. Either
+ * takes a few hundred KiB of memory. One thread at a time may use a deflater or
+ * an inflater; release it also where its init failed.
  */
 #ifndef TCONV_CORE_IO_DEFLATE_H
 #define TCONV_CORE_IO_DEFLATE_H
@@ -13,11 +14,11 @@
 #define TC_DEFLATE_DEFAULT_LEVEL 6
 #define TC_DEFLATE_MAX_LEVEL 9
 
-/* Both start from 0 and go on from what they gave before. CRC-32 is zip's,
- * CRC-32C (Castagnoli) TFRecord's. */
+/* Both start from 0 and continue from an earlier result. zip has CRC-32, TFRecord
+ * CRC-32C (Castagnoli). */
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length);
 uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length);
-/* zlib's; starts from 1. */
+/* The checksum of zlib's format; starts from 1. */
 uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length);
 
 typedef bool tc_deflate_sink(void *context, const void *bytes, size_t length,
@@ -42,7 +43,7 @@ void tc_deflater_release(struct tc_deflater *deflater);
 struct tc_inflater {
     struct tc_unpacker *unpacker;
     struct tc_input *input;
-    uint64_t at; /* behind what was read from the file */
+    uint64_t at; /* offset in the file of what was not read yet */
     uint64_t end;
     unsigned char *buffer;
     const unsigned char *next; /* in the buffer: what the unpacker has not taken yet */
@@ -53,15 +54,16 @@ struct tc_inflater {
 bool tc_inflater_init(struct tc_inflater *inflater, struct tc_input *input, uint64_t start,
                       uint64_t end, struct tc_error *error);
 bool tc_inflate(struct tc_inflater *inflater, void *buffer, size_t length, struct tc_error *error);
-/* As much as there is up to `length`, for a stream that does not say how long it
- * is: *got is less only at its end. */
+/* Up to `length` bytes, for a stream whose length is not known: *got is less only
+ * at its end. */
 bool tc_inflate_some(struct tc_inflater *inflater, void *buffer, size_t length, size_t *got,
                      struct tc_error *error);
-/* Where the stream ended in its file; only at its end. */
+/* Where the stream ended in its file; call it only then. */
 uint64_t tc_inflater_at(const struct tc_inflater *inflater);
-/* Another stream of the same range: what was read already is not read again. */
+/* Starts another stream of the same range; what was read from the file already is
+ * not read again. */
 void tc_inflater_restart(struct tc_inflater *inflater, uint64_t start);
-/* The stream must end here, and the range with it. */
+/* Fails unless the stream ends here, and the range with it. */
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error);
 void tc_inflater_release(struct tc_inflater *inflater);
 

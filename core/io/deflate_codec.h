@@ -1,6 +1,6 @@
 /*
- * What core/io/deflate.c needs of a library that knows deflate, defined once in
- * deflate_isal.c and once in deflate_zlib.c: the build takes one of them (the
+ * What core/io/deflate.c needs of a deflate library. It is defined in
+ * deflate_isal.c and in deflate_zlib.c, of which the build compiles one (the
  * option `isal`). Both also define the checksums of core/io/deflate.h.
  */
 #ifndef TCONV_CORE_IO_DEFLATE_CODEC_H
@@ -9,8 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What there is to take, and the room for what comes of it; a step moves both
- * on. */
+/* The input and the room for output of a step, which advances both. */
 struct tc_codec_span {
     const unsigned char *in;
     size_t in_left;
@@ -29,11 +28,11 @@ void tc_packer_free(struct tc_packer *packer);
 
 /* NULL where there is no memory. */
 struct tc_unpacker *tc_unpacker_new(void);
-/* Before another stream. */
+/* Prepares for another stream. */
 void tc_unpacker_reset(struct tc_unpacker *unpacker);
 /* Unpacks until there is no input, no room or the stream ends. */
 enum tc_codec_result tc_unpacker_step(struct tc_unpacker *unpacker, struct tc_codec_span *span);
-/* How many bytes of input it took and, at the stream's end, did not need. */
+/* At the stream's end: how many bytes of input it took but did not need. */
 size_t tc_unpacker_held(const struct tc_unpacker *unpacker);
 void tc_unpacker_free(struct tc_unpacker *unpacker);
 

@@ -8,21 +8,22 @@
 #include "core/io/deflate.h"
 #include "core/io/deflate_codec.h"
 
-/* Its counts have 32 bits. */
+/* ISA-L's counts have 32 bits. */
 #define STEP ((size_t)1 << 30)
 
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length) {
     return crc32_gzip_refl(crc, bytes, length);
 }
 
-/* ISA-L leaves both complements of the standard to its caller, and counts in
- * int. */
+/* ISA-L leaves the complement before and after to its caller, and takes an int as
+ * length. */
 uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
     const unsigned char *at = bytes;
     crc = ~crc;
     while (length) {
         int step = length < INT_MAX ? (int)length : INT_MAX;
-        crc = crc32_iscsi((unsigned char *)(uintptr_t)at, step, crc); /* it only reads */
+        crc =
+            crc32_iscsi((unsigned char *)(uintptr_t)at, step, crc); /* ISA-L does not write to it */
         at += step;
         length -= (size_t)step;
     }
@@ -111,7 +112,7 @@ enum tc_codec_result tc_unpacker_step(struct tc_unpacker *unpacker, struct tc_co
     return state->block_state == ISAL_BLOCK_FINISH ? TC_CODEC_ENDED : TC_CODEC_MORE;
 }
 
-/* Whole bytes in its bit buffer. */
+/* The whole bytes in its bit buffer. */
 size_t tc_unpacker_held(const struct tc_unpacker *unpacker) {
     int bits = unpacker->state.read_in_length;
     return bits > 0 ? (size_t)bits / 8 : 0;

@@ -6,14 +6,15 @@
 #include "core/io/deflate.h"
 #include "core/io/deflate_codec.h"
 
-/* Its counts have 32 bits. */
+/* zlib's counts have 32 bits. */
 #define STEP ((size_t)1 << 30)
-/* Of the largest window, 32 KiB; negative: raw deflate, without zlib's header. */
+/* The largest window, 2^15 bytes; negative: raw deflate, without zlib's header. */
 #define RAW_WINDOW (-15)
 #define MEMORY_LEVEL 8 /* zlib's own default */
 
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length) {
-    return length ? (uint32_t)crc32_z(crc, bytes, length) : crc; /* NULL would start anew */
+    return length ? (uint32_t)crc32_z(crc, bytes, length)
+                  : crc; /* zlib would start anew for NULL */
 }
 
 uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {
@@ -21,9 +22,9 @@ uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length) {
 }
 
 /*
- * zlib has no CRC-32C. This one takes eight bytes at a time: a CRC is linear, so that the one of a
- * word is the exclusive or of those of its sixteen nibbles, each with zeros around it. A row has
- * them for one nibble's place, made from those of its four bits.
+ * zlib has no CRC-32C. This one takes eight bytes at a time: a CRC is linear, so that of a word is
+ * the exclusive or of those of its sixteen nibbles, each with zeros in place of the others. A row
+ * has the CRCs of all values of a nibble at one position, made from those of its four bits.
  */
 #define ROW(a, b, c, d)                                                                            \
     {                                                                                              \
@@ -83,7 +84,7 @@ struct tc_packer *tc_packer_new(int level) {
     return packer;
 }
 
-/* Lends the span to a stream; what has been taken of it is told by give_back. */
+/* Lets a stream work on the span; give_back then updates the span. */
 static void lend(z_stream *stream, const struct tc_codec_span *span) {
     stream->next_in = (Bytef *)(uintptr_t)span->in; /* zlib does not write to it */
     stream->avail_in = (uInt)(span->in_left < STEP ? span->in_left : STEP);

@@ -1,6 +1,6 @@
 /*
- * A range of a file, handed piece by piece to a decoder that takes as much of a
- * piece as it likes.
+ * A range of a file, given piece by piece to a decoder that takes as much of each
+ * piece as it likes. The feed owns its buffer, not the input.
  */
 #ifndef TCONV_CORE_IO_FEED_H
 #define TCONV_CORE_IO_FEED_H
@@ -10,16 +10,17 @@
 
 struct tc_feed {
     struct tc_input *input;
-    uint64_t at; /* of what was not read yet */
+    uint64_t at; /* offset in the file of what was not read yet */
     uint64_t end;
     unsigned char *buffer;
-    const unsigned char *next; /* of the piece: what was not taken yet */
+    const unsigned char *next; /* in the buffer: what the decoder has not taken yet */
     size_t left;
 };
 
 bool tc_feed_init(struct tc_feed *feed, struct tc_input *input, uint64_t start, uint64_t end,
                   struct tc_error *error);
-/* Reads the next piece once the last was taken; at the range's end none is left. */
+/* Reads the next piece once the last one was taken; at the end of the range `left`
+ * stays 0. */
 bool tc_feed_fill(struct tc_feed *feed, struct tc_error *error);
 /* The decoder took this many bytes. */
 void tc_feed_take(struct tc_feed *feed, size_t length);

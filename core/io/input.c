@@ -16,10 +16,11 @@
 
 /* Few, so that a run under `ulimit -n 32` still has room for its outputs. */
 #define POOL_OPEN_FILES 8u
-/* Linux transfers at most 0x7ffff000 bytes a call. */
+/* Linux transfers at most 0x7ffff000 bytes per call. */
 #define LARGEST_TRANSFER (UINT64_C(1) << 30)
 #define SPOOL_STEP ((size_t)1 << 18)
-/* A pipe's length is not known: the disk is asked again after so much. */
+/* A pipe's length is not known, so the free space of the disk is checked again
+ * after this many bytes. */
 #define SPOOL_CHECK (UINT64_C(16) << 20)
 #define LARGEST_RESERVE (UINT64_C(1) << 30)
 
@@ -56,7 +57,8 @@ int tc_tempfile(struct tc_error *error) {
     return fd;
 }
 
-/* What is left free: a disk that is full to the last block stops others too. */
+/* What stays free: a disk that is full to the last block would stop other
+ * programs too. */
 static uint64_t disk_reserve(const struct statvfs *disk) {
     uint64_t part = (uint64_t)disk->f_blocks * disk->f_frsize / 64;
     return part < LARGEST_RESERVE ? part : LARGEST_RESERVE;
@@ -71,7 +73,7 @@ bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *
                 (unsigned long long)TC_MAX_SPOOL);
         return tc_error_hint(error, "write the data to a file first, and name that");
     }
-    /* Where nothing is known of the disk, writing to it will tell. */
+    /* Where the disk's size is not known, writing will fail when it is full. */
     if (fstatvfs(fd, &disk) != 0 || disk.f_blocks == 0)
         return true;
     uint64_t available = (uint64_t)disk.f_bavail * disk.f_frsize;
@@ -162,7 +164,7 @@ static int open_stdin(struct tc_error *error) {
     return fd;
 }
 
-/* O_NONBLOCK: a FIFO without a writer must not stop us. */
+/* O_NONBLOCK: opening a FIFO without a writer must not wait. */
 static int open_path(const char *path, struct tc_error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -260,7 +262,7 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     }
     bool standard = strcmp(place, "-") == 0;
     struct stat status;
-    /* A pipe or a device may do something when it is opened. */
+    /* Checked before opening, which may have an effect on a pipe or a device. */
     if (!standard && stat(place, &status) == 0 && !is_regular(status.st_mode, error))
         goto fail;
     input->fd = standard ? open_stdin(error) : open_path(place, error);
@@ -275,7 +277,7 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;
     input->inode = status.st_ino;
-    /* What was spooled has no name, and its permissions are our own choice. */
+    /* A copy of a pipe has no name, and its permissions say nothing of the data. */
     input->mode = status.st_nlink ? status.st_mode & 0777 : 0777;
     input->modified = status.st_mtim;
     tc_memory_open(input->size);
@@ -319,7 +321,7 @@ struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct 
 struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
                                uint64_t size, struct tc_error *error) {
     if (!tc_range_within(offset, size, whole->size)) {
-        tc_fail(error, TC_INTERNAL, "range", "a part reaches past its whole");
+        tc_fail(error, TC_INTERNAL, "range", "a part of a file reaches past the file's end");
         return NULL;
     }
     int from = tc_input_acquire(whole, error);

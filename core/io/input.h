@@ -1,6 +1,6 @@
 /*
- * Input files: opened once, read by range with pread, never mapped (a mapped
- * file that is truncated meanwhile reads as silent zeros or kills us).
+ * Input files: opened once, read by range with pread, never mapped (a mapped file
+ * that is truncated meanwhile reads as zeros or ends the program by SIGBUS).
  *
  * An input in a pool (a shard) may be closed behind the scenes and opened
  * again when it is read, so that thousands of shards need few descriptors;
@@ -19,23 +19,23 @@ struct tc_input;
 
 struct tc_input_pool {
     pthread_mutex_t lock;
-    struct tc_input *newest; /* open ones, by last use */
+    struct tc_input *newest; /* the open inputs, by last use */
     struct tc_input *oldest;
     unsigned open;
 };
 
 struct tc_input {
-    char *path;  /* what it is called, in messages too */
-    char *place; /* where it is opened: the same, but for an output that is not published yet */
+    char *path;  /* its name, also in messages */
+    char *place; /* where it is opened: `path`, except for an output that is not published yet */
     uint64_t size;
-    uint64_t base; /* of a part of another file: where it starts there */
+    uint64_t base; /* where it starts in its file, for a part of another input; else 0 */
     int fd;
     unsigned users;
     dev_t device;
     ino_t inode;
     mode_t mode; /* permissions; all of them where it came out of a pipe */
     struct timespec modified;
-    struct tc_input_pool *pool; /* NULL: stays open */
+    struct tc_input_pool *pool; /* NULL: it stays open */
     struct tc_input *newer;
     struct tc_input *older;
 };
@@ -43,19 +43,20 @@ struct tc_input {
 void tc_input_pool_init(struct tc_input_pool *pool);
 void tc_input_pool_release(struct tc_input_pool *pool);
 
-/* "-" is standard input; what is no regular file there is first copied to an
- * unlinked temporary file. Any other path must be a regular file. */
+/* "-" is standard input, which is first copied to an unlinked temporary file
+ * unless it is a regular file. Any other path must be a regular file. */
 struct tc_input *tc_input_open(const char *path, struct tc_input_pool *pool,
                                struct tc_error *error);
-/* A file that lies at `place` and will be called `path`. */
+/* A file that is at `place` now and will be called `path`. */
 struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc_input_pool *pool,
                                   struct tc_error *error);
-/* A range of another input, as a file of its own called `path`; it outlives the
- * other. It can be read and nothing else: its descriptor is that of the whole. */
+/* A range of another input, as an input of its own called `path`; it may outlive
+ * the other. Only tc_input_read and tc_input_load work on it: its descriptor is
+ * that of the whole file. */
 struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
                                uint64_t size, struct tc_error *error);
-/* A descriptor of a temporary file as an input, which takes it over, also on
- * failure. */
+/* Makes an input of the descriptor of a temporary file, and takes the descriptor
+ * over, also on failure. */
 struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error);
 void tc_input_close(struct tc_input *input);
 
@@ -63,20 +64,21 @@ void tc_input_close(struct tc_input *input);
  * got shorter since it was opened is TC_IO. */
 bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t length,
                    struct tc_error *error);
-/* The descriptor, kept open until released; -1 with the error filled. */
+/* The descriptor, which stays open until tc_input_release; -1 on failure. */
 int tc_input_acquire(struct tc_input *input, struct tc_error *error);
 void tc_input_release(struct tc_input *input);
 /* Fails with TC_IO where size or modification time are not what they were. */
 bool tc_input_unchanged(struct tc_input *input, struct tc_error *error);
 
-/* Reads the whole of a small file's range into memory from malloc. */
+/* Reads a range, such as a header, into memory from malloc, and lets the memory
+ * limit grow with it (tc_memory_earn). */
 void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
                     struct tc_error *error);
 
-/* An unlinked temporary file in $TMPDIR or /var/tmp; -1 with the error filled. */
+/* An unlinked temporary file in $TMPDIR, /var/tmp or /tmp; -1 on failure. */
 int tc_tempfile(struct tc_error *error);
-/* Before `more` bytes are added to a temporary file that has `length`: they must
- * stay below TC_MAX_SPOOL and leave its disk some room for others. */
+/* Call before `more` bytes are added to a temporary file that has `length`: fails
+ * where it would exceed TC_MAX_SPOOL or fill its disk. */
 bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error);
 /* write() until all is written. */
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error);

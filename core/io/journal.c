@@ -14,7 +14,7 @@
 
 #define FIRST_LINE "tconv journal 1"
 #define LAST_LINE "end"
-/* A journal of 100,000 names of the greatest length has a quarter of this. */
+/* A journal of 100,000 names of the greatest length takes a quarter of this. */
 #define LARGEST_JOURNAL (UINT64_C(128) << 20)
 
 bool tc_journal_add(struct tc_journal *journal, const struct tc_journal_entry *entry,
@@ -85,7 +85,7 @@ bool tc_journal_write(const struct tc_journal *journal, const struct tc_staging 
     return ok;
 }
 
-/* The whole file with a NUL behind it; NULL where it can't be read. */
+/* The whole file, from malloc; NULL where it can't be read. */
 static char *load(const struct tc_staging *staging, size_t *length) {
     struct stat status;
     struct tc_error ignored = {0};
@@ -145,7 +145,7 @@ bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *stagin
     return false;
 }
 
-/* The inode of a regular file of this name; 0 where there is none. */
+/* The inode of the file of this name; 0 where there is none. */
 static ino_t inode_of(int folder, const char *name) {
     struct stat status;
     bool there = folder >= 0 && fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
@@ -156,7 +156,8 @@ static bool put_back(const struct tc_staging *staging, const char *name) {
     return !tc_publish_step() && renameat(staging->old_fd, name, staging->folder, name) == 0;
 }
 
-/* False where it failed; *foreign where somebody else's file is there now. */
+/* False where a system call failed; sets *foreign where somebody else has put a
+ * file of this name there. */
 static bool undo_entry(const struct tc_journal *journal, const struct tc_journal_entry *entry,
                        const struct tc_staging *staging, bool *foreign) {
     ino_t now = inode_of(staging->folder, entry->name);
@@ -165,7 +166,7 @@ static bool undo_entry(const struct tc_journal *journal, const struct tc_journal
     bool ours = now == 0 || (now == entry->inode && !waits) ||
                 (entry->kind == TC_JOURNAL_HEAD && journal->marker && now == journal->marker);
     if (now && (now == old || now == entry->replaced))
-        return true; /* it was only linked so far, or is back already */
+        return true; /* the old file is in its place still, or again */
     if (entry->kind == TC_JOURNAL_REMOVAL)
         return now || !old || put_back(staging, entry->name);
     if (!ours) {

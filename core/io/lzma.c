@@ -9,7 +9,7 @@
 
 #define PROPERTIES_BYTES 5u
 #define HEAD_BYTES (4u + PROPERTIES_BYTES)
-/* What a decoder of a file may take: its dictionary and its own tables. */
+/* What the decoder of a file may take: its dictionary and its own tables. */
 #define MOST_MEMORY (TC_LZMA_MOST_DICTIONARY + (UINT64_C(16) << 20))
 
 static lzma_stream *new_stream(struct tc_error *error) {

@@ -12,7 +12,7 @@
 #include "core/io/publish.h"
 
 #define BUFFER_BYTES ((size_t)1 << 18)
-/* From this size on a write is not worth another copy. */
+/* Writes of this size or more are not copied into the buffer. */
 #define SMALL_WRITE ((size_t)1 << 16)
 #define LARGEST_TRANSFER (UINT64_C(1) << 30)
 
@@ -68,8 +68,8 @@ static bool flush(struct tc_outfile *out, struct tc_error *error) {
     return length == 0 || write_through(out, out->buffer_at, out->buffer, length, error);
 }
 
-/* Room for `length` bytes at `offset` behind what is buffered, flushing first
- * what they don't follow. */
+/* Room in the buffer for `length` bytes at `offset`; flushes first where they do
+ * not follow what is buffered, or do not fit. */
 static char *buffer_room(struct tc_outfile *out, uint64_t offset, size_t length,
                          struct tc_error *error) {
     if (!out->buffer && !(out->buffer = malloc(BUFFER_BYTES))) {
@@ -89,7 +89,7 @@ bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *by
                          struct tc_error *error) {
     if (length >= SMALL_WRITE)
         return flush(out, error) && write_through(out, offset, bytes, length, error);
-    /* A field patched in what was just written. */
+    /* The bytes replace some that are still in the buffer. */
     if (offset >= out->buffer_at && offset - out->buffer_at + length <= out->buffered) {
         memcpy(out->buffer + (offset - out->buffer_at), bytes, length);
         return true;
@@ -121,14 +121,14 @@ bool tc_outfile_count(struct tc_outfile *out, uint64_t *bytes, struct tc_error *
     return ok;
 }
 
-/* Whether the kernel can't do it for these files, rather than that it failed. */
+/* Whether the kernel cannot copy between these files, rather than failed to. */
 static bool copy_unsupported(int errnum) {
     return errnum == EXDEV || errnum == EINVAL || errnum == ENOSYS || errnum == EOPNOTSUPP ||
            errnum == EBADF || errnum == EPERM || errnum == ETXTBSY ||
-           errnum == EIO; /* of which side? reading and writing will tell */
+           errnum == EIO; /* reading and writing will show on which side */
 }
 
-/* Lets the kernel copy; what it left is in *length. */
+/* Lets the kernel copy as much as it can; the rest is left in *length. */
 static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64_t *length,
                         struct tc_error *error) {
     while (*length) {
@@ -176,7 +176,7 @@ bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t of
     return true;
 }
 
-/* A file system may tell only now that it could not keep what was written. */
+/* Some file systems report only on close that what was written could not be kept. */
 static bool close_written(struct tc_outfile *out) {
     int fd = out->place == TC_OUTFILE_UNNAMED ? fcntl(out->fd, F_DUPFD_CLOEXEC, 3) : out->fd;
     if (out->place != TC_OUTFILE_UNNAMED)

@@ -15,9 +15,9 @@
 #include "core/io/recover.h"
 #include "core/io/signals.h"
 
-/* Unnamed files are held open. Half of the descriptors are theirs, less those of
- * the program's own: eight inputs and eight outputs that are read again, and some
- * folders. This leaves two under `ulimit -n 32`. */
+/* Unnamed files are held open. They may take half of the descriptors less these,
+ * which the program needs otherwise: for inputs, for outputs that are read again,
+ * and for folders. This leaves two under `ulimit -n 32`. */
 #define OTHER_DESCRIPTORS 14
 #define MOST_UNNAMED 4096u
 
@@ -33,7 +33,7 @@ static void remove_temporaries(struct tc_publish *publish) {
         if (out->place == TC_OUTFILE_STAGED && !out->published && publish->staging.name)
             unlinkat(publish->staging.new_fd, out->name, 0);
         if (out->in_place && !out->published && ftruncate(STDOUT_FILENO, (off_t)out->base) != 0)
-            continue; /* who cannot cut it has at least been told of the failure */
+            continue; /* the failure itself is reported anyway */
     }
     tc_staging_unlink(&publish->staging);
 }
@@ -67,7 +67,7 @@ static char *folder_of(const char *path) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-/* Without slashes at its end. */
+/* A copy without slashes at its end. */
 static char *trimmed_path(const char *path) {
     char *trimmed = strdup(path);
     size_t length = trimmed ? strlen(trimmed) : 0;
@@ -76,7 +76,7 @@ static char *trimmed_path(const char *path) {
     return trimmed;
 }
 
-/* A folder that is to be made: its own folder is opened, if that can be written. */
+/* For a folder that is to be made: opens its parent, which must be writable. */
 static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
     struct stat status;
     char *trimmed = trimmed_path(publish->folder);
@@ -111,7 +111,7 @@ static bool open_folder(struct tc_publish *publish, bool make, struct tc_error *
     return ok ? true : tc_error_in_file(error, publish->folder);
 }
 
-/* What temporary files are called after: something that the next run to the same
+/* The name that temporary names are made from: one that the next run to the same
  * output knows, too. */
 static const char *temporary_key(const struct tc_publish *publish) {
     return publish->new_folder ? publish->new_folder
@@ -119,8 +119,8 @@ static const char *temporary_key(const struct tc_publish *publish) {
                                : tc_path_name(publish->path);
 }
 
-/* Of a path, in its folder. */
-static void recover_beside(const char *path, bool sync) {
+/* Cleans up after a killed run to a path, in the folder of that path. */
+static void recover_path(const char *path, bool sync) {
     char *trimmed = trimmed_path(path);
     char *folder = trimmed ? folder_of(trimmed) : NULL;
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -147,7 +147,7 @@ bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_fold
         return false;
     tc_recover(publish->folder_fd, temporary_key(publish), !options.no_sync);
     if (is_folder && !publish->new_folder)
-        recover_beside(path, !options.no_sync);
+        recover_path(path, !options.no_sync);
     return true;
 }
 
@@ -162,7 +162,7 @@ bool tc_publish_set_head(struct tc_publish *publish, const char *name, struct tc
 }
 
 void tc_publish_recover(const char *path) {
-    recover_beside(path, true);
+    recover_path(path, true);
 }
 
 static bool target_status(struct tc_publish *publish, const char *name, struct stat *status,
@@ -176,7 +176,7 @@ static bool target_status(struct tc_publish *publish, const char *name, struct s
             return tc_fail_errno(error, errno, "output", "cannot write here");
         return true;
     }
-    /* /dev/stdout is a link to a pipe or terminal: that may be followed. */
+    /* A link to a pipe or terminal, such as /dev/stdout, may be followed. */
     struct stat behind;
     if (S_ISLNK(status->st_mode) && fstatat(publish->folder_fd, name, &behind, 0) == 0 &&
         (S_ISFIFO(behind.st_mode) || S_ISCHR(behind.st_mode)))
@@ -229,7 +229,7 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
     return false;
 }
 
-/* `tconv in - > out`: a file that can be sought, unless it is only added to. */
+/* `tconv in - > out`: a file that can be sought, unless it is open for appending. */
 static bool stdout_is_file(void) {
     struct stat status;
     int flags = fcntl(STDOUT_FILENO, F_GETFL);
@@ -237,8 +237,8 @@ static bool stdout_is_file(void) {
            S_ISREG(status.st_mode) && lseek(STDOUT_FILENO, 0, SEEK_CUR) >= 0;
 }
 
-/* Whatever it holds from its offset on is written over; only what is added to
- * its end can be taken back. */
+/* Whatever the file holds from its offset on is overwritten. It can be cut back on
+ * failure only where the output was added to its end. */
 static bool open_stdout(struct tc_outfile *out, struct tc_error *error) {
     struct stat status;
     off_t at = lseek(STDOUT_FILENO, 0, SEEK_CUR);
@@ -252,7 +252,7 @@ static bool open_stdout(struct tc_outfile *out, struct tc_error *error) {
 
 static bool open_stream(struct tc_outfile *out, struct tc_error *error) {
     out->stream = true;
-    /* Without a reader this waits; a signal may end it. */
+    /* Waits until the pipe has a reader; a signal may end that. */
     out->fd = out->publish->standard_output
                   ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
                   : openat(out->publish->folder_fd, out->name, O_WRONLY | O_CLOEXEC);
@@ -272,11 +272,11 @@ static size_t most_unnamed(void) {
     return half > OTHER_DESCRIPTORS ? half - OTHER_DESCRIPTORS : 1;
 }
 
-/* False where it can't be had and a name must do; the error is filled where that
- * would not help either. */
+/* False where there can be no unnamed file; the error is filled only where a named
+ * one would fail, too. */
 static bool open_unnamed(struct tc_outfile *out, struct tc_error *error) {
     struct tc_publish *publish = out->publish;
-    /* It gets its name by way of /proc. */
+    /* It will get its name through /proc/self/fd. */
     if (publish->unnamed >= most_unnamed() || access("/proc/self/fd", X_OK) != 0 ||
         tc_publish_lacks("TCONV_TEST_NAMED"))
         return false;
@@ -299,7 +299,7 @@ bool tc_publish_stage(struct tc_publish *publish, struct tc_error *error) {
 }
 
 static bool open_staged(struct tc_outfile *out, struct tc_error *error) {
-    /* No signal may come between the file and the note that it is there. */
+    /* No signal may come between creating the file and adding it to the list. */
     sigset_t old;
     tc_signals_block(&old);
     bool ok = tc_publish_stage(out->publish, error);
@@ -385,7 +385,7 @@ const struct tc_outfile *tc_publish_find(const struct tc_publish *publish, const
     return NULL;
 }
 
-/* As the user gave it, where that is the path of this very file. */
+/* The path as the user gave it, where that is the path of this very file. */
 char *tc_publish_path(const struct tc_publish *publish, const char *name) {
     const char *folder = publish->folder;
     bool here = strcmp(folder, ".") == 0;

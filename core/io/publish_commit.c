@@ -1,4 +1,4 @@
-/* Output files get their names (core/io/publish.h). */
+/* Gives output files their names (core/io/publish.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static bool sync_folder(const struct tc_publish *publish, int fd, struct tc_erro
     return tc_error_in_file(error, publish->path);
 }
 
-/* How many names it gives and takes. */
+/* How many names it gives and removes. */
 static size_t count_names(const struct tc_publish *publish) {
     size_t count = publish->removal_count;
     for (const struct tc_outfile *out = publish->files; out; out = out->next)
@@ -46,7 +46,7 @@ static bool has_work(const struct tc_publish *publish) {
     return publish->new_folder || count_names(publish);
 }
 
-/* An unnamed file gets a name; fails where that is taken. */
+/* Gives an unnamed file a name; fails where the name is taken. */
 static int link_unnamed(const struct tc_outfile *out, int folder, const char *name) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", out->fd);
@@ -66,8 +66,9 @@ static int move(int from, const char *name, int to, const char *target, bool rep
     return failed ? failed : unlinkat(from, name, 0);
 }
 
-/* What takes another file's place needs a name of its own just before: this is
- * the one moment in which a kill leaves one. The lock says that it is no leftover. */
+/* An unnamed file can replace another only by way of a temporary name: this is the
+ * one moment in which a kill leaves a name behind. The lock tells other runs that
+ * it is not a leftover. */
 static bool replace_by_unnamed(const struct tc_outfile *out, struct tc_error *error) {
     int folder = out->publish->folder_fd;
     char *name = NULL;
@@ -92,7 +93,7 @@ static bool replace_by_unnamed(const struct tc_outfile *out, struct tc_error *er
     return ok;
 }
 
-/* One file and nothing else. */
+/* Gives a single file its name. */
 static bool place_single(struct tc_publish *publish, struct tc_error *error) {
     struct tc_outfile *out = publish->files;
     bool replace = !publish->options.no_clobber;
@@ -110,7 +111,7 @@ static bool place_single(struct tc_publish *publish, struct tc_error *error) {
     return ok || fail(publish, error);
 }
 
-/* Everything lies in the staging folder, under its name. */
+/* Brings all files into the staging folder, under their final names. */
 static bool stage_all(struct tc_publish *publish, struct tc_error *error) {
     if (!tc_publish_stage(publish, error))
         return tc_error_in_file(error, publish->path);
@@ -170,7 +171,7 @@ static bool write_marker(struct tc_publish *publish, const struct tc_outfile *he
     return ok;
 }
 
-/* All that can fail without harm: nothing has its name yet. */
+/* Does everything that can fail before the first file is put in place. */
 static bool prepare(struct tc_publish *publish, struct tc_error *error) {
     if (!stage_all(publish, error))
         return false;
@@ -192,8 +193,8 @@ static bool prepare(struct tc_publish *publish, struct tc_error *error) {
     return ok ? true : tc_error_in_file(error, publish->path);
 }
 
-/* A second name for what will be replaced, so that it can be put back. Where there
- * are no hard links it is moved there when its turn comes. */
+/* Gives the files that will be replaced a second name in `old`, so that they can be
+ * put back. Where there are no hard links, make_way moves them there. */
 static bool keep_old(struct tc_publish *publish, struct tc_error *error) {
     for (size_t i = 0; i < publish->journal.count; i++) {
         const struct tc_journal_entry *entry = &publish->journal.entries[i];
@@ -213,7 +214,7 @@ static bool is_kept(const struct tc_publish *publish, const struct tc_journal_en
     return fstatat(publish->staging.old_fd, entry->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* The old file is out of the way, or may be written over. */
+/* Moves an old file to `old`, unless it has a second name there already. */
 static bool make_way(struct tc_publish *publish, const struct tc_journal_entry *entry,
                      struct tc_error *error) {
     int folder = publish->folder_fd;
@@ -277,7 +278,7 @@ static bool place(struct tc_publish *publish, struct tc_error *error) {
     return failed ? fail(publish, error) : sync_folder(publish, publish->folder_fd, error);
 }
 
-/* False where what is there now must be left to the next run. */
+/* False where it failed, so that the next run must clean up. */
 static bool undo(struct tc_publish *publish) {
     struct stat status;
     const struct tc_staging *staging = &publish->staging;
@@ -290,7 +291,7 @@ static bool undo(struct tc_publish *publish) {
 }
 
 /* Removes the staging folder with whatever is left in it. */
-static void drop(struct tc_publish *publish) {
+static void remove_staging(struct tc_publish *publish) {
     const struct tc_staging *staging = &publish->staging;
     if (!staging->name)
         return;
@@ -310,7 +311,7 @@ static void finish(struct tc_publish *publish, bool ok) {
         out->published = true;
     bool clean = ok || undo(publish);
     if (clean)
-        drop(publish);
+        remove_staging(publish);
     else
         tc_staging_release(&publish->staging, false);
 }
@@ -337,8 +338,8 @@ bool tc_publish_commit_all(struct tc_publish *const *publishes, size_t count,
         works++;
         last = publishes[i];
         names += count_names(last);
-        /* Two runs must not put files of one model in place by turns. Only one
-         * folder is locked, so that two runs never wait for each other. */
+        /* Two runs must not put files of one model in place at the same time. Only
+         * one folder is locked, so that two runs never wait for each other. */
         if (locked < 0 && count_names(last) > 1 && !last->new_folder &&
             tc_folder_lock(last->folder_fd))
             locked = last->folder_fd;

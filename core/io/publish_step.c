@@ -11,7 +11,7 @@ static long long number_of(const char *variable) {
 }
 
 int tc_publish_step(void) {
-    static long long steps; /* since one of the variables was set; they are the process's, too */
+    static long long steps; /* counted since one of the variables was set */
     long long kill_at = number_of("TCONV_TEST_KILL");
     long long fail_at = number_of("TCONV_TEST_FAIL");
     steps = kill_at || fail_at ? steps + 1 : 0;

@@ -20,7 +20,7 @@ static DIR *open_listing(int folder) {
     return listing;
 }
 
-/* A name that was given to a file just before it took another's place. */
+/* Removes a temporary name that a file had just before it replaced another. */
 static void remove_file(int folder, const char *name) {
     struct stat held;
     struct stat named;
@@ -54,7 +54,7 @@ static void recover_staging(int folder, const char *name, bool sync) {
     bool done = true;
     if (tc_journal_read(&journal, &staging)) {
         const struct tc_journal_entry *head = tc_journal_head(&journal);
-        /* Once the head has left, all is in place. */
+        /* Once the head has left `new`, all files are in place. */
         if (staging.new_fd >= 0 &&
             fstatat(staging.new_fd, head->name, &status, AT_SYMLINK_NOFOLLOW) == 0)
             done = tc_journal_undo(&journal, &staging, sync);
@@ -88,7 +88,7 @@ void tc_recover(int folder, const char *name, bool sync) {
     while (listing && (entry = readdir(listing))) {
         if (!is_leftover(folder, entry->d_name, prefix, &type))
             continue;
-        /* Who publishes here now comes first, and nobody begins meanwhile. */
+        /* Waits for runs that publish here now, and keeps others from beginning. */
         locked = locked || tc_folder_lock(folder);
         if (type == S_IFREG)
             remove_file(folder, entry->d_name);

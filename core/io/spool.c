@@ -8,7 +8,8 @@
 #include "core/io/input.h"
 
 #define MEMORY_LIMIT ((uint64_t)8 << 20)
-/* The disk is asked again after so much: others write to it too. */
+/* The disk's free space is checked again after this many bytes, since other
+ * programs write to it too. */
 #define CHECK_EVERY ((uint64_t)64 << 20)
 
 bool tc_spool_open(struct tc_spool *spool, uint64_t size, struct tc_error *error) {

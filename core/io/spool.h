@@ -1,6 +1,7 @@
 /*
- * A place for bytes that come in sequence but are wanted in another order:
- * in memory while they are few, else in an unlinked temporary file.
+ * Holds bytes that come in sequence but are read in another order: up to 8 MiB in
+ * memory, more in an unlinked temporary file. Several threads may read once all
+ * bytes were added.
  */
 #ifndef TCONV_CORE_IO_SPOOL_H
 #define TCONV_CORE_IO_SPOOL_H
@@ -15,7 +16,7 @@ struct tc_spool {
     bool open;
 };
 
-/* For exactly `size` bytes. tc_spool_release is needed once it succeeded. */
+/* For exactly `size` bytes. Call tc_spool_release where this succeeded. */
 bool tc_spool_open(struct tc_spool *spool, uint64_t size, struct tc_error *error);
 bool tc_spool_add(struct tc_spool *spool, const void *bytes, size_t length, struct tc_error *error);
 bool tc_spool_read(const struct tc_spool *spool, uint64_t offset, void *buffer, size_t length,

@@ -44,7 +44,7 @@ bool tc_folder_lock(int folder) {
         if (flock(folder, LOCK_EX | LOCK_NB) == 0)
             return true;
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return false; /* a file system that locks no folders */
+            return false; /* the file system can't lock folders */
         nanosleep(&pause, NULL);
     }
     return false;
@@ -60,7 +60,7 @@ static enum lock take_lock(struct tc_staging *staging) {
         return errno == ENOENT ? HELD : FAILED;
     if (flock(staging->lock, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? HELD : NO_LOCKS;
-    /* Between opening and locking, who held it may have removed it. */
+    /* Between opening and locking, the process that held it may have removed it. */
     return fstat(staging->lock, &status) == 0 && status.st_nlink ? LOCKED : HELD;
 }
 
@@ -75,8 +75,8 @@ static void close_all(struct tc_staging *staging) {
     staging->name = NULL;
 }
 
-/* One attempt. HELD: a run that tidies up took the folder between its making and
- * its lock, and will remove it. */
+/* One attempt. HELD: another run took the folder for a leftover before it was
+ * locked here, and will remove it. */
 static enum lock make_locked(struct tc_staging *staging, const char *name) {
     staging->name = tc_temporary_name(name);
     if (!staging->name) {
@@ -129,7 +129,7 @@ bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name) 
     *staging = (struct tc_staging){.folder = folder, .lock = -1, .new_fd = -1, .old_fd = -1};
     staging->name = strdup(name);
     staging->fd = staging->name ? openat(folder, name, OPEN_FOLDER) : -1;
-    /* What somebody else planted says nothing of what a run of ours has left. */
+    /* A folder that others could write to may not be one that a run has left. */
     bool ok = staging->fd >= 0 && fstat(staging->fd, &status) == 0 && status.st_uid == geteuid() &&
               !(status.st_mode & 022) && take_lock(staging) == LOCKED;
     if (ok) {

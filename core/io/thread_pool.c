@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* More seldom help: memory and disks are busy by then. */
+/* More threads seldom help: memory and disks are the limit by then. */
 #define MOST_THREADS 8u
 
 bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
@@ -21,7 +21,7 @@ bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
 
 size_t tc_thread_count(void) {
     cpu_set_t usable;
-    /* The set is too small for machines of more than 1024 cores: the call fails there. */
+    /* The call fails on machines of more than 1024 cores, for which the set is too small. */
     long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
                                                                    : sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores > (long)MOST_THREADS ? MOST_THREADS : (size_t)cores;
@@ -44,7 +44,8 @@ bool tc_pool_stopped(const struct tc_pool_worker *worker) {
     return is_stopped(worker->pool, worker->job);
 }
 
-/* Jobs are handed out in ascending order, so whatever failed lies before a job that was not yet. */
+/* Jobs are handed out in ascending order, so a job that failed comes before all that are still to
+ * be handed out. */
 static bool take_job(struct tc_pool_worker *worker) {
     struct tc_pool *pool = worker->pool;
     pthread_mutex_lock(&pool->handing_out);
@@ -67,7 +68,7 @@ static void keep_failure(struct tc_pool_worker *worker) {
     pthread_mutex_unlock(&pool->failing);
 }
 
-/* A thread that failed takes no other job; nor does anyone else. */
+/* Does jobs until there are no more or one has failed. */
 static void *work_through(void *argument) {
     struct tc_pool_worker *worker = argument;
     const struct tc_pool_work *work = worker->pool->work;
@@ -79,7 +80,7 @@ static void *work_through(void *argument) {
     return NULL;
 }
 
-/* The threads are joined by now, or were never started. */
+/* No thread may run any more. */
 static void release(struct tc_pool *pool) {
     for (size_t i = 0; pool->workers && i < pool->worker_count; i++) {
         free(pool->workers[i].memory);
@@ -91,8 +92,8 @@ static void release(struct tc_pool *pool) {
     pthread_mutex_destroy(&pool->failing);
 }
 
-/* All memory is there before the first thread is, so that the command's budget is asked in the same
- * order each time. */
+/* All memory is taken before the first thread starts, so that the command's budget refuses it at
+ * the same point in every run. */
 static bool prepare(struct tc_pool *pool, const struct tc_pool_work *work, size_t workers,
                     struct tc_error *error) {
     *pool = (struct tc_pool){.work = work, .failed = UINT64_MAX, .worker_count = workers};

@@ -2,10 +2,10 @@
  * A list of jobs, done by several threads.
  *
  * Jobs are handed out in ascending order: `next` describes the one that follows, to one thread at
- * a time, and `run` does it. What comes out must not depend on how many threads there are, so a
- * job writes where no other does, or adds up what no order changes. Failures don't depend on it
- * either: when a job fails, no other starts, those before it are completed, and of all errors that
- * of the first job in the list is handed back.
+ * a time, and `run` does it. The result must not depend on the number of threads, so a job writes
+ * where no other does, or adds up values whose sum does not depend on their order. Failures don't
+ * depend on it either: when a job fails, no other starts, those before it are completed, and of
+ * all errors that of the first job in the list is returned.
  *
  * tc_pool_run is for a caller who only waits for the end: its thread takes jobs too. One who has
  * work of its own meanwhile, such as writing what the jobs make, calls tc_pool_start and, on
@@ -23,10 +23,10 @@ struct tc_pool;
 /* One of the threads, as its jobs see it. */
 struct tc_pool_worker {
     struct tc_pool *pool;
-    void *memory;      /* this thread's own */
-    bool is_caller;    /* the thread that called tc_pool_run: it may tell of progress */
-    uint64_t job;      /* the number of the job that it does now, from 0 on */
-    void *description; /* what `next` said of that job */
+    void *memory;      /* memory_size bytes for this thread alone */
+    bool is_caller;    /* the thread that called tc_pool_run, which may report progress */
+    uint64_t job;      /* the number of its present job, from 0 on */
+    void *description; /* what `next` filled in for that job */
     pthread_t thread;
     struct tc_error error;
 };
@@ -41,7 +41,7 @@ struct tc_pool_work {
      */
     bool (*run)(void *context, struct tc_pool_worker *worker, const void *job,
                 struct tc_error *error);
-    size_t memory_size; /* bytes that each thread gets, as from calloc; 0: none */
+    size_t memory_size; /* zeroed bytes that each thread gets; 0: none */
 };
 
 struct tc_pool {
@@ -58,7 +58,7 @@ struct tc_pool {
     size_t started; /* threads that run; workers behind them have none of their own */
 };
 
-/* How many threads are worth while: one a core that this process may use, at most 8. */
+/* How many threads are useful: one for each core that this process may use, at most 8. */
 size_t tc_thread_count(void);
 
 /* Does all jobs on so many threads, of which the caller's is one; 0 counts as 1. */
@@ -70,10 +70,10 @@ bool tc_pool_start(struct tc_pool *pool, const struct tc_pool_work *work, size_t
                    struct tc_error *error);
 /* Waits until all jobs are done, or one has failed, and frees everything. */
 bool tc_pool_finish(struct tc_pool *pool, struct tc_error *error);
-/* Nobody wants the rest: no other job starts. It is no failure; from any thread. */
+/* Starts no other job. This is not a failure, and any thread may call it. */
 void tc_pool_cancel(struct tc_pool *pool);
-/* Whether the result of the worker's present job is of no use any more: the pool was cancelled, or
- * a job before this one failed. */
+/* Whether the worker may give up its present job: the pool was cancelled, or a job before this one
+ * failed. */
 bool tc_pool_stopped(const struct tc_pool_worker *worker);
 
 /* pthread_create with every signal blocked in the new thread, so that the

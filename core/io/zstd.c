@@ -10,7 +10,7 @@
 
 #define MAX_WORKERS 4
 #define INPUT_STEP ((size_t)1 << 18)
-/* 128 MiB, what zstd's own tool takes without being asked. */
+/* 128 MiB, the default limit of zstd's own tool. */
 #define MAX_WINDOW_LOG 27
 
 bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_sink *sink,
@@ -31,11 +31,12 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
     return true;
 }
 
-/* Feeds bytes and hands on what comes out; *left is what the encoder holds. */
+/* Compresses bytes and passes the result to the sink; *left is what the encoder
+ * still holds. */
 static bool encode_step(struct tc_zstd_encoder *encoder, ZSTD_inBuffer *in, ZSTD_EndDirective mode,
                         size_t *left, struct tc_error *error) {
     ZSTD_outBuffer out = {encoder->output, encoder->capacity, 0};
-    /* zstd starts its workers in here: they must not take signals either. */
+    /* zstd starts its workers in here, which must not handle signals either. */
     sigset_t all;
     sigset_t old;
     sigfillset(&all);
@@ -95,7 +96,7 @@ static bool refill(struct tc_zstd_decoder *decoder, struct tc_error *error) {
     decoder->at += step;
     decoder->filled = step;
     decoder->used = 0;
-    /* Only the format as it is: no legacy or skippable frame. */
+    /* Only a frame of the present format, not a legacy or skippable one. */
     static const unsigned char magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
     if (!decoder->started && step >= sizeof magic &&
         memcmp(decoder->buffer, magic, sizeof magic) != 0) {
@@ -138,7 +139,7 @@ static bool decode_some(struct tc_zstd_decoder *decoder, ZSTD_outBuffer *out,
     if (ZSTD_isError(left))
         return decode_failed(decoder, left, error);
     decoder->ended = left == 0;
-    /* A cut frame is no error to zstd: it just asks for more. */
+    /* zstd does not report a truncated frame as an error: it asks for more. */
     if (stuck && !decoder->ended && decoder->at == decoder->end && decoder->used == decoder->filled)
         return tc_fail(error, TC_INVALID, "truncated", "the compressed data is cut short");
     return true;

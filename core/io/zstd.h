@@ -1,5 +1,6 @@
 /*
- * One zstd frame, streamed in either direction.
+ * One zstd frame, compressed or decompressed as a stream. One thread at a time may
+ * use an encoder or decoder; release it also where its init failed.
  */
 #ifndef TCONV_CORE_IO_ZSTD_H
 #define TCONV_CORE_IO_ZSTD_H
@@ -21,8 +22,8 @@ struct tc_zstd_encoder {
     void *context;
 };
 
-/* At least one worker and at most four, whatever the machine: any number of
- * workers gives the same bytes, none would give others. */
+/* Uses one to four worker threads: any number of workers gives the same bytes, but
+ * compressing without a worker would give others. */
 bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_sink *sink,
                           void *context, struct tc_error *error);
 bool tc_zstd_encode(struct tc_zstd_encoder *encoder, const void *bytes, size_t length,
@@ -49,10 +50,10 @@ bool tc_zstd_decoder_init(struct tc_zstd_decoder *decoder, struct tc_input *inpu
 /* Exactly `length` bytes; a frame that ends before is TC_INVALID. */
 bool tc_zstd_decode(struct tc_zstd_decoder *decoder, void *buffer, size_t length,
                     struct tc_error *error);
-/* As much as there is up to `length`: *got is less only at the frame's end. */
+/* Up to `length` bytes: *got is less only at the frame's end. */
 bool tc_zstd_decode_some(struct tc_zstd_decoder *decoder, void *buffer, size_t length, size_t *got,
                          struct tc_error *error);
-/* The frame must end here, and the range with it. */
+/* Fails unless the frame ends here, and the range with it. */
 bool tc_zstd_decoder_end(struct tc_zstd_decoder *decoder, struct tc_error *error);
 void tc_zstd_decoder_release(struct tc_zstd_decoder *decoder);
 

@@ -103,7 +103,8 @@ static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error 
                         "%s stored as %s, with loss", tc_dtype_name(from), tc_dtype_name(to));
 }
 
-/* Notes the dtype the tensor had first, or takes the note away. */
+/* Records the dtype that the tensor had first in its metadata, or removes the record
+ * where it has that dtype again. */
 static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
     unsigned caps = plan->target->caps;
     bool kept = caps & (TC_CAN_FILE_METADATA | TC_CAN_TENSOR_METADATA) ||
@@ -115,7 +116,7 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     if (!metadata)
         return false;
     tc_metadata_remove(metadata, TC_TEXT(TC_SOURCE_DTYPE_KEY));
-    /* Of several conversions in a row the first dtype is the one to go back to. */
+    /* After several conversions in a row, the first dtype is the one to restore. */
     enum tc_dtype note = first != TC_NONE ? first : (enum tc_dtype)item->tensor->dtype;
     if (note != item->dtype && !item->lossy &&
         !tc_metadata_set(metadata, &plan->arena, TC_TEXT(TC_SOURCE_DTYPE_KEY),

@@ -1,10 +1,10 @@
 /*
- * Which dtype a tensor is written in. By default the target's own rule:
- * as it is, or promoted without loss. The user may ask for another, tensor by
- * tensor; what may lose values must be allowed by name (lossy).
+ * Which dtype a tensor is written in. By default it is the tensor's own where the
+ * target can hold that, else a wider one that keeps every value. The user may ask
+ * for another dtype with --dtype; --lossy must allow what may lose values.
  *
- * Where the target can say so, a tensor whose dtype changed keeps the one it
- * had as metadata, and `restore` goes back to it.
+ * Where the target holds metadata, a tensor whose dtype changed keeps its original
+ * dtype as metadata, and --restore-dtype goes back to it.
  */
 #ifndef TCONV_CORE_PLAN_DTYPE_POLICY_H
 #define TCONV_CORE_PLAN_DTYPE_POLICY_H
@@ -18,9 +18,9 @@ struct tc_item;
 
 struct tc_dtype_rule {
     struct tc_regex regex;
-    const char *text; /* as the user wrote it, and the user's */
-    bool everything;  /* a bare dtype: every tensor of its family */
-    bool used;        /* it decided about a tensor */
+    const char *text; /* as the user wrote it; not owned */
+    bool everything;  /* a dtype without an expression: for every tensor of its family */
+    bool used;        /* it applied to a tensor */
     enum tc_dtype dtype;
 };
 
@@ -33,15 +33,16 @@ struct tc_policy {
 };
 
 void tc_policy_release(struct tc_policy *policy);
-/* "BF16", or "REGEX=BF16". A bare floating-point dtype is for tensors that
- * hold such numbers, a bare integer dtype for integers, and so on. */
+/* "BF16", or "REGEX=BF16". A floating-point dtype without an expression applies to
+ * floating-point tensors, an integer dtype to integer tensors, and so on. */
 bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *error);
 
-/* Decides about an item: its dtype, size, and what the ledger says of it. */
+/* Sets an item's dtype and size, and adds to the ledger. */
 bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error);
-/* A warning for each rule that decided nothing, and where nothing was restored. */
+/* Adds a warning for each rule that applied to no tensor, and where --restore-dtype
+ * restored none. */
 bool tc_policy_note_unused(struct tc_plan *plan, struct tc_error *error);
-/* Whether what casting did to an item so far is allowed. */
+/* Fails where the user does not allow what casting did to the item so far. */
 bool tc_policy_check(const struct tc_plan *plan, const struct tc_item *item,
                      struct tc_error *error);
 

@@ -1,5 +1,5 @@
-/* The pairs of a JSON object, with values as they stand; the size of the whole
- * is none of them. */
+/* Reads the pairs of a JSON object, with values as they stand; leaves out
+ * total_size, which is computed anew. */
 
 #include "core/plan/index_metadata.h"
 
@@ -25,8 +25,8 @@ static bool read_index_metadata(struct tc_text text, struct tc_metadata *pairs,
     return tc_json_end(&json) && tc_metadata_sort(pairs, error);
 }
 
-/* Finds it in the plan; false on failure. What is no such object stays what it
- * is, a text under a key. */
+/* Reads it from the plan's metadata; false on failure. A value that is no JSON object
+ * stays an ordinary text under its key, with a warning. */
 static bool find_index_metadata(struct tc_plan *plan, struct tc_metadata *pairs,
                                 struct tc_error *error) {
     const struct tc_text *text = tc_metadata_find(&plan->metadata, TC_TEXT(TC_INDEX_METADATA_KEY));

@@ -97,7 +97,7 @@ static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor
     return true;
 }
 
-/* The parts of a sparse tensor become one, under the parent's name. */
+/* Adds one dense item in place of the parts of a sparse tensor, under its name. */
 static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_sparse *sparse,
                       size_t place, struct tc_error *error) {
     struct tc_reader *reader = plan->readers[source];
@@ -112,8 +112,8 @@ static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_spars
     return tc_error_in_file(error, reader->input->path);
 }
 
-/* Two inputs may have one name, and a new name may meet another: both are
- * told. Each reader's own table has no doubles. */
+/* Refuses two items of one name, which come from two inputs or from renaming. A
+ * reader's own table never has a name twice. */
 static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     if (plan->reader_count == 1 && !(select && tc_select_renames(select)) &&
@@ -143,8 +143,9 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     return ok;
 }
 
-/* A tensor that can't be written: the first is the error, others are kept, so
- * that all are told at once. False where there is no point in going on. */
+/* Keeps the reason why a tensor can't be written: the first becomes the error, others
+ * go to plan->problems, so that all are reported at once. False where there is no
+ * point in going on. */
 static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
                          struct tc_error *error) {
     if (error->class == TC_OK)
@@ -156,7 +157,7 @@ static bool note_problem(struct tc_plan *plan, const struct tc_error *problem,
     return problem->class == TC_UNSUPPORTED || problem->class == TC_INVALID;
 }
 
-/* Whether a later input has a tensor of this name, which takes its place. */
+/* Whether a later input has a tensor of this name, which replaces it. */
 static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_text name) {
     for (size_t r = source + 1; plan->options->replace && r < plan->reader_count; r++)
         if (tc_table_find(&plan->readers[r]->table, name))
@@ -194,7 +195,7 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
     return error->class == TC_OK;
 }
 
-/* The nearest name of all inputs to one that none of them has. */
+/* Adds a hint with the most similar name of all inputs. */
 static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct tc_error *error) {
     struct tc_near near;
     tc_near_init(&near, name);
@@ -204,12 +205,13 @@ static bool hint_tensor(const struct tc_plan *plan, struct tc_text name, struct 
     return tc_near_hint(&near, error, "tconv list prints the names");
 }
 
-/* What was asked for by name must be there. */
+/* Fails where something that the user asked for by name is not there, or no tensor
+ * is left. */
 static bool check_selection(const struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     if (!select)
         return true;
-    /* Something was chosen, but it is nothing that can be written. */
+    /* The selection matched only members that are no tensors. */
     for (size_t r = 0; r < plan->reader_count && plan->count == 0; r++)
         if (tc_notes_count(&plan->readers[r]->notes, TC_LOSS, TC_KIND_SKIPPED))
             return tc_reader_refuse_rest(plan->readers[r], error);
@@ -250,11 +252,13 @@ static bool has_dense(const struct tc_plan *plan) {
     return false;
 }
 
-static bool note_option(struct tc_plan *plan, bool idle, const char *text, struct tc_error *error) {
-    return !idle || tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
+static bool note_option(struct tc_plan *plan, bool unused, const char *text,
+                        struct tc_error *error) {
+    return !unused ||
+           tc_plan_note(plan, TC_WARNING, TC_KIND_OPTION, no_tensor(), error, "%s", text);
 }
 
-/* Options for writing that the target does not have. */
+/* Adds warnings for format options that the target does not have. */
 static bool note_settings(struct tc_plan *plan, const struct tc_option_settings *settings,
                           struct tc_error *error) {
     for (size_t i = 0; i < settings->count; i++) {
@@ -269,7 +273,7 @@ static bool note_settings(struct tc_plan *plan, const struct tc_option_settings 
     return true;
 }
 
-/* What was asked for and had nothing to do is at least told. */
+/* Adds warnings for options that have no effect. */
 static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_plan_options *options = plan->options;
     bool tied = options->tied == TC_TIED_KEEP || options->tied == TC_TIED_COPY;
@@ -319,7 +323,7 @@ bool tc_plan_collect_items(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++)
         total += plan->readers[r]->table.count;
     plan->items = tc_arena_array(&plan->arena, total, sizeof *plan->items, error);
-    /* An error is large, and this stack may be small. */
+    /* In the arena, since an error is too large for a small stack. */
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!plan->items || !problem || !select_items(plan, problem, error) ||
         !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||

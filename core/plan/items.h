@@ -1,4 +1,5 @@
-/* Which tensors a plan writes: chosen, renamed, cut to rows, made dense, each in its dtype. */
+/* Which tensors a plan writes: selects them, renames them, takes rows, makes sparse ones dense and
+ * decides on dtypes. */
 #ifndef TCONV_CORE_PLAN_ITEMS_H
 #define TCONV_CORE_PLAN_ITEMS_H
 

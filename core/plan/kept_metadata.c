@@ -19,7 +19,7 @@ static int by_name(const void *a, const void *b) {
     return tc_text_compare(x->name, y->name);
 }
 
-/* {name: {key: value}} of the items that have metadata. */
+/* Writes {name: {key: value}} for the items that have metadata. */
 static bool add_tensor_maps(struct tc_json_writer *json, const char *key,
                             const struct tc_item *items, size_t count, struct tc_error *error) {
     const struct tc_item **sorted = calloc(count ? count : 1, sizeof(struct tc_item *));
@@ -89,7 +89,7 @@ bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
     return ok;
 }
 
-/* Whose tensors the inputs hold, where one of them says so by its format. */
+/* The framework of the inputs' tensors, where a format implies one; else NULL. */
 static const char *find_framework(const struct tc_plan *plan) {
     const char *framework = NULL;
     for (size_t r = 0; r < plan->reader_count && !framework; r++)
@@ -97,8 +97,8 @@ static const char *find_framework(const struct tc_plan *plan) {
     return framework;
 }
 
-/* transformers wants to know whose tensors a safetensors file holds, also where
- * they came to it by way of another format; that one then has to remember. */
+/* transformers wants to know the framework of a safetensors file's tensors, also
+ * after a detour through another format, which therefore keeps it as metadata. */
 static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_backend *target = plan->target;
     const char *framework = find_framework(plan);
@@ -145,8 +145,8 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* Metadata that goes nowhere unless something else keeps it. */
-static bool has_loose_metadata(const struct tc_plan *plan, const struct tc_item *item) {
+/* Whether an item has metadata that the target itself cannot express. */
+static bool has_unheld_metadata(const struct tc_plan *plan, const struct tc_item *item) {
     const struct tc_backend *target = plan->target;
     return item->metadata && item->metadata->count &&
            !(target->holds_metadata && target->holds_metadata(item));
@@ -158,7 +158,7 @@ static bool note_lost_metadata(struct tc_plan *plan, struct tc_error *error) {
                           "%s holds no metadata; the file's is lost", plan->target->name))
             return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (has_loose_metadata(plan, &plan->items[i]) &&
+        if (has_unheld_metadata(plan, &plan->items[i]) &&
             !tc_plan_note(plan, TC_LOSS, TC_KIND_METADATA, plan->items[i].name, error,
                           "%s holds no metadata; that of tensors is lost", plan->target->name))
             return false;
@@ -169,13 +169,12 @@ static bool has_metadata(const struct tc_plan *plan) {
     if (plan->metadata.count)
         return true;
     for (size_t i = 0; i < plan->count; i++)
-        if (has_loose_metadata(plan, &plan->items[i]))
+        if (has_unheld_metadata(plan, &plan->items[i]))
             return true;
     return false;
 }
 
-/* What the target has no place for goes beside it; one from before, which told
- * of what was there, is then the one that is replaced. */
+/* A sidecar that is there from before is then replaced instead of removed. */
 bool tc_plan_sidecar(struct tc_plan *plan, struct tc_error *error) {
     if (!plan->sidecar_name && !plan->stale_name)
         return tc_fail(error, TC_UNSUPPORTED, "sidecar",

@@ -1,4 +1,4 @@
-/* What the readers could not take along; they said it when they opened. */
+/* The readers' changes and losses; their warnings were reported on opening. */
 
 #include "core/plan/make_plan.h"
 
@@ -18,7 +18,7 @@ static bool note_readers(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* The target's own order is a change, unless it is the source's too. */
+/* Adds a change where the target's own order differs from the source's. */
 static bool note_order(struct tc_plan *plan, struct tc_error *error) {
     if (!plan->target->compare || plan->options->order != TC_ORDER_TARGET)
         return true;
@@ -41,7 +41,7 @@ static bool check_level(const struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* Second files, for parts whose data does not fit the first. */
+/* Names the second files, for outputs whose data does not fit one file. */
 static bool name_companions(struct tc_plan *plan, struct tc_error *error) {
     for (size_t p = 0; plan->target->companion && p < plan->file_count; p++) {
         struct tc_buffer name = {0};
@@ -66,8 +66,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     if (!check_level(plan, error) || !tc_plan_collect_items(plan, error) ||
         !tc_plan_metadata(plan, output, error) || !note_readers(plan, error))
         return false;
-    /* Shards and folders are cut in source or name order; the target's own
-     * order then holds within each file. */
+    /* Items are divided into shards or files in source or name order; the target's
+     * own order then applies within each file. */
     plan->shard_size = tc_output_files_shard_size(plan, output);
     bool split = plan->shard_size || options->folder;
     tc_plan_sort_items(plan, plan->items, plan->count,

@@ -25,8 +25,8 @@ void tc_measure_release(struct tc_measure *measure) {
     *measure = (struct tc_measure){0};
 }
 
-/* The shard's items as they will be: in the target's order, and with data of
- * their own where another shard has what they share. */
+/* Copies the shard's items as they will be written: in the target's order, and with
+ * data of their own where the data that they share is in another shard. */
 static bool take_items(struct tc_measure *measure, struct tc_plan *trial, size_t first,
                        struct tc_error *error) {
     const struct tc_plan *plan = measure->plan;
@@ -68,7 +68,8 @@ bool tc_measure_shard(struct tc_measure *measure, size_t first, size_t count, si
     struct tc_plan_options options = *measure->plan->options;
     struct tc_plan trial = *measure->plan;
     struct tc_output_file file = {.name = "", .count = count};
-    /* An error is large, and most are for the caller. */
+    /* A separate error, since one reason is no failure; it is too large for a small
+     * stack. */
     struct tc_error *inner = calloc(1, sizeof *inner);
     if (!inner)
         return tc_fail_memory(error);

@@ -1,6 +1,6 @@
 /*
- * How large an output file will be, before it is written: the target's own
- * writer runs on a file that only counts, with room instead of data.
+ * Finds how large an output file will be, before it is written: runs the target's
+ * own writer on an output that only counts bytes, and skips the data.
  */
 #ifndef TCONV_CORE_PLAN_MEASURE_H
 #define TCONV_CORE_PLAN_MEASURE_H
@@ -8,12 +8,12 @@
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 
-/* What measuring the files of one plan takes, again and again. */
+/* The memory for measuring the files of one plan, used again for each. */
 struct tc_measure {
-    const struct tc_plan *plan; /* with its items in the order in which they are cut */
+    const struct tc_plan *plan; /* with its items in the order in which they are divided */
     struct tc_item *items;
     size_t *by_place;
-    uint64_t measured; /* items so far */
+    uint64_t measured; /* how many items were measured so far */
 };
 
 bool tc_measure_init(struct tc_measure *measure, const struct tc_plan *plan,
@@ -21,8 +21,8 @@ bool tc_measure_init(struct tc_measure *measure, const struct tc_plan *plan,
 void tc_measure_release(struct tc_measure *measure);
 
 /*
- * The bytes of a shard of items [first, first + count): the `index`th of
- * `shards`. Compressed data counts as if it were not. UINT64_MAX where its
+ * The bytes of a shard of items [first, first + count): number `index` of `shards`.
+ * Data that will be compressed counts with its full size. UINT64_MAX where its
  * header is larger than the format allows.
  */
 bool tc_measure_shard(struct tc_measure *measure, size_t first, size_t count, size_t index,

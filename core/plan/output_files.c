@@ -15,10 +15,10 @@
 #include "core/tensor/select.h"
 #include "core/tensor/sparse_group.h"
 
-/* What Hugging Face and deathtensors cut at when nobody says. */
+/* The default of Hugging Face and deathtensors. */
 #define DEFAULT_SHARD_SIZE (UINT64_C(5) << 30)
 
-/* Takes an ending off a name, whatever its case; false where it has none. */
+/* Removes an ending from a name, in any case; false where the name does not have it. */
 static bool strip(struct tc_text *name, const char *ending) {
     size_t length = strlen(ending);
     if (name->length <= length ||
@@ -28,7 +28,7 @@ static bool strip(struct tc_text *name, const char *ending) {
     return true;
 }
 
-/* OUT without its folder and the extension that names the format. */
+/* OUT without its folder and the format's extension. */
 struct output_name {
     struct tc_text stem;
     const char *extension; /* with its dot; the canonical one where OUT has none */
@@ -47,31 +47,33 @@ static struct output_name output_name(const struct tc_backend *target, const cha
     return name;
 }
 
-/* Whether an item follows another part of the same sparse tensor: they go to
- * one shard. */
+/* Whether an item follows another part of the same sparse tensor: all its parts go
+ * to one shard. */
 static bool continues_group(const struct tc_plan *plan, size_t item) {
     const struct tc_text *own = tc_sparse_parent(plan->items[item].metadata);
     const struct tc_text *before = item ? tc_sparse_parent(plan->items[item - 1].metadata) : NULL;
     return own && before && tc_text_equal(*own, *before);
 }
 
-/* What an item adds to a shard's data: nothing, where the shard has it already. */
+/* What an item adds to a shard's data: nothing where it shares data of an earlier
+ * item in the shard. */
 static uint64_t added_bytes(const struct tc_plan *plan, size_t item, size_t first) {
     size_t tied = plan->items[item].tied;
     size_t kept = tied ? plan->by_place[tied - 1] : item;
     return kept >= first && kept < item ? 0 : plan->items[item].nbytes;
 }
 
-/* Where a plan may be cut, and how shards are measured. */
+/* How a plan is divided into shards. A group is a tensor, or all parts of a sparse
+ * tensor, which stay together. */
 struct cutting {
     struct tc_plan *plan;
     struct tc_measure measure;
-    size_t *ends; /* behind each tensor, or group of tensors that stay together */
+    size_t *ends; /* by group: one past its last item */
     size_t count;
-    size_t shards; /* how many there will be, for what shards say of themselves */
+    size_t shards; /* how many there will be, as shards may record it */
 };
 
-/* Of groups [from, to) as one shard. */
+/* The size of groups [from, to) as one shard. */
 static bool shard_bytes(struct cutting *cutting, size_t from, size_t to, size_t index,
                         uint64_t *bytes, struct tc_error *error) {
     size_t first = from ? cutting->ends[from - 1] : 0;
@@ -79,8 +81,8 @@ static bool shard_bytes(struct cutting *cutting, size_t from, size_t to, size_t 
                             cutting->shards, bytes, error);
 }
 
-/* A number of groups between two that were measured, where the size should be
- * reached; every other time their middle, so that this ends. */
+/* A number of groups between two that were measured, at which the size should be
+ * reached; every other time the middle of the two, so that the search ends. */
 static size_t guess_between(size_t fits, uint64_t fits_bytes, size_t over, uint64_t over_bytes,
                             uint64_t size, unsigned turn) {
     double share = (double)(size - fits_bytes) / (double)(over_bytes - fits_bytes);
@@ -94,7 +96,7 @@ static bool fill_shard(struct cutting *cutting, size_t from, size_t index, size_
                        struct tc_error *error) {
     uint64_t size = cutting->plan->shard_size;
     size_t fits = 1;
-    size_t over = cutting->count - from + 1; /* known not to fit, or not to be there */
+    size_t over = cutting->count - from + 1; /* too many: does not fit, or does not exist */
     uint64_t fits_bytes;
     uint64_t over_bytes = UINT64_MAX;
     *taken = 1;
@@ -102,8 +104,8 @@ static bool fill_shard(struct cutting *cutting, size_t from, size_t index, size_
         return false;
     for (unsigned turn = 0; fits_bytes <= size && over - fits > 1; turn++) {
         uint64_t bytes;
-        /* Until some number is too large: at most four times what fits, so that
-         * what is measured in vain stays in proportion. */
+        /* Until some number is known to be too large, tries at most four times what
+         * fits, so that the effort stays in proportion. */
         size_t most = fits * 4 < over ? fits * 4 : over - 1;
         double each = (double)fits_bytes / (double)fits;
         size_t wanted = (size_t)((double)size / (each > 1 ? each : 1)) + 1;
@@ -165,7 +167,7 @@ static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
         if (i + 1 == plan->count || !continues_group(plan, i + 1))
             cutting.ends[cutting.count++] = i + 1;
     ok = ok && cut(&cutting, error);
-    /* A shard may say how many there are: another digit takes another byte. */
+    /* Where shards record how many there are, another digit takes another byte. */
     while (ok && plan->target->sharding->shard_metadata &&
            digits(plan->file_count) > digits(cutting.shards)) {
         cutting.shards = plan->file_count;
@@ -209,8 +211,8 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
 }
 
 /*
- * A file name from a tensor's: '/' becomes '.'. A name that means to leave
- * the folder, or that no file system takes, is refused, not repaired.
+ * Makes a file name of a tensor's name: '/' becomes '.'. A name that would leave the
+ * folder, or that some file systems don't take, is refused, not repaired.
  */
 static bool file_name(struct tc_text name, const char *extension, struct tc_buffer *file,
                       struct tc_error *error) {
@@ -237,8 +239,8 @@ static bool file_name(struct tc_text name, const char *extension, struct tc_buff
     return tc_buffer_ok(file, error);
 }
 
-/* Whether one tensor was asked for by its name: then the user knows what the
- * output is. */
+/* Whether the user asked for one tensor by its name, and so knows which tensor the
+ * output holds. */
 static bool takes_one(const struct tc_plan *plan) {
     const struct tc_select *select = plan->options->select;
     return select && select->only.bytes;
@@ -255,7 +257,7 @@ static int file_name_order(const void *a, const void *b, void *parts) {
     return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
 }
 
-/* File systems may fold case: such names collide too. */
+/* Names that differ only in case collide too, since some file systems ignore case. */
 static bool check_file_names(const struct tc_plan *plan, struct tc_error *error) {
     size_t *order = calloc(plan->file_count ? plan->file_count : 1, sizeof *order);
     if (!order)
@@ -304,7 +306,7 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
     return check_file_names(plan, error);
 }
 
-/* Whether each tensor is called what a format without names would call it. */
+/* Whether each tensor already has the number as its name that the format implies. */
 static bool are_numbers(const struct tc_plan *plan) {
     for (size_t p = 0; p < plan->file_count; p++)
         for (size_t i = 0; i < plan->files[p].count; i++)
@@ -313,7 +315,7 @@ static bool are_numbers(const struct tc_plan *plan) {
     return true;
 }
 
-/* The target numbers its tensors: their names go to the sidecar, or are lost. */
+/* Where the target numbers its tensors, their names go to the sidecar or are lost. */
 static bool number_items(struct tc_plan *plan, struct tc_error *error) {
     if (are_numbers(plan) || takes_one(plan))
         return true;

@@ -1,6 +1,6 @@
 /*
- * Which files a plan writes: one, several shards and their index, or one a
- * tensor in a folder; and how they are called.
+ * Which files a plan writes, and their names: one file, several shards with an
+ * index, or a folder with one file per tensor.
  */
 #ifndef TCONV_CORE_PLAN_OUTPUT_FILES_H
 #define TCONV_CORE_PLAN_OUTPUT_FILES_H
@@ -8,9 +8,10 @@
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 
-/* The size to cut at, 0 for no shards: an output named as an index has some. */
+/* The largest size of a shard; 0: no shards. An output that is named as an index has
+ * shards even where the user gave no size. */
 uint64_t tc_output_files_shard_size(const struct tc_plan *plan, const char *output);
-/* Fills the plan's parts, from items in the order in which they are cut. */
+/* Fills plan->files, from items in the order in which they are divided. */
 bool tc_output_files_make(struct tc_plan *plan, const char *output, struct tc_error *error);
 
 #endif

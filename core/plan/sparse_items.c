@@ -65,7 +65,7 @@ bool tc_sparse_find_group(const struct tc_plan *plan, const struct tc_table *tab
         *first = part < *first ? part : *first;
         ok = !select || tc_select_takes(select, part->name, whole, error);
     }
-    /* An alias of a part has its metadata, but is none. */
+    /* An alias of a part has the part's metadata, but is not a part itself. */
     *whole &= mine;
     return ok;
 }

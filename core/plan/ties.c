@@ -19,8 +19,8 @@ enum handling { SHARE, RECORD, COPY };
 struct ties {
     struct tc_plan *plan;
     enum handling handling;
-    /* By reader, and the table position of a group's first tensor: one more
-     * than the position of the item that is kept. */
+    /* By reader and the table position of the first tensor that has the data: 1 + the
+     * position of the item that is written with it. */
     size_t **kept;
     struct tc_metadata aliases;
 };
@@ -38,7 +38,7 @@ static bool same_metadata(const struct tc_metadata *a, const struct tc_metadata 
     return true;
 }
 
-/* Whether both come out the same. */
+/* Whether both items have the same bytes, dtype and shape in the output. */
 static bool same_data(const struct tc_item *a, const struct tc_item *b) {
     return a->dtype == b->dtype && a->skip == b->skip && a->taken == b->taken &&
            tc_shape_equal(a->shape, a->rank, b->shape, b->rank);
@@ -52,7 +52,7 @@ static bool copy_item(struct tc_plan *plan, const struct tc_item *item, const ch
     return tc_error_in_file(error, item->reader->input->path);
 }
 
-/* Its name goes to the metadata, in place of its data. */
+/* Records the item's name as an alias instead of writing its data. */
 static bool record_item(struct ties *ties, const struct tc_item *item, const struct tc_item *kept,
                         struct tc_error *error) {
     return tc_metadata_add(&ties->aliases, &ties->plan->arena, item->name, kept->name, error) &&
@@ -89,8 +89,8 @@ static bool can_record(const struct tc_plan *plan) {
            (plan->options->keep_metadata == TC_KEEP_SIDECAR && !plan->options->folder);
 }
 
-/* One item that shares its data with an earlier one; *written is whether it
- * stays in the plan. */
+/* Decides about an item that shares its data with an earlier one; *written is
+ * whether it stays in the plan. */
 static bool tie_item(struct ties *ties, struct tc_item *item, const struct tc_item *kept,
                      bool *written, struct tc_error *error) {
     struct tc_plan *plan = ties->plan;
@@ -102,7 +102,7 @@ static bool tie_item(struct ties *ties, struct tc_item *item, const struct tc_it
                          "shares its data with another tensor in the input; written with data of "
                          "its own",
                          error);
-    /* A part of a sparse tensor is found by its own metadata. */
+    /* A part of a sparse tensor can't be an alias, since it needs its own metadata. */
     if (ties->handling == RECORD &&
         (!tc_alias_key(item->name) || tc_metadata_find(&plan->metadata, item->name) ||
          tc_sparse_parent(item->metadata)))
@@ -123,7 +123,7 @@ static bool tie_item(struct ties *ties, struct tc_item *item, const struct tc_it
     return true;
 }
 
-/* Goes through the items once, and closes the gaps that aliases leave. */
+/* Decides about all items, and removes those that became aliases. */
 static bool tie_items(struct ties *ties, struct tc_error *error) {
     struct tc_plan *plan = ties->plan;
     size_t count = 0;
@@ -149,14 +149,14 @@ static bool any_tie(const struct tc_plan *plan) {
     return false;
 }
 
-/* Each key and value of the metadata once; its number is 1 where it is the name
- * of a tensor that is written, else 0. */
+/* Lists each key and value of the metadata once; its number is 1 where it is the
+ * name of a tensor that is written, else 0. */
 static bool list_texts(struct tc_name_map *texts, const struct tc_plan *plan,
                        struct tc_error *error) {
     for (size_t i = 0; i < 2 * plan->metadata.count; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i / 2];
         struct tc_text text = i % 2 ? pair->key : pair->value;
-        /* What can't be a name is none. */
+        /* Texts that can't be a tensor's name are left out. */
         if (tc_alias_key(text) && !tc_name_map_find(texts, text) &&
             !tc_name_map_add(texts, text, 0, error))
             return false;
@@ -174,8 +174,8 @@ static bool is_written(const struct tc_name_map *texts, struct tc_text text) {
     return found && *found;
 }
 
-/* Says which pairs of the metadata are aliases, where a reader would take
- * others for some, or some for others. */
+/* Adds the list of aliases to the metadata where a reader would otherwise take an
+ * alias for other metadata, or the reverse. */
 static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases,
                          struct tc_error *error) {
     struct tc_name_map texts;
@@ -209,7 +209,7 @@ static bool mark_aliases(struct tc_plan *plan, const struct tc_metadata *aliases
 static bool tie_groups(struct ties *ties, struct tc_error *error) {
     struct tc_plan *plan = ties->plan;
     enum tc_tied tied = plan->options->tied;
-    size_t conflicts; /* none: what is there already is no alias */
+    size_t conflicts; /* always 0: an item whose name is a key already is no alias */
     ties->handling = tied == TC_TIED_COPY              ? COPY
                      : plan->target->caps & TC_CAN_TIE ? SHARE
                      : tied == TC_TIED_KEEP            ? RECORD
@@ -225,7 +225,7 @@ static bool tie_groups(struct ties *ties, struct tc_error *error) {
            tc_metadata_merge(&plan->metadata, &ties->aliases, &plan->arena, &conflicts, error);
 }
 
-/* Views of one storage that are not the same: no target here keeps that. */
+/* Adds a change for different views of one storage, which no target can keep. */
 static bool note_views(struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         uint32_t last = 0;

@@ -9,7 +9,7 @@
 
 /*
  * Any value, exactly: ±significand × 2^(exponent - 63) with the leading bit of
- * the significand set; a NaN has its payload at the significand's top.
+ * the significand set; a NaN has its payload in the significand's top bits.
  */
 struct number {
     enum { ZERO, FINITE, INFINITE, NOT_A_NUMBER } kind;
@@ -20,9 +20,9 @@ struct number {
 
 enum family { INTEGER, IEEE, FINITE_ONLY, UNSIGNED_ZERO, POWER, TRUTH };
 
-/* How each dtype's component lays out its values. FINITE_ONLY (E4M3) has NaN
- * for all ones and no Inf; UNSIGNED_ZERO (FNUZ) has NaN in place of -0; POWER
- * (E8M0) is a bare exponent. */
+/* How a component of each dtype represents its values. FINITE_ONLY (E4M3) has no
+ * Inf, and NaN where all bits are set; UNSIGNED_ZERO (FNUZ) has NaN in place of
+ * -0; POWER (E8M0) is an exponent alone. */
 static const struct layout {
     enum family family;
     uint8_t bytes;
@@ -132,8 +132,8 @@ static uint64_t encode_integer(struct number number, const struct layout *layout
     return (number.negative ? ~magnitude + 1 : magnitude) & ones(8u * layout->bytes);
 }
 
-/* What stands for a value beyond the largest: Inf, or NaN where there is none. */
-static uint64_t beyond(const struct layout *layout, bool negative) {
+/* The bits for a value that is too large: Inf, or NaN where there is no Inf. */
+static uint64_t overflow_bits(const struct layout *layout, bool negative) {
     uint64_t sign = (uint64_t)negative << (layout->exponent + layout->mantissa);
     switch (layout->family) {
     case IEEE:
@@ -147,11 +147,11 @@ static uint64_t beyond(const struct layout *layout, bool negative) {
 
 static uint64_t encode_nan(struct number number, const struct layout *layout) {
     if (layout->family != IEEE)
-        return beyond(layout, number.negative);
+        return overflow_bits(layout, number.negative);
     uint64_t payload = number.significand >> (64 - layout->mantissa);
     if (payload == 0)
         payload = UINT64_C(1) << (layout->mantissa - 1);
-    return beyond(layout, number.negative) | payload;
+    return overflow_bits(layout, number.negative) | payload;
 }
 
 /* The largest finite pattern, without its sign. */
@@ -169,7 +169,7 @@ static uint64_t encode_float(struct number number, const struct layout *layout,
         return encode_nan(number, layout);
     if (number.kind == INFINITE) {
         report->nan_made += layout->family != IEEE;
-        return beyond(layout, number.negative);
+        return overflow_bits(layout, number.negative);
     }
     if (number.kind == ZERO)
         return layout->family == UNSIGNED_ZERO ? 0 : sign;
@@ -184,7 +184,7 @@ static uint64_t encode_float(struct number number, const struct layout *layout,
         place = 1;
     }
     if (drop >= 64) {
-        /* At most half of the smallest: only just above half rounds up. */
+        /* Below the smallest subnormal: only more than half of it rounds up. */
         bits = drop == 64 && number.significand > UINT64_C(1) << 63;
     } else {
         uint64_t rest = number.significand & ones(drop);
@@ -195,7 +195,7 @@ static uint64_t encode_float(struct number number, const struct layout *layout,
     bits += (uint64_t)(place - 1) << layout->mantissa;
     if (bits > largest_finite(layout)) {
         report->overflow++;
-        return beyond(layout, number.negative);
+        return overflow_bits(layout, number.negative);
     }
     if (bits == 0) {
         report->underflow++;
@@ -204,8 +204,8 @@ static uint64_t encode_float(struct number number, const struct layout *layout,
     return sign | bits;
 }
 
-/* The nearest power of two, ties upwards as ml_dtypes has it; what has no
- * logarithm, and what is too large, becomes NaN. */
+/* The nearest power of two, ties upwards as in ml_dtypes; zero, negative and too
+ * large values become NaN. */
 static uint64_t encode_power(struct number number, struct tc_cast_report *report) {
     if (number.kind == NOT_A_NUMBER)
         return 255;
@@ -249,7 +249,7 @@ static bool same(struct number a, struct number b) {
            (a.significand == b.significand && (a.kind == NOT_A_NUMBER || a.exponent == b.exponent));
 }
 
-/* Counts what became of one value. */
+/* Adds the error of one value to the report. */
 static void compare(struct number before, struct number after, struct tc_cast_report *report) {
     if (same(before, after))
         return;
@@ -303,7 +303,7 @@ static void add_report(struct tc_cast_report *sum, const struct tc_cast_report *
     sum->max_rel = one->max_rel > sum->max_rel ? one->max_rel : sum->max_rel;
 }
 
-/* With constant sizes each element is a load and a store. */
+/* With constant sizes the compiler makes each element one load and one store. */
 static inline void look_up_sized(const unsigned char *source, size_t in, const unsigned char *table,
                                  size_t out, unsigned char *target, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -329,8 +329,8 @@ static void look_up(const unsigned char *source, size_t in, const unsigned char 
     }
 }
 
-/* From 8 and 16 bits: each value is converted once, the elements are looked
- * up. False without memory for the table. */
+/* From 8 and 16 bits: converts each possible value once, then looks the elements
+ * up. False where there is no memory for the table. */
 static bool cast_by_table(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
                           unsigned char *target, size_t count, struct tc_cast_report *report) {
     size_t in = tc_dtype_bits(from) / 8;
@@ -397,8 +397,8 @@ const char *tc_cast_cpu(void) {
     return fast_table()->cpu;
 }
 
-/* A fast loop for the pair, its way back, and the comparison of the wide
- * side; false where there is none. */
+/* The fast loop for a pair of dtypes and, where that narrows, the loop that widens
+ * again and the comparison with the original; false where there is none. */
 static bool find_fast(enum tc_dtype from, enum tc_dtype to, tc_cast_loop **loop,
                       tc_cast_loop **back, tc_cast_compare **check) {
     const struct tc_cast_table *table = fast_table();
@@ -421,7 +421,7 @@ static bool find_fast(enum tc_dtype from, enum tc_dtype to, tc_cast_loop **loop,
     return true;
 }
 
-/* The component's dtype and the number of components of complex pairs. */
+/* The dtype of a complex number's components; any other dtype is itself. */
 static enum tc_dtype component_of(enum tc_dtype dtype) {
     return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
 }
@@ -443,7 +443,7 @@ void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *tar
         count *= 2;
     }
     if (!find_fast(from, to, &loop, &back, &check)) {
-        /* A table is worth it when there are more elements than values. */
+        /* A table pays off when there are more elements than possible values. */
         bool small = tc_dtype_bits(from) <= 16 && count >> tc_dtype_bits(from);
         if (!small || !cast_by_table(from, to, source, target, count, report))
             cast_general(from, to, source, target, count, report);
@@ -481,7 +481,7 @@ static bool is_float(const struct layout *layout) {
     return layout->family != INTEGER && layout->family != TRUTH;
 }
 
-/* An integer's magnitude, as one fits a float's significand. */
+/* Whether a float's significand and range hold every value of an integer dtype. */
 static bool integer_fits(const struct layout *in, const struct layout *out) {
     if (out->family == POWER)
         return false; /* it has no zero */
@@ -497,7 +497,7 @@ static bool float_fits(const struct layout *in, const struct layout *out) {
         return in->family == POWER;
     if (lowest(out) > lowest(in) || highest(out) < highest(in) || out->mantissa < in->mantissa)
         return false;
-    /* At the very top E4M3 lacks the last value, which is NaN. */
+    /* E4M3 has NaN in place of its largest value. */
     if (out->family == FINITE_ONLY && in->family != FINITE_ONLY && highest(in) == highest(out))
         return false;
     bool in_infinite = in->family == IEEE;

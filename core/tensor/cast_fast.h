@@ -1,6 +1,6 @@
 /*
- * The conversions that models are made of, in loops the compiler vectorises.
- * One table a set of instructions, compiled from the same source.
+ * The conversions that models need most, in loops that the compiler vectorises.
+ * There is one table per set of instructions, all compiled from the same source.
  */
 #ifndef TCONV_CORE_TENSOR_CAST_FAST_H
 #define TCONV_CORE_TENSOR_CAST_FAST_H
@@ -8,7 +8,7 @@
 #include "core/tensor/cast_report.h"
 
 typedef void tc_cast_loop(const void *source, void *target, size_t count);
-/* Compares `count` values with what narrowing and widening made of them. */
+/* Compares `count` values with the result of narrowing and widening them again. */
 typedef void tc_cast_compare(const void *source, const void *widened, size_t count,
                              struct tc_cast_report *report);
 

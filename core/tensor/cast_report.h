@@ -1,10 +1,10 @@
-/* What casting did to values: errors that were made, for the ledger and for what is allowed. */
+/* What a cast did to the values: errors for the ledger, and for checks of what the user allows. */
 #ifndef TCONV_CORE_TENSOR_CAST_REPORT_H
 #define TCONV_CORE_TENSOR_CAST_REPORT_H
 
 #include <stdint.h>
 
-/* What a conversion did to the values, summed over all calls. */
+/* Summed over all calls. */
 struct tc_cast_report {
     uint64_t overflow;  /* finite values that became Inf or NaN, or left the range */
     uint64_t underflow; /* values that became zero */

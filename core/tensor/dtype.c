@@ -145,7 +145,7 @@ static const struct dtype_alias {
 };
 #define ALIASES (sizeof aliases / sizeof *aliases)
 
-/* "torch.float16", "np.float32", "tf.half", "DT_FLOAT". */
+/* The name without a library's prefix, as in "torch.float16" or "DT_FLOAT". */
 static struct tc_text without_library(struct tc_text name) {
     static const char *const libraries[] = {
         "torch.",     "np.",         "numpy.",     "jnp.",         "jax.numpy.",        "tf.",

@@ -54,9 +54,11 @@ typedef uint32_t tc_dtype_set;
 const char *tc_dtype_name(enum tc_dtype dtype);
 /* TC_NONE where there is no such name; canonical spelling only. */
 enum tc_dtype tc_dtype_find(struct tc_text name);
-/* The same for what a user writes: under any usual name, in any case. */
+/* For what a user writes: accepts any usual name, such as "float16" or
+ * "torch.half", in any case. */
 enum tc_dtype tc_dtype_named(struct tc_text name);
-/* After an error about a name that is none: the nearest that is one. */
+/* Adds a hint after an error about an unknown dtype: the most similar name, then
+ * `otherwise`. */
 bool tc_dtype_hint(struct tc_text name, struct tc_error *error, const char *otherwise);
 /* Bits an element takes: 4 and 6 for packed types, else a multiple of 8. */
 unsigned tc_dtype_bits(enum tc_dtype dtype);

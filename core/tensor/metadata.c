@@ -42,7 +42,7 @@ bool tc_metadata_sort(struct tc_metadata *metadata, struct tc_error *error) {
     return true;
 }
 
-/* The first place whose key is not below `key`. */
+/* The first position whose key is not less than `key`. */
 static size_t pair_place(const struct tc_metadata *metadata, struct tc_text key) {
     size_t low = 0;
     size_t high = metadata->count;
@@ -118,7 +118,7 @@ bool tc_metadata_merge(struct tc_metadata *into, const struct tc_metadata *from,
 
 struct joined {
     struct tc_pair pair;
-    size_t source; /* 0: what was there; else 1 + the map's number */
+    size_t source; /* 0: from `into`; else 1 + the index in `from` */
 };
 
 static int joined_compare(const void *a, const void *b) {
@@ -134,7 +134,7 @@ static void list_pairs(struct joined *list, size_t *used, const struct tc_metada
         list[(*used)++] = (struct joined){metadata->pairs[i], source};
 }
 
-/* Of sorted pairs the first of each key; where there are more than one. */
+/* Keeps the first of the sorted pairs of each key, and counts the conflicts. */
 static void keep_first(struct tc_metadata *into, const struct joined *list, size_t count,
                        size_t *conflicts) {
     for (size_t i = 0; i < count; i++) {
@@ -148,7 +148,7 @@ static void keep_first(struct tc_metadata *into, const struct joined *list, size
 
 bool tc_metadata_join(struct tc_metadata *into, const struct tc_metadata *const *from, size_t count,
                       struct tc_arena *arena, size_t *conflicts, struct tc_error *error) {
-    struct tc_arena scratch; /* bounded as the arena is, and gone when this is done */
+    struct tc_arena scratch; /* has the same budget as the arena */
     uint64_t total = into->count;
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {

@@ -8,20 +8,22 @@
 #include "core/base/json_writer.h"
 #include "core/tensor/metadata.h"
 
-/* An object, empty for NULL. */
+/* Writes an object, which is empty for NULL. */
 void tc_metadata_write(struct tc_json_writer *json, const char *key,
                        const struct tc_metadata *metadata);
-/* An object of strings, as the next value; keys must differ. */
+/* Reads an object of strings, which must be the next value; no key may occur
+ * twice. */
 bool tc_metadata_read(struct tc_json *json, struct tc_metadata *metadata);
 
 /*
- * What an index has in its own "metadata" beside total_size, which is counted
- * anew: one key of the model's metadata whose value is a JSON object, so that
- * numbers stay numbers. It goes back into an index that is written, and else
- * wherever the target keeps metadata.
+ * The "metadata" of an index, except total_size, which is computed anew, is kept
+ * under this key of the model's metadata. The value is a JSON object, so that
+ * numbers stay numbers. It is written into the index of a sharded output, and
+ * otherwise as metadata of the output.
  */
 #define TC_INDEX_METADATA_KEY "tconv.index_metadata"
-/* Sets the key to these pairs, whose values are JSON; without any it goes. */
+/* Sets the key to these pairs, whose values are JSON; removes the key where there
+ * are none. */
 bool tc_index_metadata_set(struct tc_metadata *metadata, const struct tc_metadata *pairs,
                            struct tc_arena *arena, struct tc_error *error);
 

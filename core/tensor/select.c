@@ -34,7 +34,7 @@ void tc_select_release(struct tc_select *select) {
     *select = (struct tc_select){0};
 }
 
-/* One more element at the end of a malloc'd list; NULL without memory. */
+/* Makes room for one more element in a list from malloc; NULL without memory. */
 static void *grow(void *list, size_t count, size_t size, struct tc_error *error) {
     void *grown = reallocarray(list, count + 1, size);
     if (!grown)
@@ -63,14 +63,14 @@ bool tc_select_exclude(struct tc_select *select, const char *pattern, struct tc_
     return add_pattern(&select->exclude, &select->exclude_count, pattern, error);
 }
 
-/* The end of a part of s/…/…/: the next delimiter that no backslash precedes. */
+/* The end of one part of s/…/…/: the next delimiter without a backslash before it. */
 static const char *part_end(const char *at, char delimiter) {
     while (*at && *at != delimiter)
         at += at[0] == '\\' && at[1] ? 2 : 1;
     return *at ? at : NULL;
 }
 
-/* sed's form of a replacement in PCRE2's. */
+/* Translates a replacement from sed's form to PCRE2's. */
 static void translate(struct tc_buffer *to, const char *from, const char *end, char delimiter) {
     for (; from < end; from++) {
         char next = from + 1 < end ? from[1] : '\0';
@@ -87,7 +87,7 @@ static void translate(struct tc_buffer *to, const char *from, const char *end, c
             tc_buffer_add(to, &next, 1);
             from++;
         } else {
-            /* In PCRE2's extended form a backslash escapes too. */
+            /* PCRE2's extended form takes a backslash as an escape, too. */
             tc_buffer_add_string(to, "\\\\");
             from += next == '\\';
         }
@@ -138,7 +138,7 @@ bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_erro
     return true;
 }
 
-/* The names are copied: the document goes once it is read. */
+/* Copies the names, since the document is released once it is read. */
 static bool read_map(struct tc_select *select, const struct tc_document *document) {
     struct tc_document_member member = {0};
     size_t count = 0;
@@ -190,7 +190,8 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
     return ok;
 }
 
-/* A number up to `stop`, perhaps with a minus; an empty one keeps the default. */
+/* Parses a number that ends at `stop` and may have a minus; where there is none,
+ * *row keeps its default. */
 static bool parse_row(const char *text, const char *stop, uint64_t *row, bool *from_end) {
     if (text == stop)
         return true;
@@ -216,7 +217,7 @@ bool tc_rows_parse(const char *text, struct tc_rows *rows) {
     if (colon) {
         if (!parse_row(colon + 1, stop, &rows->end, &rows->end_from_end))
             return false;
-        /* Where both count from one side the order is known already. */
+        /* Where both count from the same end, their order can be checked now. */
         return rows->first_from_end != rows->end_from_end ||
                (rows->first_from_end ? rows->first >= rows->end : rows->first <= rows->end);
     }
@@ -230,7 +231,7 @@ static bool no_such_row(const struct tc_rows *rows, uint64_t count, struct tc_er
                    (unsigned long long)count);
 }
 
-/* A row counted from the tensor's end as one from its start. */
+/* The index from the start of a row that may be counted from the tensor's end. */
 static uint64_t from_start(uint64_t row, bool from_end, uint64_t count) {
     return !from_end ? row : row < count ? count - row : 0;
 }
@@ -246,7 +247,7 @@ bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned ra
     uint64_t to = rows->one ? from + 1 : from_start(rows->end, rows->end_from_end, count);
     if (from > to)
         return tc_fail(error, TC_USAGE, "rows",
-                       "the first row wanted, %llu, is behind the last (the tensor has %llu)",
+                       "the first row wanted, %llu, comes after the last (the tensor has %llu)",
                        (unsigned long long)from, (unsigned long long)count);
     if (from >= count && from < to && from > 0)
         return no_such_row(rows, count, error);
@@ -288,7 +289,8 @@ bool tc_select_renames(const struct tc_select *select) {
            select->strip_prefix.length;
 }
 
-/* A pattern that met nothing yet is asked even where another matches. */
+/* A pattern that has matched nothing yet is tried even where another matches, so
+ * that `used` is right. */
 static bool any_matches(struct tc_pattern *list, size_t count, struct tc_text name, bool *matches,
                         struct tc_error *error) {
     *matches = false;

@@ -1,8 +1,9 @@
 /*
- * Which tensors a conversion takes, under which names, and which of their
- * rows. Names are matched as the input has them. A new name comes about in
- * this order: the map's, where it has one; else each --rename in turn; then
- * --strip-prefix and --prefix.
+ * Which tensors a conversion takes, under which names, and which of their rows.
+ * Names are matched as the input has them. A new name is made in this order: the
+ * one in the map, where it has one; else each --rename in turn; then
+ * --strip-prefix and --prefix. One thread at a time may use a selection, since it
+ * records which rules matched.
  */
 #ifndef TCONV_CORE_TENSOR_SELECT_H
 #define TCONV_CORE_TENSOR_SELECT_H
@@ -20,40 +21,40 @@ struct tc_rows {
     uint64_t end;        /* one past the last; UINT64_MAX: all */
     bool first_from_end; /* counted backwards from the tensor's end */
     bool end_from_end;
-    bool one; /* one row was asked for, and must be there */
+    bool one; /* a single row was asked for, which must exist */
     bool used;
 };
 
-/* Of each rule `used` says whether it met a tensor: what was asked for and had
- * no effect is told. */
+/* `used` says whether a rule matched a tensor: the user is warned of rules without
+ * effect. */
 struct tc_pattern {
     struct tc_regex regex;
-    const char *text; /* as the user wrote it, and the user's */
+    const char *text; /* as the user wrote it; not owned */
     bool used;
 };
 
 struct tc_rename {
     struct tc_pattern pattern; /* its text is the whole rule */
-    char *replacement;         /* PCRE2's form, the arena's */
-    bool all;
+    char *replacement;         /* in PCRE2's form; in the arena */
+    bool all;                  /* replaces every match, not only the first */
 };
 
 struct tc_mapped {
-    struct tc_text name; /* the new one */
+    struct tc_text name; /* the new name */
     bool used;
 };
 
 struct tc_select {
     struct tc_arena arena;
-    struct tc_text only; /* exactly this one, where bytes is not NULL */
+    struct tc_text only; /* takes exactly this tensor; bytes are NULL: no such choice */
     struct tc_pattern *include;
     size_t include_count;
     struct tc_pattern *exclude;
     size_t exclude_count;
     struct tc_rename *renames;
     size_t rename_count;
-    struct tc_name_map map;   /* old names */
-    struct tc_mapped *mapped; /* by an old name's number */
+    struct tc_name_map map; /* old names, each with its index in `mapped` */
+    struct tc_mapped *mapped;
     bool has_map;
     struct tc_text prefix;
     struct tc_text strip_prefix;
@@ -76,20 +77,23 @@ bool tc_select_map(struct tc_select *select, const char *path, struct tc_error *
 /* NAME=A:B; the last equals sign counts, since names may hold some. */
 bool tc_select_rows(struct tc_select *select, const char *rule, struct tc_error *error);
 /* "A:B", "A:", ":B" or "A" (one row); a negative number counts from the end, so
- * that "-3:" is the last three. Leaves the name alone. */
+ * that "-3:" is the last three. Does not set the name. */
 bool tc_rows_parse(const char *text, struct tc_rows *rows);
-/* Those of a tensor's that there are: [*first, *end). A first row that it has
- * not is an error, and so are rows of a scalar; "-3:" of two rows is both. */
+/* The rows [*first, *end) that a tensor of this shape has of those asked for. It
+ * is an error where the first row does not exist, or the tensor is a scalar; "-3:"
+ * of two rows gives both. */
 bool tc_rows_clip(const struct tc_rows *rows, const uint64_t *shape, unsigned rank, uint64_t *first,
                   uint64_t *end, struct tc_error *error);
 
-/* Whether anything changes names, so that they may collide. */
+/* Whether any rule changes names, so that two may become the same. */
 bool tc_select_renames(const struct tc_select *select);
-/* Whether a tensor is taken at all. Also asked of what a file has beside
- * tensors: a rule that meets such a thing met something. */
+/* Whether --include, --exclude and `only` take a tensor of this name. Also asked
+ * about members of a file that are no tensors, so that a rule which matches one
+ * counts as used. */
 bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
                      struct tc_error *error);
-/* Decides about one tensor; the new name is the arena's, or the old one. */
+/* Whether a tensor is taken, and its new name, which is in the arena or the old
+ * name itself. */
 bool tc_select_apply(struct tc_select *select, struct tc_text name, struct tc_arena *arena,
                      bool *taken, struct tc_text *new_name, struct tc_error *error);
 /* The new name alone, whether or not the tensor would be taken. */
@@ -98,7 +102,8 @@ bool tc_select_name(struct tc_select *select, struct tc_text name, struct tc_are
 /* The rows asked for of this tensor, or NULL. */
 struct tc_rows *tc_select_find_rows(const struct tc_select *select, struct tc_text name);
 
-/* A warning for each rule that met nothing, once all names were asked about. */
+/* Adds a warning for each rule that matched nothing. Call it after all names were
+ * asked about. */
 bool tc_select_note_unused(const struct tc_select *select, struct tc_notes *notes,
                            struct tc_error *error);
 

@@ -40,7 +40,7 @@ static bool is_of(const struct tc_tensor *tensor, struct tc_text parent) {
     return of && tc_text_equal(*of, parent);
 }
 
-/* A part of this name, whatever role its metadata gives it; or NULL. */
+/* The part called PARENT.ROLE, whatever role its metadata gives it; or NULL. */
 static const struct tc_tensor *find_named(const struct tc_table *table, struct tc_text parent,
                                           const char *role) {
     struct tc_buffer name = {0};
@@ -52,7 +52,7 @@ static const struct tc_tensor *find_named(const struct tc_table *table, struct t
     return part && is_of(part, parent) ? part : NULL;
 }
 
-/* The part of a sparse tensor in this role, or NULL. */
+/* The part that has this role by name and by metadata, or NULL. */
 static const struct tc_tensor *find_part(const struct tc_table *table, struct tc_text parent,
                                          const char *role) {
     const struct tc_tensor *part = find_named(table, parent, role);

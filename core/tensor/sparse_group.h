@@ -11,7 +11,7 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
-/* The keys of metadata that make a tensor a part of a sparse one, and what they begin with. */
+/* The metadata keys that make a tensor a part of a sparse one, and their common prefix. */
 #define TC_SPARSE_LAYOUT TC_TEXT("sparse_layout")
 #define TC_SPARSE_PARENT TC_TEXT("sparse_parent")
 #define TC_SPARSE_ROLE TC_TEXT("sparse_role")
@@ -32,21 +32,22 @@ struct tc_sparse_layout {
     const char *name;
     const char *roles[4];
     unsigned parts;
-    bool compressed; /* two parts of indices: where each row or column starts, and what it has */
-    bool by_column;  /* columns are what is compressed; else rows */
-    bool blocks;     /* values are blocks of the matrix */
+    bool compressed; /* two parts of indices: where each row (column) starts, and the column (row)
+                      * of each value */
+    bool by_column;  /* columns are compressed; else rows */
+    bool blocks;     /* each value is a block of the matrix */
 };
 extern const struct tc_sparse_layout tc_sparse_layouts[TC_SPARSE_KINDS];
 /* By its name: coo, csr, csc, bsr, bsc; NULL for any other. */
 const struct tc_sparse_layout *tc_sparse_layout(struct tc_text name);
 
-/* A tensor that is part of a sparse one, told by its role metadata. */
+/* What the metadata of a tensor says of the sparse tensor that it is part of. */
 struct tc_sparse {
     struct tc_text parent;
     struct tc_text role;
     struct tc_text layout;
 };
-/* Its parts in the layout's order; NULL behind the last. */
+/* The part of this index, in the layout's order; NULL behind the last. */
 const struct tc_tensor *tc_sparse_part(const struct tc_table *table, const struct tc_sparse *sparse,
                                        unsigned index);
 /* The parent's name in the metadata of a part; NULL where the tensor is part of none. */
@@ -57,12 +58,13 @@ const struct tc_tensor *tc_sparse_first(const struct tc_table *table, struct tc_
 /* PARENT.ROLE of a part, in the arena; its bytes are NULL on failure. */
 struct tc_text tc_sparse_name(struct tc_arena *arena, const struct tc_sparse_layout *layout,
                               struct tc_text parent, unsigned part, struct tc_error *error);
-/* The metadata that makes a tensor this part of one; NULL on failure. The
+/* The metadata that makes a tensor this part of a sparse one; NULL on failure. The
  * parent's name must outlive it. */
 struct tc_metadata *tc_sparse_metadata(struct tc_arena *arena,
                                        const struct tc_sparse_layout *layout, struct tc_text parent,
                                        unsigned part, struct tc_error *error);
-/* False where the tensor is no part of a complete group in this table. */
+/* Fills *sparse; false where the tensor is not part of a complete sparse tensor in
+ * this table. */
 bool tc_sparse_of(const struct tc_table *table, const struct tc_tensor *tensor,
                   struct tc_sparse *sparse);
 

@@ -3,37 +3,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tile's memory. The larger, the longer the runs that are read: 16 MiB of
- * a matrix with 16,384 columns of F32 gives runs of 1 KiB. */
+/* The memory of a tile. The larger it is, the longer are the runs that are read:
+ * 16 MiB of a matrix with 16,384 columns of F32 give runs of 1 KiB. */
 #define WINDOW_BYTES ((size_t)16 << 20)
 #define RUN_BYTES ((size_t)1 << 20)
-/* Short runs that follow each other closely are read this much ahead: a gap of
- * so many bytes is copied in the time that a read of its own takes. */
+/* Where runs of at most SHORT_RUN bytes follow each other with gaps of at most
+ * SMALL_GAP, AHEAD_BYTES are read at once: reading a small gap along takes no
+ * longer than another read. */
 #define AHEAD_BYTES ((size_t)1 << 18)
 #define SMALL_GAP ((size_t)1 << 13)
 #define SHORT_RUN ((size_t)1 << 14)
 /* A storage up to this size is kept in memory as a whole. */
 #define KEPT_BYTES ((size_t)4 << 20)
-/* An innermost loop of fewer rounds is not worth its own call: several loops
- * make a block of up to so many elements, that lie within so many bytes. */
+/* An innermost loop of fewer rounds is not worth a call of its own: several loops
+ * become a block of up to MOST_HOPS elements that lie within BLOCK_BYTES. */
 #define LONG_LOOP 64u
-/* How many reads a view may take, beside those that follow each other. */
+/* How many reads a view may take, not counting those that follow each other: this
+ * many, and one more for each BYTES_PER_SCATTERED bytes. */
 #define FREE_SCATTERED (UINT64_C(1) << 21)
 #define BYTES_PER_SCATTERED 32u
-#define READS_PER_AHEAD 16u /* what reading ahead costs */
+#define READS_PER_AHEAD 16u /* reading ahead counts as this many reads */
 #define MOST_HOPS 4096u
 #define BLOCK_BYTES ((size_t)1 << 16)
 
 static uint64_t trailing_bytes(const struct tc_view *view, unsigned axis) {
     uint64_t bytes = view->element;
     for (unsigned i = axis + 1; i < view->rank; i++)
-        bytes *= view->shape[i]; /* no overflow: the whole was measured */
+        bytes *= view->shape[i]; /* no overflow: the size of the whole was checked */
     return bytes;
 }
 
-/* Fewer axes that say the same: one of length 1 says nothing, and two are one
- * where a step of the outer is what all steps of the inner make together. A
- * view of rank 64 may have a plain run of bytes inside. */
+/* Reduces the rank: drops axes of length 1, and merges two neighbours where a step
+ * of the outer axis is as long as the whole inner axis. Even a view of rank 64 may
+ * turn out to be one run of bytes. */
 static void merge_axes(struct tc_view *view) {
     unsigned rank = 0;
     for (unsigned i = 0; i < view->rank; i++) {
@@ -41,7 +43,7 @@ static void merge_axes(struct tc_view *view) {
         uint64_t stride = view->stride[i];
         if (length == 1)
             continue;
-        /* The product passes 2^64 where an axis has no elements at all. */
+        /* The product may overflow, but only in a view without elements. */
         uint64_t steps;
         bool joins = rank > 0 && !__builtin_mul_overflow(length, stride, &steps) &&
                      view->stride[rank - 1] == steps;
@@ -93,7 +95,7 @@ void tc_view_reader_release(struct tc_view_reader *reader) {
     *reader = (struct tc_view_reader){0};
 }
 
-/* With a constant size a copy is a move or two, not a call. */
+/* With a constant size the compiler needs no call to copy an element. */
 static inline void scatter_of(unsigned char *to, uint64_t to_step, const unsigned char *from,
                               uint64_t from_step, uint64_t count, size_t element) {
     for (uint64_t i = 0; i < count; i++)
@@ -120,7 +122,7 @@ static void scatter(unsigned char *to, uint64_t to_step, const unsigned char *fr
     }
 }
 
-/* Whether all of the storage is in memory, once it was looked at. */
+/* Whether the whole storage is kept in memory once it has been read. */
 static bool is_kept(const struct tc_view_reader *reader) {
     return reader->view.storage <= reader->ahead_most;
 }
@@ -138,9 +140,9 @@ static bool read_ahead(struct tc_view_reader *reader, uint64_t offset, struct tc
     return true;
 }
 
-/* Counts a fetch that neither follows the last one nor was read ahead. Where
- * nearly every element takes one, as only overlapping views of many short and
- * wide axes can ask for, the time would not follow the bytes any more. */
+/* Counts reads that do not follow the one before. Where nearly every element takes
+ * one, which only overlapping views of many short axes with wide strides can
+ * cause, the time would no longer be in proportion to the bytes. */
 static bool count_scattered(struct tc_view_reader *reader, unsigned reads, struct tc_error *error) {
     uint64_t allowed = FREE_SCATTERED + reader->made / BYTES_PER_SCATTERED +
                        reader->view.storage / BYTES_PER_SCATTERED;
@@ -152,7 +154,7 @@ static bool count_scattered(struct tc_view_reader *reader, unsigned reads, struc
     return tc_error_hint(error, "this limit is fixed: save the tensor as contiguous first");
 }
 
-/* Bytes of the storage, at most RUN_BYTES, until the next call. */
+/* Bytes of the storage, at most RUN_BYTES; valid until the next call. */
 static const unsigned char *look(struct tc_view_reader *reader, uint64_t offset, size_t length,
                                  struct tc_error *error) {
     bool whole = is_kept(reader);
@@ -200,7 +202,7 @@ static bool copy_run(struct tc_view_reader *reader, unsigned char *to, uint64_t 
     return true;
 }
 
-/* All of a small block of elements that lie close together in the storage. */
+/* Copies all elements of a block. */
 static inline void hop_of(unsigned char *to, const unsigned char *from, const struct tc_hop *hops,
                           size_t count, size_t element) {
     for (size_t i = 0; i < count; i++)
@@ -241,14 +243,14 @@ struct loop {
     uint64_t at;
 };
 
-/* What a loop jumps over in a round. Where the storage is in memory, both sides
- * count, so that neither is touched in a new place with every element. */
+/* The stride that loops are ordered by. Where the storage is in memory, that is
+ * the smaller one of storage and window, so that both are accessed locally. */
 static uint64_t hop_length(const struct tc_view_reader *reader, const struct loop *loop) {
     return is_kept(reader) && loop->to < loop->from ? loop->to : loop->from;
 }
 
-/* Axes of the tile, the one densest in the storage last, so that the file is
- * read forwards. */
+/* Orders the axes of the tile, the one with the smallest stride last, so that the
+ * file is read forwards. */
 static unsigned plan_loops(const struct tc_view_reader *reader, uint64_t rows, struct loop *loops) {
     const struct tc_view *view = &reader->view;
     unsigned used = 0;
@@ -270,9 +272,9 @@ static unsigned plan_loops(const struct tc_view_reader *reader, uint64_t rows, s
     return used;
 }
 
-/* Where the innermost loops are short, as in a view whose axes are all of
- * length 2, the work of each round is in a list: where every element of the
- * block lies, and where it goes. Takes the loops that went into it off. */
+/* Where the innermost loops are short, as in a view whose axes are all of length
+ * 2, turns them into a list: where every element of the block lies, and where it
+ * goes. Returns how many loops are left. */
 static unsigned list_hops(struct tc_view_reader *reader, const struct loop *loops, unsigned depth) {
     reader->hop_count = 0;
     if (loops[depth - 1].count >= LONG_LOOP)
@@ -313,7 +315,7 @@ static bool fill_tile(struct tc_view_reader *reader, uint64_t from, uint64_t row
         if (block ? !copy_block(reader, to, from, error)
                   : !copy_run(reader, to, inner.to, from, inner.from, inner.count, error))
             return false;
-        /* Count up over the outer loops, like an odometer. */
+        /* Advance the outer loops, like an odometer. */
         unsigned level = outer;
         while (level > 0) {
             struct loop *loop = &loops[level - 1];

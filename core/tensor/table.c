@@ -46,7 +46,7 @@ bool tc_name_check(struct tc_text name, struct tc_error *error) {
     return true;
 }
 
-/* Whether one more name may come, and could be a tensor's. */
+/* Checks a name that is to be added behind `count` others. */
 static bool check_next(struct tc_text name, size_t count, uint64_t most, struct tc_error *error) {
     if (!tc_name_check(name, error))
         return tc_error_in_tensor(error, name.bytes, name.length);
@@ -104,8 +104,9 @@ static int offset_compare(const void *a, const void *b, void *tensors) {
     return i < j ? -1 : 1;
 }
 
-/* Moves tensors so that place i holds what was at order[i], along the cycles
- * of the permutation: no second copy of a large table. Destroys order. */
+/* Moves tensors so that position i holds what was at order[i]. It follows the
+ * cycles of the permutation, so that a large table needs no second copy. Destroys
+ * `order`. */
 static void permute(struct tc_tensor *tensors, uint32_t *order, size_t count) {
     for (size_t start = 0; start < count; start++) {
         if (order[start] == UINT32_MAX)

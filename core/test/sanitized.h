@@ -1,5 +1,5 @@
-/* Whether the tests run under ASan, by gcc or clang: all takes several times as
- * long, so that the same thing is repeated less often. */
+/* Whether the tests run under ASan, by gcc or clang. Everything then takes several
+ * times as long, so tests repeat things less often. */
 #ifndef TCONV_CORE_TEST_SANITIZED_H
 #define TCONV_CORE_TEST_SANITIZED_H
 

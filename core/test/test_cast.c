@@ -1,5 +1,5 @@
 /*
- * Every pair of dtypes against arithmetic that knows nothing of cast.c: a
+ * Every pair of dtypes against arithmetic that is independent of cast.c: a
  * value is computed from its format's definition as a long double, whose 64
  * bits hold every value of every dtype; rounding is looked up among all the
  * values that a small target has.
@@ -93,7 +93,7 @@ static bool same_value(long double a, long double b) {
     return a == b && !signbit(a) == !signbit(b);
 }
 
-/* All patterns of a dtype of up to 16 bits; edges of a larger one. */
+/* All bit patterns of a dtype of up to 16 bits; the edge cases of a larger one. */
 static size_t samples(enum tc_dtype dtype, uint64_t *patterns) {
     unsigned bits = tc_dtype_bits(dtype);
     size_t count = 0;
@@ -128,7 +128,7 @@ static size_t samples(enum tc_dtype dtype, uint64_t *patterns) {
 
 #define MOST_SAMPLES 65536
 
-/* Values of a small dtype in ascending order, with their patterns. */
+/* Values of a small dtype in ascending order, with their bit patterns. */
 struct place {
     long double value;
     unsigned bits;
@@ -151,8 +151,8 @@ static size_t finite_places(enum tc_dtype dtype, struct place *places) {
     return count;
 }
 
-/* Nearest, ties to the even pattern; beyond the largest by half a step: over.
- * E8M0 has no negative values, and its ties go up. */
+/* The nearest value, ties to the even bit pattern; *over where the value is half a
+ * step or more beyond the largest. E8M0 has no negative values, and its ties go up. */
 static long double nearest(const struct place *places, size_t count, long double value,
                            bool *over) {
     size_t low = 0, high = count - 1;
@@ -169,8 +169,8 @@ static long double nearest(const struct place *places, size_t count, long double
         const struct place *end = up ? &places[high] : &places[low];
         const struct place *next = up ? end - 1 : end + 1;
         long double edge = end->value + (end->value - next->value) / 2;
-        /* At the edge itself the even one wins, which is the one beyond when
-         * the largest pattern is odd. */
+        /* In the middle the even pattern wins, which is the one beyond the largest
+         * when the largest is odd. */
         *over = up ? value > edge || (value == edge && end->bits & 1)
                    : value < edge || (value == edge && end->bits & 1);
         return end->value;
@@ -240,8 +240,8 @@ static void check_pair(enum tc_dtype from, enum tc_dtype to, const uint64_t *pat
         cr_assert(got == expected, "%s %llx (%La) to %s: %La is not %La", tc_dtype_name(from),
                   (unsigned long long)patterns[i], value, tc_dtype_name(to), got, expected);
     }
-    /* What is marked is what was seen, where all values were seen; beyond 16
-     * bits the edges are enough to tell. */
+    /* tc_cast_lossless must agree with what was found, where all values were tried;
+     * for more than 16 bits the edge cases are enough. */
     cr_assert_eq(tc_cast_lossless(from, to), lossless, "%s to %s is marked %s", tc_dtype_name(from),
                  tc_dtype_name(to), lossless ? "lossy" : "lossless");
 }
@@ -276,7 +276,7 @@ Test(cast, every_pair_on_any_cpu, .timeout = 120) {
     cr_assert_not(tc_cast_use("no such cpu"));
 }
 
-/* The same bits from both sets of instructions, on random patterns. */
+/* Both sets of instructions give the same bits, on random patterns. */
 Test(cast, cpus_agree) {
     static const enum tc_dtype pairs[][2] = {{TC_BF16, TC_F32}, {TC_F32, TC_BF16},
                                              {TC_F16, TC_F32},  {TC_F32, TC_F16},
@@ -306,7 +306,7 @@ Test(cast, cpus_agree) {
     free(b);
 }
 
-/* Through a wider type and back: every pattern, signalling NaN too. */
+/* Casting to a wider type and back keeps every pattern, signalling NaN too. */
 static void check_back(enum tc_dtype narrow, enum tc_dtype wide) {
     for (unsigned bits = 0; bits < 1u << tc_dtype_bits(narrow); bits++) {
         uint64_t middle = 0;
@@ -340,7 +340,7 @@ Test(cast, f32_nan_payloads_through_f64) {
         }
 }
 
-/* Through F32 a tie would be rounded twice. */
+/* By way of F32 a value near a tie would be rounded twice. */
 Test(cast, f64_to_f16_rounds_once) {
     double value = 1 + ldexp(1, -11) + ldexp(1, -40);
     uint16_t bits;
@@ -391,7 +391,7 @@ Test(cast, the_report_says_what_was_lost) {
     cr_assert(report.inexact == 1 && report.max_abs == 1);
 }
 
-/* Many elements go through a table of values: the same bits and counts. */
+/* Many elements are cast by a table of values, with the same bits and counts. */
 Test(cast, tables_agree_with_single_elements) {
     static const enum tc_dtype pairs[][2] = {
         {TC_F8_E4M3, TC_F16}, {TC_F8_E5M2FNUZ, TC_BF16}, {TC_I8, TC_U8},   {TC_F16, TC_F8_E4M3},
@@ -432,7 +432,7 @@ Test(cast, promotion_follows_the_rule) {
     cr_assert_eq(tc_dtype_promote(TC_U16, ot), TC_I32);
     cr_assert_eq(tc_dtype_promote(TC_U32, ot), TC_I64);
     cr_assert_eq(tc_dtype_promote(TC_U64, ot), TC_NONE);
-    /* Whatever is promised keeps every value. */
+    /* tc_dtype_promote only gives dtypes that keep every value. */
     for (enum tc_dtype from = 0; from < TC_DTYPES; from++)
         for (enum tc_dtype to = 0; to < TC_DTYPES; to++)
             if (tc_dtype_promote(from, TC_SET(to)) == to)

@@ -1,4 +1,4 @@
-/* zstd and deflate: what goes in comes out, and nothing odd gets through. */
+/* zstd and deflate: data survives a round trip, and malformed streams are refused. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static struct tc_buffer zstd_of(const void *bytes, size_t length) {
     return packed;
 }
 
-/* Decodes `length` bytes and demands the end; the error's class. */
+/* Decodes `length` bytes, which must be all; returns the error's class. */
 static enum tc_class unzstd(const struct tc_buffer *packed, size_t cut, void *to, size_t length) {
     struct tc_input *input = input_of(packed->bytes, packed->length - cut);
     struct tc_zstd_decoder decoder;
@@ -184,7 +184,7 @@ Test(deflate, crc32_is_that_of_zip) {
     cr_assert_eq(tc_crc32(tc_crc32(0, "1234", 4), "56789", 5), 0xCBF43926);
 }
 
-/* RFC 3720, B.4, and the customary check. */
+/* The examples of RFC 3720, B.4, and the usual check value, the CRC of "123456789". */
 Test(deflate, crc32c_is_castagnolis) {
     unsigned char bytes[32] = {0};
     cr_assert_eq(tc_crc32c(0, "123456789", 9), 0xE3069283);

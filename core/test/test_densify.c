@@ -1,4 +1,4 @@
-/* Sparse tensors made dense. What is expected of sums is what torch 2 gave. */
+/* Sparse tensors made dense. The expected sums are those of torch 2. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,27 +27,27 @@ static struct tc_arena arena;
 static struct tc_error error;
 static const void *data[PARTS];
 
-static bool open_made(struct tc_reader *made, struct tc_error *failure) {
-    (void)made;
+static bool open_nothing(struct tc_reader *unused, struct tc_error *failure) {
+    (void)unused;
     (void)failure;
     return true;
 }
 
-static bool read_made(struct tc_reader *made, const struct tc_tensor *tensor, uint64_t offset,
+static bool read_data(struct tc_reader *unused, const struct tc_tensor *tensor, uint64_t offset,
                       void *buffer, size_t length, struct tc_error *failure) {
-    (void)made;
+    (void)unused;
     (void)failure;
     cr_assert_leq(offset + length, tensor->nbytes);
     memcpy(buffer, (const char *)data[tensor->cookie] + offset, length);
     return true;
 }
 
-static void close_made(struct tc_reader *made) {
-    (void)made;
+static void close_nothing(struct tc_reader *unused) {
+    (void)unused;
 }
 
 static const struct tc_backend backend = {
-    .name = "made", .open = open_made, .read = read_made, .close = close_made};
+    .name = "made", .open = open_nothing, .read = read_data, .close = close_nothing};
 
 static void setup(void) {
     format_options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};

@@ -1,5 +1,5 @@
-/* The digits against the C library's, which prints and reads any number of
- * them exactly but knows nothing of shortest ones. */
+/* Compares with the C library, which prints and reads any number of digits exactly
+ * but does not find the shortest. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
@@ -26,7 +26,8 @@ static bool reads_back(const char *text, double value, enum tc_precision precisi
     uint16_t half, wanted;
     switch (precision) {
     case TC_PRECISION_F16:
-        /* So few digits lie exactly on no midpoint that F64 would round away. */
+        /* Numbers of so few digits are never so close to a midpoint that rounding to
+         * F64 first would matter. */
         tc_cast(TC_F64, TC_F16, &read, &half, 1, NULL);
         tc_cast(TC_F64, TC_F16, &value, &wanted, 1, NULL);
         return half == wanted;
@@ -37,7 +38,7 @@ static bool reads_back(const char *text, double value, enum tc_precision precisi
     }
 }
 
-/* d.ddde±x of so many digits of the digits' integer plus `more`. */
+/* The first `count` digits as an integer, plus `more`, with an exponent: 123e-5. */
 static void print_digits(char *text, size_t size, const struct tc_digits *digits, int count,
                          int more) {
     uint64_t number = 0;
@@ -47,7 +48,8 @@ static void print_digits(char *text, size_t size, const struct tc_digits *digits
              digits->exponent - count + 1);
 }
 
-/* What is printed reads back; no shorter text does; none as long is nearer. */
+/* The digits read back as the value; no shorter ones do; none of the same number are
+ * nearer to it. */
 static void check(double value, enum tc_precision precision) {
     struct tc_digits digits;
     char text[64], nearest[64], kept[64];
@@ -56,7 +58,7 @@ static void check(double value, enum tc_precision precision) {
     cr_assert(reads_back(text, value, precision), "%a as %s does not read back", value, text);
     cr_assert(digits.count == 1 || digits.digit[digits.count - 1] != '0', "%a: %s", value, text);
     if (digits.count > 1) {
-        /* The two numbers of one digit less around the value. */
+        /* The two numbers with one digit less that enclose the value. */
         print_digits(kept, sizeof kept, &digits, digits.count - 1, 0);
         cr_assert_not(reads_back(kept, value, precision), "%a: %s for %s", value, text, kept);
         print_digits(kept, sizeof kept, &digits, digits.count - 1, 1);
@@ -95,7 +97,7 @@ Test(digits, of_a_million_doubles) {
     }
 }
 
-/* Below a power of two the neighbours lie closer than above it. */
+/* Neighbours below a power of two are closer than those above it. */
 Test(digits, of_every_power_of_two_and_ten) {
     for (int e = -1074; e < 1024; e++) {
         check(ldexp(1, e), TC_PRECISION_F64);

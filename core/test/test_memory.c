@@ -10,7 +10,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 static uint64_t held(void) {
-    /* The peak only rises, so a large piece shows what is in use beside it. */
+    /* The peak only rises, so after a large allocation it shows what else is in use. */
     void *piece = malloc(512 * MIB);
     cr_assert(piece);
     uint64_t peak = tc_memory_peak();

@@ -77,15 +77,15 @@ Test(name_map, any_bytes_are_a_name) {
         cr_assert(found && *found == i, "%zu", i);
         cr_assert(tc_text_equal(map.entries[i].name, names[i]), "%zu", i);
     }
-    /* An empty name has no bytes: where they would be does not matter. */
+    /* An empty name equals any other, wherever it points. */
     expect((struct tc_text){NULL, 0}, 0);
 }
 
-/* Criterion sends every assertion to another process: loops count what is wrong,
- * and one assertion follows. */
+/* Criterion sends every assertion to another process, which is slow: loops count
+ * what is wrong, and one assertion follows. */
 
-/* All of one length and the same but for one bit: of 65536 in 131072 slots, tens of
- * thousands meet another's. */
+/* Names of one length that differ in few bits: of 65536 in 131072 slots, tens of
+ * thousands collide. */
 Test(name_map, names_of_one_length_that_collide) {
     enum { COUNT = 65536, LENGTH = 40 };
     char *names = malloc(COUNT * LENGTH);
@@ -106,7 +106,8 @@ Test(name_map, names_of_one_length_that_collide) {
         struct tc_text shorter = {name.bytes, LENGTH - 1};
         const uint32_t *found = tc_name_map_find(&map, name);
         wrong += !found || *found != i || tc_name_map_find(&map, shorter);
-        /* Where the slot before is taken, this one may have been pushed on. */
+        /* Where the slot before is taken, this name may have been moved on by a
+         * collision. */
         size_t slot = (size_t)(tc_name_index_slot(&map.index, map.entries, name) - map.index.slots);
         displaced += slot && map.index.slots[slot - 1] != 0;
     }
@@ -135,7 +136,7 @@ Test(name_map, a_million_names, .timeout = 120) {
     cr_assert_eq(wrong, 0);
     cr_assert_null(tc_name_map_find(&map, TC_TEXT("layer.")));
     cr_assert_null(tc_name_map_find(&map, TC_TEXT("layer.1000000")));
-    /* The index is at most two thirds full, and what is taken is counted. */
+    /* The index is at most two thirds full, and all memory is counted. */
     cr_assert_geq(map.index.slot_count * 2, map.count * 3);
     cr_assert_eq(arena.used, map.capacity * sizeof *map.entries +
                                  map.index.slot_count * sizeof *map.index.slots);

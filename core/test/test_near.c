@@ -30,7 +30,7 @@ Test(near, one_or_two_slips_are_forgiven) {
     cr_assert_null(nearest("", names, count).bytes);
 }
 
-/* By recursion, without a table: slow and plain. */
+/* The edit distance by its recursive definition: slow but simple. */
 static unsigned distance(const char *a, const char *b) {
     if (!*a || !*b)
         return (unsigned)(strlen(a) + strlen(b));
@@ -131,6 +131,6 @@ Test(near, dtypes_by_every_usual_name) {
                      names[i].name);
     for (enum tc_dtype dtype = 0; dtype < TC_DTYPES; dtype++)
         cr_assert_eq(tc_dtype_named(tc_text_of(tc_dtype_name(dtype))), dtype);
-    /* What is in a file has its one name. */
+    /* In files only the canonical name counts. */
     cr_assert_eq(tc_dtype_find(TC_TEXT("float32")), TC_NONE);
 }

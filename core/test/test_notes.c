@@ -51,7 +51,7 @@ Test(notes, one_severity_kind_and_detail_are_one_group) {
     cr_assert_eq(notes.count, 1);
     cr_assert_eq(notes.groups[0].count, 2);
     cr_assert(tc_text_equal(notes.groups[0].names[1], TC_TEXT("b")));
-    /* Another in any of the three is another. */
+    /* A note that differs in severity, kind or detail is in another group. */
     cr_assert(tc_notes_add(&notes, TC_CHANGE, TC_KIND_NAME, TC_TEXT("a"), &error, "no names"));
     cr_assert(tc_notes_add(&notes, TC_LOSS, TC_KIND_DTYPE, TC_TEXT("a"), &error, "no names"));
     cr_assert(tc_notes_add(&notes, TC_LOSS, TC_KIND_NAME, TC_TEXT("a"), &error, "no name"));
@@ -125,7 +125,7 @@ Test(notes, bytes_have_a_bound) {
     cr_assert_eq(tc_notes_count(&notes, TC_LOSS, TC_KIND_SKIPPED), 1000);
 }
 
-/* Whatever it takes is the arena's, and so counts against --max-memory. */
+/* All memory is the arena's, and so counts against --max-memory. */
 Test(notes, memory_is_charged) {
     arena.budget = 256 << 10;
     bool ok = true;

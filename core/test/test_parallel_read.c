@@ -1,6 +1,6 @@
 /*
- * A parallel read sees every byte once, and neither what it gathers nor the error it fails with
- * depends on the number of threads.
+ * A parallel read reads every byte once, and neither its result nor its error depends on the number
+ * of threads.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 #define TENSORS 5u
 
-/* Empty, small, of one piece and of several. */
+/* Tensors that are empty, small, of one piece and of several. */
 static const uint64_t sizes[TENSORS][1] = {{0}, {7}, {6291456}, {20000001}, {300000}};
 static struct tc_reader *reader;
 static struct tc_error error;
@@ -172,7 +172,7 @@ Test(parallel_read, gathers_the_same_in_sequence) {
 
 Test(parallel_read, fails_with_the_first_damage) {
     open_reader(false);
-    damaged_from[2] = sizes[2][0] - 1; /* found late, beside what is found at once */
+    damaged_from[2] = sizes[2][0] - 1; /* found late, while the other damage is found at once */
     damaged_from[3] = 0;
     for (size_t threads = 1; threads <= 8; threads++) {
         cr_assert_not(run(threads));

@@ -110,7 +110,7 @@ Test(publish, refuses_links_folders_and_what_exists) {
     tc_publish_end(&publish);
 }
 
-/* Made by another process between the check and the rename. */
+/* Another process creates the file between the check and the rename. */
 Test(publish, no_clobber_holds_until_the_end) {
     struct tc_publish publish;
     struct tc_error error = {0};
@@ -209,7 +209,7 @@ Test(io, a_pool_keeps_few_files_open) {
     teardown();
 }
 
-/* What is sealed is read under the name it will have. */
+/* A sealed file can be read under the name that it will have. */
 Test(publish, reopened_before_it_is_there) {
     struct tc_publish publish;
     struct tc_error error = {0};
@@ -231,7 +231,7 @@ Test(publish, reopened_before_it_is_there) {
     cr_assert_eq(entries(), 1);
 }
 
-/* Two outputs under way: each ends by itself, in any order. */
+/* Two outputs at the same time: each ends independently, in any order. */
 Test(publish, several_at_once) {
     struct tc_publish first;
     struct tc_publish second;
@@ -252,7 +252,7 @@ Test(publish, several_at_once) {
     cr_assert_eq(entries(), 1);
 }
 
-/* A signal takes what is temporary of all of them. */
+/* A signal removes the temporary files of all outputs. */
 Test(publish, a_signal_cleans_up_after_all) {
     struct tc_publish publishes[2];
     struct tc_error error = {0};
@@ -352,8 +352,8 @@ static void start_over(void) {
     cr_assert_eq(mkdir(folder, 0700), 0);
 }
 
-/* Each system call in its turn fails: what was there is there again, whole, or all
- * is new. */
+/* Lets each system call fail in turn: afterwards all files are the old ones or all
+ * are the new ones. */
 static void fail_at_each_step(void) {
     bool done = false;
     for (int step = 1; step < 200 && !done; step++) {
@@ -393,7 +393,7 @@ Test(publish, a_failure_puts_everything_back_without_links) {
     fail_at_each_step();
 }
 
-/* Over the old ones, in a process that is killed at a step. */
+/* Replaces the old files in a process that is killed at a given step. */
 static void publish_and_die(int step) {
     int status;
     write_old_set();
@@ -420,7 +420,8 @@ static bool is_refused(void) {
     return strstr(head, TC_INCOMPLETE_KEY) != NULL;
 }
 
-/* Killed in the middle: the head says so, and who writes there next puts all back. */
+/* After a kill in the middle the head is the marker, and the next run to the same
+ * output puts all files back. */
 Test(publish, the_next_run_recovers) {
     size_t refused = 0;
     for (int step = 1; step < 50; step++) {
@@ -440,7 +441,7 @@ Test(publish, the_next_run_recovers) {
     cr_assert_gt(refused, 2);
 }
 
-/* A file that somebody put there after the kill is theirs; then the head stays refused. */
+/* A file that somebody else created after the kill stays, and then the marker stays. */
 Test(publish, recovery_leaves_what_others_wrote) {
     char theirs[160];
     char two[160];
@@ -471,7 +472,8 @@ Test(publish, no_clobber_holds_for_each_of_several) {
     cr_assert_eq(entries(), 1);
 }
 
-/* Two outputs that belong together: the second can't be published, the first is not. */
+/* Two outputs that belong together: where the second can't be published, the first
+ * is not published either. */
 Test(publish, all_or_none) {
     struct tc_publish publishes[2];
     struct tc_publish *const both[] = {&publishes[0], &publishes[1]};
@@ -515,7 +517,7 @@ Test(publish, a_folder_appears_whole) {
     }
 }
 
-/* Few descriptors: all but a few wait under names, in one folder. */
+/* With few descriptors, all but a few files wait in the staging folder. */
 Test(publish, more_files_than_descriptors) {
     struct tc_publish publish;
     struct tc_error error = {0};

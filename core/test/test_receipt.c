@@ -1,4 +1,4 @@
-/* Keys, signatures, receipts that are read, names in rules for make. */
+/* Keys, signatures, reading receipts, and names in rules for make. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,7 +193,7 @@ Test(receipt, inputs_that_could_be_rules_have_whole_paths) {
     cr_assert_null(tc_depfile_path("no/such/folder/clean"));
 }
 
-/* What GNU make 4.3 was seen to take for the same names. */
+/* The escaped names that GNU make 4.3 reads as the original ones. */
 Test(receipt, names_in_a_makefile) {
     static const struct {
         const char *name;

@@ -119,7 +119,8 @@ Test(schema, is_kept_or_not) {
     cr_assert_eq(violations(&reader, "{}"), 2);
     cr_assert_eq(violations(&reader, "{\"allow_extra\":true}"), 0);
     cr_assert_eq(violations(&reader, "{\"allow_extra\":true,\"metadata_keys\":[\"k\"]}"), 1);
-    /* A name's rule is the only one for it; of expressions all count. */
+    /* The rule of a tensor's name applies alone; without one, all matching
+     * expressions apply. */
     cr_assert_eq(violations(&reader, "{\"tensors\":{\"b.w\":{\"dtype\":\"I8\"},\"/./\":{\"dtype\":"
                                      "\"F32\"},\"/x/\":{\"shape\":[null,3]}}}"),
                  0);

@@ -108,7 +108,8 @@ Test(select, the_order_of_renaming) {
     cr_assert_str_eq(apply("model.x"), "p/net.x");
 }
 
-/* Rows of a tensor that has ten, as Python would slice them; first > end: an error. */
+/* Rows of a tensor that has ten, as Python would slice them; first > end means that an
+ * error is expected. */
 Test(select, rows) {
     static const struct {
         const char *text;
@@ -180,7 +181,7 @@ Test(select, catastrophic_backtracking_is_bounded, .timeout = 10) {
     cr_assert_eq(error.class, TC_UNSAFE);
 }
 
-/* Rules that met nothing, by their texts; "" behind the last. */
+/* The texts of rules that matched nothing; "" behind the last. */
 static void expect_unused(const char *const *texts) {
     struct tc_notes notes;
     tc_notes_init(&notes, &arena);
@@ -195,7 +196,7 @@ static void expect_unused(const char *const *texts) {
                  tc_notes_count(&notes, TC_WARNING, TC_KINDS));
 }
 
-Test(select, rules_that_meet_nothing_are_told) {
+Test(select, rules_that_match_nothing_are_reported) {
     expect_unused((const char *const[]){""});
     cr_assert(tc_select_include(&chosen, ".", &error));
     cr_assert(tc_select_include(&chosen, "^a", &error));
@@ -208,7 +209,7 @@ Test(select, rules_that_meet_nothing_are_told) {
     cr_assert(tc_select_rename(&chosen, "s/x/x/", &error));
     chosen.strip_prefix = TC_TEXT("m.");
     chosen.prefix = TC_TEXT("n.");
-    /* "a" is the first pattern's and the second's, "b" of both that exclude it. */
+    /* "a" matches the first two --include patterns, "b" the first two of --exclude. */
     cr_assert_str_eq(apply("a"), "n.d");
     cr_assert_null(apply("b"));
     expect_unused((const char *const[]){

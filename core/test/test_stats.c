@@ -1,6 +1,6 @@
 /*
- * Statistics against sums that need no rounding: in integers of 128 bits where
- * those hold them, in long double where that is exact.
+ * Compares statistics with sums that need no rounding: in 128-bit integers where
+ * they fit, in long double where that is exact.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -58,7 +58,7 @@ Test(exact, rounds_once_to_even) {
     cr_assert_eq(tc_exact_mean(&sum, 1), 1);
     tc_exact_add_double(&sum, 0x1p-1074);
     cr_assert_eq(tc_exact_mean(&sum, 1), 1 + 0x1p-52);
-    /* A third, and a mean among the subnormals. */
+    /* A mean of one third, and one that is subnormal. */
     struct tc_exact third = {.pending = 0}, tiny = {.pending = 0};
     tc_exact_add(&third, 1, false, 0);
     cr_assert_eq(tc_exact_mean(&third, 3), 1.0 / 3);
@@ -86,7 +86,7 @@ Test(exact, deviation) {
     cr_assert_eq(tc_exact_deviation(&sum, &squares, 8), 2);
 }
 
-/* Squares of the extremes neither overflow nor vanish. */
+/* Squares of the largest and smallest doubles neither overflow nor become zero. */
 Test(stats, extremes) {
     const double large[] = {0x1.fffffffffffffp1023, -0x1.fffffffffffffp1023};
     struct tc_stats stats = stats_of(TC_F64, large, sizeof large);
@@ -97,7 +97,8 @@ Test(stats, extremes) {
     cr_assert_eq(stats.stddev, 0x1p-1074);
 }
 
-/* Far from zero, where the mean of squares less the squared mean is nothing. */
+/* Values far from zero, where the mean of squares minus the squared mean would lose
+ * all digits in floating point. */
 Test(stats, no_cancellation) {
     double values[3000];
     for (int i = 0; i < 3000; i++)
@@ -197,7 +198,7 @@ Test(stats, order_and_pieces_do_not_matter) {
         static struct tc_moments sum, part;
         struct tc_stats stats;
         sum = (struct tc_moments){0};
-        for (size_t at = COUNT; at > 0;) { /* from behind, in pieces of all sizes */
+        for (size_t at = COUNT; at > 0;) { /* backwards, in pieces of all sizes */
             size_t step = (size_t)rand() % 3000 + 1;
             step = step < at ? step : at;
             at -= step;
@@ -234,7 +235,7 @@ Test(stats, every_set_of_instructions_agrees) {
         cr_assert(same(&found[0][i], &found[1][i]));
 }
 
-/* The fast sums are exact or say that they are not. */
+/* The fast sums are exact, or the function returns false. */
 Test(stats, fast_sums_are_exact) {
     double values[TC_STATS_BLOCK] = {0};
     double sums[3];

@@ -60,7 +60,7 @@ static size_t check(struct tc_view view, size_t size, size_t step) {
         cr_assert(tc_view_reader_read(&reader, at, got + at, length, &error));
     }
     cr_assert_arr_eq(got, expected, total);
-    /* And again from the middle, backwards. */
+    /* Then again, backwards from the middle. */
     cr_assert(tc_view_reader_read(&reader, total / 2, got, total - total / 2, &error));
     cr_assert_arr_eq(got, expected + total / 2, total - total / 2);
     cr_assert(tc_view_reader_read(&reader, 0, got, 1, &error));
@@ -98,15 +98,15 @@ Test(strided_view, scalars_and_one_row) {
     check((struct tc_view){2, 16, {1, 4}, {64, 16}, 0, 0}, 64, 64);
 }
 
-/* More than one tile, and rows that a tile cuts. */
+/* Views of more than one tile. */
 Test(strided_view, larger_than_the_window) {
     check((struct tc_view){2, 1, {3000, 7001}, {1, 3000}, 0, 0}, 3000u * 7001, 1 << 20);
     check((struct tc_view){3, 4, {2, 2500, 1021}, {4, 8, 20000}, 0, 0}, 2u * 2500 * 1021 * 4,
           999983);
 }
 
-/* Every view of a few random axes is what its definition says: axes in any
- * order, repeated, overlapping, of length 1, in pieces that belong together. */
+/* Views of a few random axes give what their definition says: axes in any order,
+ * repeated, overlapping, of length 1, and such that can be merged. */
 Test(strided_view, any_view) {
     uint64_t random = 88172645463325252u;
     for (int round = 0; round < 3000; round++) {
@@ -139,7 +139,8 @@ Test(strided_view, a_plain_view_of_any_rank_is_one_run) {
     cr_assert_leq(check(view, stride, 1 << 20), 6);
 }
 
-/* All axes of length 2, the first the densest: no element may take a call. */
+/* All axes have length 2, and the first has the smallest stride: elements must not be
+ * read one by one. */
 Test(strided_view, short_axes_do_not_cost_a_call_an_element) {
     struct tc_view view = {.rank = 23, .element = 1};
     for (unsigned i = 0; i < view.rank; i++) {
@@ -156,7 +157,7 @@ static bool fetch_zeros(void *context, uint64_t offset, void *buffer, size_t len
     return true;
 }
 
-/* Overlapping axes that lie wide apart: no order reads them forwards. */
+/* Overlapping axes with wide strides, which no order reads forwards. */
 Test(strided_view, scattered_views_are_refused) {
     struct tc_view view = {.rank = 30, .element = 1, .storage = UINT64_C(1) << 40};
     for (unsigned i = 0; i < view.rank; i++) {
@@ -176,8 +177,8 @@ Test(strided_view, scattered_views_are_refused) {
     free(bytes);
 }
 
-/* Short runs that follow each other in the storage are read ahead: a first
- * axis of three must not mean a call for every three elements. */
+/* Short runs that follow each other in the storage are read ahead: a first axis of
+ * length three must not cause a read for every three elements. */
 Test(strided_view, short_runs_do_not_cost_a_call_each) {
     size_t fetches =
         check((struct tc_view){3, 4, {3, 1000, 100}, {4, 12, 12000}, 0, 0}, 1200000, 1 << 20);

@@ -156,7 +156,7 @@ Test(table, metadata_of_many_maps_is_joined_at_once) {
     static size_t conflicts[MAPS];
     static char keys[MAPS][16];
     struct tc_metadata into = {0};
-    /* What is there counts first, then the maps in turn. */
+    /* Values that are there come first, then those of the maps in their order. */
     arena.budget = 32 << 20;
     cr_assert(tc_metadata_add(&into, &arena, TC_TEXT("all"), TC_TEXT("0"), &error));
     for (size_t i = 0; i < MAPS; i++) {

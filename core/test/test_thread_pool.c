@@ -1,6 +1,6 @@
 /*
- * The pool: every job is done once, whatever the number of threads; of several
- * failures the first in the list is the one that is told; what is cancelled ends.
+ * The thread pool: every job is done once, whatever the number of threads; of several
+ * failures the first in the list is reported; a cancelled pool ends.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -15,8 +15,8 @@
 struct list {
     size_t count;
     size_t next;
-    unsigned char done[MOST_JOBS]; /* how often each was */
-    size_t late;                   /* this job fails only when another has; 0: none */
+    unsigned char done[MOST_JOBS]; /* how often each job was done */
+    size_t late;                   /* this job fails only after another has; 0: none */
     size_t bad[2];                 /* jobs that fail; 0: none */
     atomic_size_t failures;
     atomic_size_t waiting;
@@ -40,7 +40,7 @@ static bool count_job(void *context, struct tc_pool_worker *worker, const void *
     size_t number = *(const size_t *)job;
     size_t *own = worker->memory;
     cr_assert_eq(worker->job, number, "jobs are numbered as they come");
-    own[0]++; /* nobody else's: a sanitizer would see it */
+    own[0]++; /* a sanitizer would report it if another thread used it */
     jobs->done[number]++;
     if (number == jobs->late && number)
         while (!atomic_load(&jobs->failures))
@@ -79,7 +79,7 @@ Test(thread_pool, the_first_failure_of_the_list_is_told, .timeout = 60) {
         start_list(MOST_JOBS);
         list.bad[0] = 41;
         list.bad[1] = 40;
-        /* Where there are others, the earlier one fails after the later one. */
+        /* With several threads, the earlier job fails after the later one. */
         list.late = threads > 1 ? 40 : 0;
         cr_assert_not(tc_pool_run(&counting, threads, &failure));
         cr_assert_str_eq(failure.message, "job 40", "on %zu threads", threads);
@@ -100,7 +100,7 @@ Test(thread_pool, an_error_that_was_there_stays, .timeout = 20) {
     cr_assert_str_eq(failure.code, "before");
 }
 
-/* Waits for whatever ends it: only the test can. */
+/* Waits until the test cancels it. */
 static bool wait_for_stop(void *context, struct tc_pool_worker *worker, const void *job,
                           struct tc_error *error) {
     struct list *jobs = context;

@@ -1,4 +1,4 @@
-/* Ties in the plan, with a made-up format that can share data. */
+/* Tensors that share their data, in a plan, with a made-up format that can share. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,8 @@ static struct tc_plan plan;
 static struct tc_error error;
 static size_t puts_seen;
 
-/* a, b = a, c, d = a: sixteen bytes each, that tell which they are. */
+/* Tensors a, b, c, d of sixteen bytes, of which b and d share the data of a; the bytes
+ * show which tensor they belong to. */
 static bool open_made(struct tc_reader *made, struct tc_error *failure) {
     static const char *const names[] = {"a", "b", "c", "d"};
     static const uint64_t offsets[] = {0, 0, 1, 0};
@@ -162,7 +163,7 @@ static size_t count_entries(enum tc_severity severity, enum tc_kind kind) {
     return tc_notes_count(&plan.notes, severity, kind);
 }
 
-/* Which tensor another shares the data of; "" where none. */
+/* The name of the tensor whose data another shares; "" where it shares none. */
 static void expect_kept(const char *name, const char *kept) {
     const struct tc_item *item = item_named(name);
     cr_assert_not_null(item, "%s", name);
@@ -312,7 +313,7 @@ Test(ties, names_go_to_the_metadata) {
     backend.caps |= TC_CAN_FILE_METADATA;
     cr_assert(make_plan(&keep), "%s", error.message);
     cr_assert_eq(plan.count, 2);
-    /* Names without a dot are not told by themselves: there is a list. */
+    /* Aliases without a dot are not recognised by themselves, so there is a list. */
     cr_assert_eq(plan.metadata.count, 3);
     cr_assert_eq(plan.files[0].metadata.count, 3);
     const struct tc_text *list = tc_metadata_find(&plan.metadata, TC_TEXT(TC_ALIASES_KEY));
