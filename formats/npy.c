@@ -14,7 +14,6 @@
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
-#include "core/format/source.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
@@ -152,22 +151,6 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     return ok;
 }
 
-static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
-                struct tc_error *error) {
-    (void)item;
-    return tc_source_write(source, writer->out, error);
-}
-
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_npy(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_npy = {
     .name = "npy",
     .summary = "NumPy array",
@@ -188,7 +171,4 @@ const struct tc_backend tc_backend_npy = {
     .close = close_npy,
     .holds_metadata = npy_holds_metadata,
     .begin = begin,
-    .put = put,
-    .finish = finish,
-    .abort = abort_npy,
 };

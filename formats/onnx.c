@@ -39,6 +39,4 @@ const struct tc_backend tc_backend_onnx = {
     .companion = onnx_write_companion,
     .begin = onnx_write_begin,
     .put = onnx_write_put,
-    .finish = onnx_write_finish,
-    .abort = onnx_write_abort,
 };

@@ -137,6 +137,4 @@ const struct tc_backend tc_backend_pb = {
     .check = onnx_write_check_lone,
     .begin = begin,
     .put = put,
-    .finish = onnx_write_finish,
-    .abort = onnx_write_abort,
 };

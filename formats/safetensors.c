@@ -258,16 +258,6 @@ static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *e
     return true;
 }
 
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_safetensors(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_safetensors = {
     .name = "safetensors",
     .summary = "Hugging Face safetensors",
@@ -290,8 +280,6 @@ const struct tc_backend tc_backend_safetensors = {
     .check = check,
     .begin = begin,
     .put = put,
-    .finish = finish,
-    .abort = abort_safetensors,
     .sharding =
         &(const struct tc_sharding){
             .count_digits = 5,

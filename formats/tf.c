@@ -13,7 +13,6 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
-#include "core/format/source.h"
 #include "core/io/publish.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -210,22 +209,6 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     return ok;
 }
 
-static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
-                struct tc_error *error) {
-    (void)item;
-    return tc_source_write(source, writer->out, error);
-}
-
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_tf(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_tf = {
     .name = "tf",
     .summary = "TensorFlow tensor",
@@ -244,7 +227,4 @@ const struct tc_backend tc_backend_tf = {
     .close = close_tf,
     .check = tf_check,
     .begin = begin,
-    .put = put,
-    .finish = finish,
-    .abort = abort_tf,
 };

@@ -294,16 +294,6 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     return ok && next == TC_NEXT_END && tc_outfile_write(writer->out, around, TAIL_BYTES, error);
 }
 
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_tfrecord(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_tfrecord = {
     .name = "tfrecord",
     .summary = "TensorFlow records",
@@ -324,6 +314,4 @@ const struct tc_backend tc_backend_tfrecord = {
     .check = check,
     .begin = begin,
     .put = put,
-    .finish = finish,
-    .abort = abort_tfrecord,
 };

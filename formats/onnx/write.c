@@ -317,16 +317,6 @@ bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *so
            tc_source_write(source, writer->companion, error);
 }
 
-bool onnx_write_finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-void onnx_write_abort(struct tc_writer *writer) {
-    (void)writer;
-}
-
 bool onnx_write_lone(struct tc_writer *writer, struct tc_source *source, struct tc_error *error) {
     const struct tc_item *item = &writer->plan->items[writer->file->first];
     struct tc_buffer text = {0};
