@@ -63,11 +63,11 @@ bool pickle_unsafe(struct pickle *pickle, const char *format, ...) {
     return false;
 }
 
-bool pickle_odd(struct pickle *pickle, const char *what) {
+bool pickle_tolerate(struct pickle *pickle, const char *what) {
     if (pickle->mode != PICKLE_SCAN)
         return pickle_bad(pickle, "%s", what);
-    if (!pickle->odd)
-        pickle->odd = what;
+    if (!pickle->tolerated)
+        pickle->tolerated = what;
     return true;
 }
 
@@ -79,7 +79,7 @@ bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what)
     if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
         return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
     if (pickle->mode == PICKLE_SCAN)
-        return pickle_odd(pickle, what);
+        return pickle_tolerate(pickle, what);
     if (name.length == 0)
         return pickle_unsafe(pickle, "the pickle %s", what);
     return pickle_unsafe(pickle, "the pickle %s: %.*s", what, tc_text_shown(name, 200), name.bytes);
@@ -147,7 +147,7 @@ void pickle_release(struct pickle *pickle) {
 static bool cross_frame(struct pickle *pickle, uint64_t length) {
     if (pickle->at >= pickle->frame_end || length <= pickle->frame_end - pickle->at)
         return true;
-    if (!pickle_odd(pickle, "an opcode crosses its frame's end"))
+    if (!pickle_tolerate(pickle, "an opcode crosses its frame's end"))
         return false;
     pickle->forked = true;
     if (pickle->skips)
@@ -258,7 +258,7 @@ static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, ui
 static bool take_last_line(struct pickle *pickle, uint64_t length, struct tc_text *line) {
     if (pickle->mode != PICKLE_SCAN || length == 0)
         return pickle_bad(pickle, "the pickle is cut short");
-    char *copy = pickle_odd(pickle, "a line ends with the file")
+    char *copy = pickle_tolerate(pickle, "a line ends with the file")
                      ? pickle_take_copy(pickle, length, true)
                      : NULL;
     *line = (struct tc_text){copy, length - 1};

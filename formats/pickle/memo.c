@@ -185,8 +185,8 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
         node = earlier(pickle->memo, key);
         /* Python's machines stop where there is none; what comes behind is told
          * all the same. */
-        if (!pickle_odd(pickle, node ? "a memo entry of an earlier pickle"
-                                     : "a memo entry that is not there"))
+        if (!pickle_tolerate(pickle, node ? "a memo entry of an earlier pickle"
+                                          : "a memo entry that is not there"))
             return false;
         node = node ? node : unknown_text(pickle);
     }

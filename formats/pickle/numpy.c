@@ -276,7 +276,7 @@ static bool take_objects(struct pickle *pickle, struct pickle_node *object) {
     pickle->steps = inner.steps;
     pickle->named = inner.named;
     pickle->names = inner.names;
-    pickle->odd = inner.odd;
+    pickle->tolerated = inner.tolerated;
     pickle_release(&inner);
     return ok;
 }
@@ -300,7 +300,7 @@ bool pickle_take_array(struct pickle *pickle, struct pickle_node *object) {
                                   "an array of joblib's that holds no plain numbers");
     /* joblib reads on behind the frame. */
     if (pickle->at < pickle->frame_end) {
-        if (!pickle_odd(pickle, "an array of joblib's inside of a frame"))
+        if (!pickle_tolerate(pickle, "an array of joblib's inside of a frame"))
             return false;
         pickle->at = pickle->frame_end;
     }

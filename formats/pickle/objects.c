@@ -66,7 +66,7 @@ static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
             return no_container(pickle, PICKLE_DICT);
         list->items[index] = items[i + 1];
     }
-    return pickle_odd(pickle, "items of a list are set as a dict's");
+    return pickle_tolerate(pickle, "items of a list are set as a dict's");
 }
 
 /* Keys of what looks its attributes up among its items. */
@@ -97,7 +97,7 @@ static bool put_items(struct pickle *pickle, struct pickle_node *node, enum pick
     if (scan && node->kind == PICKLE_LIST && kind == PICKLE_DICT)
         return set_list_items(pickle, node, items, count);
     if (scan && node->kind == PICKLE_BYTES && node->array && kind != PICKLE_SET)
-        return pickle_odd(pickle, "a bytearray is changed after it was made");
+        return pickle_tolerate(pickle, "a bytearray is changed after it was made");
     if (!scan || is_plain(node))
         return no_container(pickle, kind);
     return pickle_misuse(pickle, name_of(node), "it is given items that it does not take");

@@ -34,14 +34,14 @@ static bool op_stop(struct pickle *pickle, int unused) {
     (void)unused;
     if (pickle->depth == 0)
         return pickle_bad(pickle, "the pickle ends with an empty stack");
-    if (pickle->mark_count && !pickle_odd(pickle, "a mark is left at the pickle's end"))
+    if (pickle->mark_count && !pickle_tolerate(pickle, "a mark is left at the pickle's end"))
         return false;
     if (pickle->at < pickle->frame_end) {
         pickle->also_at = pickle->frame_end;
-        if (!pickle_odd(pickle, "the pickle ends before its frame"))
+        if (!pickle_tolerate(pickle, "the pickle ends before its frame"))
             return false;
     }
-    if (pickle->depth > 1 && !pickle_odd(pickle, "values are left on the stack at the end"))
+    if (pickle->depth > 1 && !pickle_tolerate(pickle, "values are left on the stack at the end"))
         return false;
     pickle->stopped = pickle_top(pickle) != NULL;
     return pickle->stopped;
@@ -308,12 +308,12 @@ static bool op_proto(struct pickle *pickle, int unused) {
     if (!pickle_take_number(pickle, 1, &version))
         return false;
     if (pickle->opcode_at != pickle->start &&
-        !pickle_odd(pickle, "a pickle's protocol is not at its start"))
+        !pickle_tolerate(pickle, "a pickle's protocol is not at its start"))
         return false;
     if (version <= PICKLE_PROTOCOL)
         return true;
     if (pickle->mode == PICKLE_SCAN)
-        return pickle_odd(pickle, "a pickle's protocol is not known");
+        return pickle_tolerate(pickle, "a pickle's protocol is not known");
     return pickle_unsupported(pickle, "pickle-protocol",
                               "pickle protocol %llu is not known (0 to 5 are)",
                               (unsigned long long)version);
@@ -325,7 +325,7 @@ static bool op_frame(struct pickle *pickle, int unused) {
     if (!take_length(pickle, 8, &length))
         return false;
     if (pickle->frame_end && pickle->at < pickle->frame_end &&
-        !pickle_odd(pickle, "a frame inside a frame"))
+        !pickle_tolerate(pickle, "a frame inside a frame"))
         return false;
     /* Inside of a frame that is in memory already, one is passed over. */
     if (pickle->at < pickle->frame_end && length <= pickle->frame_end - pickle->at)
@@ -336,7 +336,7 @@ static bool op_frame(struct pickle *pickle, int unused) {
         pickle->at = pickle->frame_end;
     bool fits = length <= pickle->end - pickle->at;
     pickle->frame_end = fits ? pickle->at + length : 0;
-    return fits || pickle_odd(pickle, "a frame passes the pickle's end");
+    return fits || pickle_tolerate(pickle, "a frame passes the pickle's end");
 }
 
 static const struct opcode {
@@ -494,7 +494,7 @@ static bool run_plain(struct pickle *pickle, uint64_t start, bool ok, struct pic
     pickle->on_build = heard.on_build;
     pickle->named = heard.named;
     pickle->names = heard.names;
-    pickle->odd = heard.odd;
+    pickle->tolerated = heard.tolerated;
     pickle->error = heard.error;
     pickle->at = heard.at;
     if (reached)

@@ -223,9 +223,9 @@ static bool judge_row(struct row *row, const struct before *before, struct tc_er
         return true;
     }
     scan->pickles += row->count;
-    if (!row->pickle.odd)
+    if (!row->pickle.tolerated)
         return true;
-    tc_fail(&odd, TC_INVALID, "pickle", "%s", row->pickle.odd);
+    tc_fail(&odd, TC_INVALID, "pickle", "%s", row->pickle.tolerated);
     return scan_note_broken(scan, &odd, error);
 }
 

@@ -17,13 +17,13 @@
 #define SPOOL_STEP ((size_t)1 << 18)
 
 static void forget_current(struct torch *torch) {
-    if (torch->gathering)
+    if (torch->viewing)
         tc_view_reader_release(&torch->view_reader);
-    torch->gathering = false;
+    torch->viewing = false;
     torch->current = NULL;
 }
 
-void torch_forget(struct torch *torch) {
+void torch_release_reading(struct torch *torch) {
     forget_current(torch);
     zip_stream_release(&torch->inflating);
     tc_spool_release(&torch->spool);
@@ -91,7 +91,7 @@ static bool read_strided(struct torch *torch, const struct torch_view *view, str
         forget_current(torch);
         memcpy(gathered.shape, view->shape, view->rank * sizeof *view->shape);
         memcpy(gathered.stride, view->stride, view->rank * sizeof *view->stride);
-        torch->gathering = true;
+        torch->viewing = true;
         if (!tc_view_reader_init(&torch->view_reader, &gathered, fetch_storage, fetch, error)) {
             forget_current(torch);
             return false;

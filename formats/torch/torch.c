@@ -25,7 +25,7 @@ void torch_init(struct torch *torch, struct tc_reader *reader) {
 }
 
 void torch_release(struct torch *torch) {
-    torch_forget(torch);
+    torch_release_reading(torch);
     free(torch->storages);
     free(torch->views);
     free(torch->unpacked);
