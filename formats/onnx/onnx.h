@@ -61,7 +61,7 @@ struct onnx {
     size_t wrapped;
     struct tc_text first_wrapped;
     /* The sparse indices that were transposed last, which are kept. */
-    const struct onnx_place *ordered;
+    const struct onnx_place *transposed;
     unsigned char *indices;
 };
 
