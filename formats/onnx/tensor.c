@@ -168,7 +168,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     if (ok && !files)
         ok = tc_fail_memory(error);
     if (files)
-        onnx->files = files;
+        onnx->reader->companions = onnx->files = files;
     *input = ok ? tc_reader_open_beside(onnx->reader, path.bytes, &onnx->pool, error) : NULL;
     tc_buffer_release(&path);
     if (!*input)
@@ -176,7 +176,6 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     files[count] = *input;
     if (tc_name_add(&onnx->locations, location, (uint32_t)count,
                     onnx->reader->options->limits.tensors, error)) {
-        onnx->reader->companions = onnx->files;
         onnx->reader->companion_count = onnx->locations.count;
         onnx->reader->size += (*input)->size;
         return true;
