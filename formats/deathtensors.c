@@ -38,16 +38,16 @@
 struct deathtensors_reader {
     char *header;
     uint64_t header_size;
-    uint64_t blob; /* where it starts and ends in the file */
+    uint64_t blob; /* where the blob starts in the file */
     uint64_t blob_end;
     uint64_t blob_size; /* before compression */
-    /* A compressed blob: the decoder's place in it, or, once something was
-     * wanted from behind, the whole of it spooled. */
+    /* For a compressed blob: the decoder and its place in the blob, or, once a read
+     * went backwards, a spool with the whole of it. */
     struct tc_zstd_decoder decoder;
     bool decoding;
     uint64_t position;
     struct tc_spool spool;
-    bool broken; /* nothing more comes out of it */
+    bool broken; /* decoding failed: no more can be read */
     struct shards shards;
 };
 
@@ -68,7 +68,7 @@ static bool check_blob(struct tc_reader *reader, struct tc_error *error) {
             tc_fail(error, TC_INVALID, "overlap", "its data overlaps another tensor's");
             return tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
         }
-        end = tensor->offset + tensor->nbytes; /* was checked when it was read */
+        end = tensor->offset + tensor->nbytes; /* read_tensors checked that it does not overflow */
     }
     file->blob_size = end;
     for (size_t i = 0; i < reader->table.count; i++)
@@ -197,8 +197,8 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
         return tc_fail(error, TC_INVALID, "truncated",
                        "the header is longer than the file (%llu bytes, the file has %llu)",
                        (unsigned long long)file->header_size, (unsigned long long)size);
-    /* Where the header is whole it says how much there should be behind it, but
-     * not of what is compressed. */
+    /* Only here is a cut file noticed in this way: a whole header says how long the
+     * data is, unless it is compressed. */
     if (file->blob > size || (reader->compressed && size - file->blob < footer))
         return tc_reader_cut_short(reader, file->blob + footer, true, error);
     file->blob_end = size - file->blob < footer ? file->blob : size - footer;
@@ -219,7 +219,8 @@ static bool read_header(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-/* False for what is no plain number: nothing depends on it. */
+/* False where the text is not a plain number, which is then ignored: the size only
+ * serves a check. */
 static bool parse_bytes(struct tc_text text, uint64_t *bytes) {
     uint64_t value = 0;
     for (size_t i = 0; i < text.length; i++)
@@ -230,7 +231,7 @@ static bool parse_bytes(struct tc_text text, uint64_t *bytes) {
     return text.length > 0;
 }
 
-/* One {"path": FILE, "tensors": [NAME, …], "bytes": N}. */
+/* An entry of the list: {"path": FILE, "tensors": [NAME, …], "bytes": N}. */
 static bool read_shard(struct tc_json *json, struct shards *shards) {
     struct tc_text key;
     struct tc_text file = {0};
@@ -291,7 +292,7 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     while (ok && tc_json_element(&json))
         ok = read_shard(&json, &file->shards);
     if (!ok || json.failed || !tc_json_end(&json)) {
-        /* Offsets in the list say nothing of the file. */
+        /* Its offset is one in the list's text, not in the file. */
         inner.has_offset = false;
         if (error->class == TC_OK)
             *error = inner;
@@ -336,8 +337,8 @@ static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
     return ok;
 }
 
-/* A damaged header may look like one of a newer version: where the checksum
- * is wrong, that is what there is to say. */
+/* A damaged header may look like one of a newer version. Where the checksum is
+ * wrong, the error says that instead. */
 static bool blame_damage(struct tc_reader *reader, struct tc_error *error) {
     struct tc_error damage = {0};
     bool cut = error->reason == TC_REASON_CUT_SHORT;
@@ -369,7 +370,7 @@ static bool restart(struct tc_reader *reader, struct tc_error *error) {
     return tc_zstd_decoder_init(&file->decoder, reader->input, file->blob, file->blob_end, error);
 }
 
-/* The next bytes of the blob; behind the last one the frame must end. */
+/* Decodes the next bytes of the blob. Behind the last one the frame must end. */
 static bool decode_next(struct deathtensors_reader *file, void *buffer, size_t length,
                         struct tc_error *error) {
     if (!tc_zstd_decode(&file->decoder, buffer, length, error))
@@ -378,7 +379,7 @@ static bool decode_next(struct deathtensors_reader *file, void *buffer, size_t l
     return file->position < file->blob_size || tc_zstd_decoder_end(&file->decoder, error);
 }
 
-/* Passes bytes up to `end`, to the spool if it is open. */
+/* Decodes up to `end`, into the spool if it is open. */
 static bool decode_through(struct deathtensors_reader *file, uint64_t end, struct tc_error *error) {
     unsigned char *buffer = file->position < end ? malloc(STEP) : NULL;
     bool ok = file->position >= end || buffer || tc_fail_memory(error);
@@ -402,7 +403,7 @@ static bool read_compressed(struct tc_reader *reader, uint64_t offset, void *buf
     if (!file->decoding && !restart(reader, error))
         return false;
     if (offset < file->position) {
-        /* Going back would mean decoding again, for every tensor maybe. */
+        /* Decode all of it once, instead of again for each read that goes back. */
         if (!restart(reader, error) || !tc_spool_open(&file->spool, file->blob_size, error) ||
             !decode_through(file, file->blob_size, error)) {
             tc_spool_release(&file->spool);
@@ -438,7 +439,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return !reader->compressed;
 }
 
-/* A compressed blob of no bytes: no read would ever come to its end. */
+/* Checks a compressed blob of no bytes, whose end no read would ever reach. */
 static bool verify_empty(struct tc_reader *reader, struct tc_error *error) {
     struct deathtensors_reader *file = reader->state;
     struct tc_zstd_decoder decoder;
@@ -460,7 +461,7 @@ static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_e
     bool index = file->shards.ready;
     if (!index && !any_wanted(reader, wanted))
         return true;
-    /* For an index, reader->checksum tells of its shards too. */
+    /* For an index, reader->checksum is also set where a shard has one. */
     bool checksum = index ? file->blob_end < reader->input->size : reader->checksum;
     bool compressed = !index && reader->compressed;
     if (checksum && !verify_checksum(reader, error) && !tc_reader_forgive(reader, error))

@@ -1,4 +1,5 @@
-/* What deathtensors.c, which reads, and deathtensors_write.c share. */
+/* What the reader (deathtensors.c) and the writer (deathtensors_write.c) of
+ * deathtensors files share: the layout's constants and the writer's callbacks. */
 #ifndef TCONV_FORMATS_DEATHTENSORS_H
 #define TCONV_FORMATS_DEATHTENSORS_H
 
@@ -24,7 +25,7 @@
 #define KEY_INDEX "deathtensors.shard.index"
 
 struct deathtensors_writer {
-    struct tc_hash_thread hashing; /* makes the checksum */
+    struct tc_hash_thread hashing; /* computes the checksum */
     bool is_hashing;
     struct tc_zstd_encoder encoder;
     bool encoding;

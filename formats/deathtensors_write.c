@@ -1,4 +1,4 @@
-/* Writing deathtensors; the layout is in deathtensors.c. */
+/* The writer of deathtensors files; deathtensors.c has their layout. */
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
@@ -20,7 +20,7 @@
 
 #define METADATA_LIMIT (UINT64_C(1) << 20)
 
-/* In serde_json's pretty form. */
+/* The header as serde_json's pretty printer writes it. */
 static void add_header(struct tc_buffer *text, const struct tc_metadata *metadata,
                        const struct tc_item *items, size_t count) {
     struct tc_json_writer json = {
@@ -73,7 +73,7 @@ bool deathtensors_check(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
-/* Prefix, header and padding. `text` holds the header. */
+/* Writes the prefix, and the header in `text` with its padding. */
 static bool write_head(struct tc_outfile *out, struct tc_buffer *text, uint64_t flags,
                        struct tc_error *error) {
     unsigned char prefix[PREFIX_BYTES] = "DTLEGION\1";

@@ -1,6 +1,6 @@
 /*
- * What a file is that no format here knows. Most files called .bin are none of
- * ours, and people are helped most by hearing what they have.
+ * What a file is that tconv does not read. Many files with a known extension (.bin)
+ * are something else, and naming it helps more than saying what is wrong with it.
  */
 
 #include "formats/foreign.h"
@@ -108,7 +108,8 @@ static const struct foreign *find_foreign(const struct tc_probe *probe) {
     return foreign || !blank ? foreign : find_at(probe, blank);
 }
 
-/* Printable characters and white space only; the last one may be cut. */
+/* Whether there are printable characters and white space only. The last character
+ * may be incomplete, where the file goes on. */
 static bool looks_like_text(const struct tc_probe *probe) {
     const char *bytes = (const char *)probe->head;
     size_t at = 0;
@@ -136,7 +137,7 @@ static bool only_zeros(const struct tc_probe *probe) {
     return at == probe->length;
 }
 
-/* A varint at *at, which moves on; false where there is none. */
+/* Reads a varint at *at, which moves behind it; false where there is none. */
 static bool take_varint(const struct tc_probe *probe, size_t *at, uint64_t *value) {
     *value = 0;
     for (unsigned shift = 0; shift < 64 && *at < probe->length; shift += 7) {
@@ -148,8 +149,8 @@ static bool take_varint(const struct tc_probe *probe, size_t *at, uint64_t *valu
     return false;
 }
 
-/* Fields with small numbers, one behind the other, up to where the first bytes
- * or the file end. */
+/* Whether the first bytes are fields with small numbers, one after the other, to the
+ * end of the file or beyond these bytes. */
 static bool looks_like_protobuf(const struct tc_probe *probe) {
     size_t at = 0;
     unsigned fields = 0;
@@ -176,7 +177,7 @@ static bool looks_like_protobuf(const struct tc_probe *probe) {
     return fields >= 2;
 }
 
-/* What has no mark of its own. */
+/* A guess at a file that has no magic bytes. */
 static const char *guess(const struct tc_probe *probe) {
     if (only_zeros(probe))
         return "it starts with zeros only";
@@ -195,9 +196,9 @@ bool foreign_recognised(const struct tc_probe *probe) {
 bool foreign_explain(const struct tc_probe *probe, struct tc_error *error) {
     const struct foreign *foreign = find_foreign(probe);
     if (foreign) {
-        bool known = foreign->class == TC_INVALID;
+        bool is_download_error = foreign->class == TC_INVALID;
         tc_fail(error, foreign->class, "wrong-file", "this is %s%s", foreign->what,
-                known ? "" : ", not a format that tconv knows");
+                is_download_error ? "" : ", not a format that tconv knows");
         tc_error_because(error, TC_REASON_NO_FORMAT);
         return foreign->hint ? tc_error_hint(error, "%s", foreign->hint) : false;
     }

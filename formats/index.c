@@ -1,7 +1,8 @@
 /*
  * NAME.safetensors.index.json and its like:
  *     {"metadata": {"total_size": N, …}, "weight_map": {tensor: file, …}}
- * The shards lie beside it, in any format that the registry knows by content.
+ * The shards are files of the same folder, in any format that tconv recognises by
+ * content.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,8 @@ struct index_reader {
     double total;
 };
 
-/* A JSON object that has a weight_map; seen in the first bytes, or told by
- * the name of its only other key. */
+/* A JSON object whose first key is "weight_map", or "metadata", which is the only
+ * other key of an index. */
 static int probe(const struct tc_probe *probe) {
     size_t at = 0;
     while (at < probe->length && memchr(" \t\r\n", probe->head[at], 4))
@@ -42,14 +43,15 @@ static int probe(const struct tc_probe *probe) {
     size_t left = probe->length - at;
     if (left >= 12 && memcmp(probe->head + at, "\"weight_map\"", 12) == 0)
         return 80;
-    /* What stands in the place of any format's file while it is replaced. */
+    /* The notice that stands in the place of a file, of any format, while the files
+     * of a model are being replaced (core/io/publish.h). */
     if (left >= sizeof INCOMPLETE - 1 &&
         memcmp(probe->head + at, INCOMPLETE, sizeof INCOMPLETE - 1) == 0)
         return 80;
     return left >= 10 && memcmp(probe->head + at, "\"metadata\"", 10) == 0 ? 50 : 0;
 }
 
-/* A size: some tools write it as a real number. */
+/* total_size, which some tools write as a real number. */
 static bool read_total(struct tc_json *json, struct index_reader *index) {
     struct tc_text text;
     if (tc_json_peek(json) != TC_JSON_NUMBER)
@@ -66,7 +68,7 @@ static bool read_total(struct tc_json *json, struct index_reader *index) {
     return true;
 }
 
-/* What else the index says of the model is kept as it stands, under one key. */
+/* Anything but total_size is kept as it is, under one key of the file's metadata. */
 static bool read_metadata(struct tc_json *json, struct tc_reader *reader) {
     struct index_reader *index = reader->state;
     struct tc_metadata pairs = {0};
@@ -157,7 +159,7 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     if (!reader->options->findings)
         tc_reader_warn(reader, "the index says total_size %.0f, the tensors have %llu bytes",
                        index->total, (unsigned long long)total);
-    else if (!shards_incomplete(&index->shards)) /* else that is the reason */
+    else if (!shards_incomplete(&index->shards)) /* a missing shard is a finding already */
         tc_findings_add(reader->options->findings, "total-size", NULL, (struct tc_text){0},
                         "the index says total_size %.0f, the tensors have %llu bytes", index->total,
                         (unsigned long long)total);

@@ -1,8 +1,8 @@
 /*
- * .npy: an array, a header (npy_header.c) and its elements; where np.save was
- * called more than once on one file, arrays one behind the other, which are
- * called 0, 1, … Big-endian and Fortran order are put right on reading; what is
- * written is byte for byte what np.save writes.
+ * .npy: a header (numpy/header.c) and an array's elements. Where np.save was called
+ * more than once on one file, there are several arrays one after the other, which
+ * are named 0, 1, … Big-endian elements and Fortran order are converted on reading;
+ * what is written is byte for byte what np.save writes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,6 @@
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
-#include "core/format/source.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
@@ -32,7 +31,7 @@ struct npy_reader {
     struct npy_stream stream;
 };
 
-/* Where a fetch counts from. */
+/* The context of fetch: offsets count from `base`. */
 struct place {
     struct tc_reader *reader;
     uint64_t base;
@@ -48,8 +47,8 @@ static bool fetch(void *context, uint64_t offset, void *buffer, size_t length,
     return tc_input_read(place->reader->input, place->base + offset, buffer, length, error);
 }
 
-/* Whether another array follows the one that ends here. Anything else that does
- * is an error. */
+/* Finds where the array ends and whether another follows. Anything else behind it is
+ * an error. */
 static bool find_next(struct tc_reader *reader, const struct npy_array *array, uint64_t *end,
                       bool *more, struct tc_error *error) {
     const struct npy_header *header = &array->header;
@@ -72,7 +71,7 @@ static bool find_next(struct tc_reader *reader, const struct npy_array *array, u
     return tc_error_at(error, *end);
 }
 
-/* One array has the file's name; several are numbered. */
+/* A single array gets the file's name; several are numbered. */
 static bool name_array(struct tc_reader *reader, bool several, uint64_t index, struct tc_text *name,
                        struct tc_error *error) {
     char digits[24];
@@ -152,22 +151,6 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     return ok;
 }
 
-static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
-                struct tc_error *error) {
-    (void)item;
-    return tc_source_write(source, writer->out, error);
-}
-
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_npy(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_npy = {
     .name = "npy",
     .summary = "NumPy array",
@@ -188,7 +171,4 @@ const struct tc_backend tc_backend_npy = {
     .close = close_npy,
     .holds_metadata = npy_holds_metadata,
     .begin = begin,
-    .put = put,
-    .finish = finish,
-    .abort = abort_npy,
 };

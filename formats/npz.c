@@ -1,7 +1,7 @@
 /*
- * .npz: a zip of NAME.npy members, stored or packed. Stored arrays are read
- * in place; packed ones stream. Members that are no .npy, and arrays that are no
- * tensors, are left out, and that is said.
+ * .npz: a zip of NAME.npy members, stored or packed. Stored arrays are read in
+ * place; packed ones are unpacked as they are read. Members that are not .npy, and
+ * arrays that are not tensors, are left out, which is reported.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@
 struct npz_reader {
     struct zip zip;
     struct npy_list list;
-    /* The one array that is being unpacked, gathered or taken apart. */
+    /* The sequential array that is being read. */
     struct zip_stream unpacking;
     struct npy_stream stream;
 };
@@ -69,7 +69,7 @@ static bool fetch_member(void *context, uint64_t offset, void *buffer, size_t le
                            buffer, length, error);
 }
 
-/* Elements as stored, from offset 0. */
+/* The array's data as it is stored; offsets count from its first byte. */
 static bool fetch_data(void *context, uint64_t offset, void *buffer, size_t length,
                        struct tc_error *error) {
     const struct fetch *fetch = context;
@@ -83,8 +83,8 @@ static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, u
         return torch_read(npz->list.objects, tensor, offset, buffer, length, error);
     const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
     struct fetch fetch = {reader, found->array};
-    /* What is neither unpacked nor gathered has no state, and any thread may
-     * read it. */
+    /* A tensor that is not sequential needs no state, so that any thread may read
+     * it. */
     struct npy_stream none = {0};
     return npy_stream_read(tensor->sequential ? &npz->stream : &none, found, fetch_data, &fetch,
                            offset, buffer, length, error);
@@ -94,8 +94,8 @@ static struct tc_text name_of(const struct zip_member *member) {
     return (struct tc_text){member->name.bytes, member->name.length - extension.length};
 }
 
-/* Reads the header, and the whole of a packed member that holds nothing: no read
- * would ever come to its end. */
+/* Reads the header. A packed member without data is checked here, since no read would
+ * ever reach its end. */
 static bool read_header(struct tc_reader *reader, struct npy_array *array, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
     const struct zip_member *member = array->owner;
@@ -130,7 +130,7 @@ static bool add_array(struct tc_reader *reader, const struct zip_member *member,
     return npy_list_add(&npz->list, reader, array, name, error);
 }
 
-/* Bytes that reading what is wanted of an array would unpack. */
+/* Adds the bytes that are unpacked when the wanted tensors of an array are read. */
 static bool count_unpacked(struct tc_reader *reader, const struct zip_member *member,
                            const struct npy_array *array, uint64_t *sum, struct tc_error *error) {
     if (!array->header.structured && !tc_reader_wants(reader, name_of(member)))
@@ -149,7 +149,7 @@ static bool is_array(const struct zip_member *member) {
     return tc_text_ends(member->name, extension);
 }
 
-/* A zip without a single array is some other file. */
+/* A zip without any .npy member is not an .npz. */
 static bool refuse_foreign(const struct zip *zip, struct tc_error *error) {
     const struct zip_member *member = &zip->members[0];
     return tc_fail(error, TC_UNSUPPORTED, "zip",
@@ -157,8 +157,9 @@ static bool refuse_foreign(const struct zip *zip, struct tc_error *error) {
                    tc_text_shown(member->name, 200), member->name.bytes);
 }
 
-/* numpy takes a member of a tensor's bare name for the tensor. */
-static bool check_bare_names(struct tc_reader *reader, struct tc_error *error) {
+/* numpy finds a tensor as the member NAME.npy or as the member NAME: there may not be
+ * both. */
+static bool check_duplicate_members(struct tc_reader *reader, struct tc_error *error) {
     const struct npz_reader *npz = reader->state;
     for (size_t i = 0; i < npz->zip.count; i++) {
         const struct zip_member *member = &npz->zip.members[i];
@@ -198,7 +199,7 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     }
     if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
-    return check_bare_names(reader, error) && npy_list_finish(&npz->list, reader, error) &&
+    return check_duplicate_members(reader, error) && npy_list_finish(&npz->list, reader, error) &&
            tc_reader_check_expansion(reader, unpacked, error);
 }
 
@@ -213,7 +214,8 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return npy_is_raw(found);
 }
 
-/* Of a structured array each field is a tensor of the one member. */
+/* Checks each stored member once, also where several tensors, the fields of a
+ * structured array, come from it. */
 static bool verify_tensors(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     const struct npz_reader *npz = reader->state;
     const struct zip_member *last = NULL;
@@ -235,8 +237,8 @@ static bool verify_tensors(struct tc_reader *reader, const bool *wanted, struct 
     return true;
 }
 
-/* What no tensor is read from has a CRC too. Members that are skipped are few in
- * honest files; packed ones count as what is read does. */
+/* Checks the CRC of members that no tensor is read from. What they unpack to is
+ * limited as it is for those that are read. */
 static bool verify_others(struct tc_reader *reader, struct tc_error *error) {
     const struct npz_reader *npz = reader->state;
     uint64_t unpacked = 0;
@@ -274,8 +276,8 @@ static void close_npz(struct tc_reader *reader) {
     zip_release(&npz->zip);
 }
 
-/* numpy looks for a key among the members' full names first: of "a" and
- * "a.npy" it reads the first as both, also where it wrote them itself. */
+/* numpy looks for a key among the members' full names first. Where tensors "a" and
+ * "a.npy" are written, as a.npy and a.npy.npy, it finds "a" under both names. */
 static bool check(struct tc_plan *plan, struct tc_error *error) {
     struct tc_name_map names; /* filled only where a name ends in .npy, which is rare */
     tc_name_map_init(&names, NULL);

@@ -1,6 +1,6 @@
 /*
- * .onnx: a ModelProto. Read are the tensors it holds, wherever (onnx_graph.c);
- * written is a model that holds nothing else (onnx_write.c).
+ * .onnx: a ModelProto. All tensors in it are read, wherever they are (onnx/graph.c).
+ * A model that is written holds nothing but tensors (onnx/write.c).
  */
 
 #include "formats/onnx/onnx.h"
@@ -39,6 +39,4 @@ const struct tc_backend tc_backend_onnx = {
     .companion = onnx_write_companion,
     .begin = onnx_write_begin,
     .put = onnx_write_put,
-    .finish = onnx_write_finish,
-    .abort = onnx_write_abort,
 };

@@ -1,9 +1,9 @@
 /*
- * .ot: two things carry this name, told by content. tch (Rust) saves a
- * TorchScript archive of one module whose attributes are the tensors; a dot in
- * a name is stored as a bar, and tch turns every bar back, so a name with a bar
- * of its own does not come back the same. The other is an ONNX model, which
- * --ot-dialect=onnx writes by that format's own backend.
+ * .ot: two kinds of files have this extension; their content decides. One is what
+ * tch (Rust) saves: a TorchScript archive of one module whose attributes are the
+ * tensors. It stores "." in a name as "|" and turns every "|" back, so that a name
+ * that had "|" comes back changed. The other is an ONNX model, which the backend
+ * onnx writes for --ot-dialect=onnx.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static int probe_ot(const struct tc_probe *probe) {
 
 static bool open_archive(struct torch *torch, struct tc_reader *reader, struct tc_error *error) {
     torch_init(torch, reader);
-    torch->bars = true; /* dots in the names */
+    torch->bars = true;
     if (!torch_open_zip(torch, error))
         return false;
     if (!torch->script)
@@ -92,9 +92,9 @@ static void close_ot(struct tc_reader *reader) {
         torch_release(&ot->torch);
 }
 
-/* A bar in a name comes back as a dot, which may be another's name. */
+/* "|" in a name comes back as ".", with which it may be another tensor's name. */
 static bool check(struct tc_plan *plan, struct tc_error *error) {
-    struct tc_name_map names; /* as they come back; filled only where a name has a bar */
+    struct tc_name_map names; /* as they come back; filled only where a name has "|" */
     tc_name_map_init(&names, &plan->arena);
     bool ok = true;
     bool any = false;

@@ -1,6 +1,6 @@
 /*
- * .pb: a lone TensorProto of ONNX, as its backend tests have inputs and
- * outputs, or a SequenceProto (elem_type 2, tensor_values 3): a list of them.
+ * .pb: one TensorProto of ONNX, as the inputs and outputs of its backend tests are
+ * stored, or a SequenceProto (fields: elem_type 2, tensor_values 3), a list of them.
  */
 #include <string.h>
 
@@ -17,7 +17,8 @@
 #include "formats/protobuf/wire.h"
 #include "formats/refused.h"
 
-/* A sequence has its tensors where a tensor has its segment, and no data. */
+/* Whether it is a sequence: it has its tensors in field 3, where a TensorProto has
+ * its segment, and no field above, where a TensorProto has its data. */
 static bool is_sequence(struct wire message, struct tc_error *error) {
     struct wire_field field;
     bool tensors = false;
@@ -29,7 +30,7 @@ static bool is_sequence(struct wire message, struct tc_error *error) {
     return error->class == TC_OK && tensors && !data;
 }
 
-/* Whether bytes start as a sequence does: with its name, or its elem_type. */
+/* Whether a field's bytes start as a sequence does: with a name or an elem_type. */
 static bool starts_sequence(const struct wire *message, const struct wire_field *field,
                             struct tc_error *error) {
     unsigned char tag;
@@ -38,9 +39,10 @@ static bool starts_sequence(const struct wire *message, const struct wire_field 
            (tag == 0x0A || tag == 0x10);
 }
 
-/* A sequence of sparse tensors, sequences, maps or optionals (elem_type 2 to 5)
- * has nothing but those, two fields on: no dims, no name, no raw data. Only a
- * scalar of I8 could look like the second. */
+/* Whether it is a sequence of sparse tensors, sequences, maps or optionals. Their
+ * elem_type is 2 to 5, and all else is in the field elem_type + 2; a TensorProto has
+ * other fields. Only a scalar TensorProto of I8 (data_type 3) could look like a
+ * sequence of sequences. */
 static bool is_other_sequence(struct wire message, struct tc_error *error) {
     struct wire_field field;
     uint64_t type = 0;
@@ -137,6 +139,4 @@ const struct tc_backend tc_backend_pb = {
     .check = onnx_write_check_lone,
     .begin = begin,
     .put = put,
-    .finish = onnx_write_finish,
-    .abort = onnx_write_abort,
 };

@@ -1,9 +1,9 @@
 /*
- * .pt, .pth, .bin: PyTorch's files in their four forms, told by content: a zip
- * (torch_zip.c), pickles in a row (torch_legacy.c), a tar (torch_tar.c), and a
- * plain pickle of arrays (.pkl, torch_plain.c), which joblib may have packed.
- * Written as torch.save writes a state dict
- * (torch_write.c).
+ * .pt, .pth, .bin: PyTorch's files. Their content decides which of four forms they
+ * have: a zip (torch/zip.c), pickles one after the other (torch/legacy.c), a tar
+ * (torch/tar.c), or a plain pickle of arrays (.pkl, torch/plain.c), which joblib may
+ * have compressed. They are written as torch.save writes a state dict
+ * (torch/write.c).
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ static bool is_tar(const struct tc_probe *probe) {
     return probe->length >= 262 && memcmp(probe->head + 257, "ustar", 5) == 0;
 }
 
-/* The next line's length where it is a name with dots, else 0. */
+/* The length of the next line, with its newline, where that is a dotted name; else 0. */
 static size_t name_line(const unsigned char *bytes, size_t length) {
     size_t at = 0;
     while (at < length &&
@@ -35,8 +35,8 @@ static size_t name_line(const unsigned char *bytes, size_t length) {
     return at > 0 && at < length && bytes[at] == '\n' ? at + 1 : 0;
 }
 
-/* Protocols 0 and 1 have no mark of their own: a global comes first, or an
- * empty container that is put into the memo; and every pickle ends in a dot. */
+/* Pickles of protocols 0 and 1 have no magic bytes. They start with a global, or with
+ * an empty container that is put into the memo, and end with STOP, a dot. */
 static bool is_old_pickle(const struct tc_probe *probe) {
     unsigned char last;
     struct tc_error ignored = {0};

@@ -3,15 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* That something is a pickle goes before what else was left out. */
-static bool keep_first(struct refused *refused, struct tc_text name, const struct tc_error *reason,
+/* A higher class replaces a lower one: that a value is a pickle (TC_UNSAFE) matters
+ * more than that another is not supported. */
+static bool keep_worst(struct refused *refused, struct tc_text name, const struct tc_error *reason,
                        struct tc_error *error) {
-    if (refused->first && refused->first->class >= reason->class)
+    if (refused->worst && refused->worst->class >= reason->class)
         return true;
-    if (!refused->first && !(refused->first = malloc(sizeof *refused->first)))
+    if (!refused->worst && !(refused->worst = malloc(sizeof *refused->worst)))
         return tc_fail_memory(error);
-    *refused->first = *reason;
-    tc_error_in_tensor(refused->first, name.bytes, name.length);
+    *refused->worst = *reason;
+    tc_error_in_tensor(refused->worst, name.bytes, name.length);
     return true;
 }
 
@@ -26,7 +27,7 @@ bool refused_add(struct refused *refused, struct tc_reader *reader, struct tc_te
         return tc_fail_memory(error);
     *reason = *error;
     *error = (struct tc_error){0};
-    bool ok = !wanted || (keep_first(refused, name, reason, error) &&
+    bool ok = !wanted || (keep_worst(refused, name, reason, error) &&
                           tc_reader_skip(reader, name, pickle ? TC_SKIP_PICKLE : TC_SKIP_VALUE,
                                          error, "%s", reason->message));
     free(reason);
@@ -35,13 +36,13 @@ bool refused_add(struct refused *refused, struct tc_reader *reader, struct tc_te
 
 bool refused_finish(const struct refused *refused, const struct tc_reader *reader,
                     struct tc_error *error) {
-    if (reader->table.count || !refused->first)
+    if (reader->table.count || !refused->worst)
         return true;
-    *error = *refused->first;
+    *error = *refused->worst;
     return false;
 }
 
 void refused_release(struct refused *refused) {
-    free(refused->first);
-    refused->first = NULL;
+    free(refused->worst);
+    refused->worst = NULL;
 }

@@ -27,8 +27,8 @@ const struct tc_backend *tc_registry_named(const char *name) {
     return NULL;
 }
 
-/* What people call them beside their names and extensions; of one that stands
- * for several formats the first is the usual one. */
+/* What else people call the formats. Of several formats with one alias the first is
+ * meant, unless the file's extension says otherwise. */
 static const struct format_alias {
     const char *alias;
     const struct tc_backend *backend;
@@ -65,7 +65,8 @@ static const struct format_alias {
 };
 #define ALIASES (sizeof aliases / sizeof *aliases)
 
-/* Its name, an extension with or without the dot, or an alias. */
+/* Whether a user may call the format so: by its name, an extension with or without
+ * the dot, or an alias. */
 static bool is_called(const struct tc_backend *backend, struct tc_text name) {
     if (tc_names_alike(name, tc_text_of(backend->name)))
         return true;
@@ -128,7 +129,7 @@ bool tc_registry_indexed_path(const char *path, char *indexed, size_t size) {
     const struct tc_backend *backend = tc_registry_for_path(path);
     if (!backend || !tc_registry_is_index(backend))
         return false;
-    /* A path that does not fit is one that the system does not take either. */
+    /* A path that is too long for `indexed` is cut: the system refuses it anyway. */
     size_t length = strlen(path) - strlen(backend->extensions[0]);
     snprintf(indexed, size, "%.*s", (int)(length < size ? length : size - 1), path);
     return true;
@@ -181,8 +182,8 @@ const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_err
     }
     if (best)
         return best;
-    /* What has a format's extension, and is not plainly something else, that
-     * format's open explains. */
+    /* Where the extension is a known format's, and the content nothing else that is
+     * known, the format's own open says best what is wrong. */
     if (by_name && !foreign_recognised(&probe))
         return by_name;
     foreign_explain(&probe, error);
@@ -203,7 +204,7 @@ struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *ba
     return input ? tc_registry_open_input(input, backend, options, error) : NULL;
 }
 
-/* An empty file is legal; one of which nothing can be read is not read. */
+/* A file without tensors is accepted; one whose tensors were all left out fails. */
 static bool something_left(const struct tc_reader *reader, struct tc_error *error) {
     return reader->table.count || !tc_notes_count(&reader->notes, TC_LOSS, TC_KIND_SKIPPED) ||
            tc_reader_refuse_rest(reader, error);

@@ -1,4 +1,8 @@
-/* The list of formats: registry.def, one line each. */
+/*
+ * The list of formats (registry.def has a line for each), and how a file's format
+ * is found: by name, by extension or by content. The list is constant, so that
+ * any thread may use it.
+ */
 #ifndef TCONV_FORMATS_REGISTRY_H
 #define TCONV_FORMATS_REGISTRY_H
 
@@ -12,41 +16,48 @@
 #include "formats/registry.def"
 #undef TC_FORMAT
 
-/* NULL at the end. */
+/* All formats; NULL behind the last. */
 extern const struct tc_backend *const tc_registry[];
 
-/* By its own name, or NULL. */
+/* The format that has exactly this name, or NULL. */
 const struct tc_backend *tc_registry_named(const char *name);
-/* By any usual name of a format or its library ("torch", "numpy", "dt"), in any
- * case, or NULL. Where a name stands for several formats (numpy: npy and npz),
- * the path's extension decides, if it is that of one of them. */
+/* The format that a user means by any usual name of it or of its library
+ * ("torch", "numpy", "dt"), in upper or lower case, or NULL. Where a name stands
+ * for several formats (numpy: npy and npz), the path's extension decides between
+ * them, if it is that of one of them. */
 const struct tc_backend *tc_registry_called(const char *name, const char *path);
-/* After an error about a name that is none: the nearest that is one. */
+/* Adds a hint to an error about an unknown name: the known name nearest to it,
+ * or `otherwise` where none is near. Returns false. */
 bool tc_registry_hint(const char *name, struct tc_error *error, const char *otherwise);
-/* By a path's extension, or NULL; compound extensions before simple ones. */
+/* The format that has the path's extension, or NULL. The longest extension wins:
+ * .index.json before .json. */
 const struct tc_backend *tc_registry_for_path(const char *path);
-/* By content. Where nothing matches: the extension's format if it has one (its
- * open then says what is wrong), else NULL with an error that says what the
- * file looks like. */
+/* The format of a file's content. Where no format recognises it: the format of
+ * its extension if that is one of ours (its open then says what is wrong), else
+ * NULL with an error that says what the file looks like. */
 const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error);
-/* Fails with what a file looks like that is none of ours. */
+/* Fills the error with what a file of no known format looks like; returns false. */
 bool tc_registry_explain(struct tc_input *input, struct tc_error *error);
-/* Whether the path is that of an index of shards; then also the path that names
- * the format of the shards: model.safetensors of model.safetensors.index.json. */
+/* Whether the path is that of an index of shards. `indexed` is then the path
+ * without the index's ending, whose extension is that of the shards:
+ * model.safetensors for model.safetensors.index.json. */
 bool tc_registry_indexed_path(const char *path, char *indexed, size_t size);
-/* The format of a single tensor where nothing names one: of the files of a
- * folder, for instance. */
+/* The format in which a single tensor is written where nothing names a format:
+ * when tensors are written as the files of a folder, for instance. */
 const struct tc_backend *tc_registry_for_one(void);
-/* The options that formats declare for that use, each once: the first, the
- * second, …, NULL behind the last. */
+/* The options that formats declare for that use, by position, counted from 0;
+ * NULL behind the last. One that several formats declare comes once. */
 const struct tc_format_option *tc_registry_option(enum tc_option_use use, size_t position);
-/* Whether it is an index of shards, not a file of tensors. */
+/* Whether the format is that of an index of shards, not of a file of tensors. */
 bool tc_registry_is_index(const struct tc_backend *backend);
 
-/* Opens a path: probes (or takes `backend`) and restores a sidecar's metadata. */
+/* Opens a file: as the format `backend`, or where that is NULL as the one that
+ * its content shows. Metadata that a sidecar file (NAME.tconv.json) holds is
+ * restored. The caller closes the reader; NULL with the error filled. */
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,
                                    const struct tc_format_options *options, struct tc_error *error);
-/* The same of an input, which it takes over, also on failure. */
+/* Does the same with an input that is open already. The reader owns the input
+ * from then on; on failure it is closed. */
 struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc_backend *backend,
                                          const struct tc_format_options *options,
                                          struct tc_error *error);

@@ -4,7 +4,8 @@
  *             padded with spaces to a multiple of 8
  *     data: the tensors, which tile it exactly; offsets count from its start
  *
- * Written as the reference writer does: same order, same text.
+ * It is written as the reference implementation writes it: tensors in the same
+ * order, the header with the same text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,8 @@ static int probe(const struct tc_probe *probe) {
     return length >= 2 && length <= probe->input->size - 8 ? 90 : 40;
 }
 
-/* Names lie in order of their data; each must start where the one before
- * ends. An empty tensor may share its place with the next. */
+/* The table is sorted by offset. Each tensor must start where the one before ends;
+ * an empty tensor may also start where the one before starts. */
 static bool check_tiling(const struct tc_reader *reader, uint64_t size, struct tc_error *error) {
     uint64_t start = 0;
     uint64_t end = 0;
@@ -159,8 +160,8 @@ static void close_safetensors(struct tc_reader *reader) {
     free(((struct safetensors_reader *)reader->state)->header);
 }
 
-/* The reference writer's order: by alignment as its dtype list has it, then
- * by name. */
+/* The reference writer's order: by dtype, from the largest alignment to the smallest
+ * as its list of dtypes has them, then by name. */
 static const uint8_t ranks[TC_DTYPES] = {
     [TC_U64] = 0,          [TC_I64] = 1,      [TC_F64] = 2,      [TC_C64] = 3,
     [TC_F32] = 4,          [TC_U32] = 5,      [TC_I32] = 6,      [TC_BF16] = 7,
@@ -195,14 +196,14 @@ struct safetensors_writer {
 };
 
 static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
-                       const struct tc_output_file *part) {
+                       const struct tc_output_file *file) {
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
     tc_json_open_object(&json, NULL);
-    if (part->metadata.count)
-        tc_metadata_write(&json, "__metadata__", &part->metadata);
+    if (file->metadata.count)
+        tc_metadata_write(&json, "__metadata__", &file->metadata);
     uint64_t offset = 0;
-    for (size_t i = 0; i < part->count; i++) {
-        const struct tc_item *item = &plan->items[part->first + i];
+    for (size_t i = 0; i < file->count; i++) {
+        const struct tc_item *item = &plan->items[file->first + i];
         const uint64_t offsets[2] = {offset, offset + item->nbytes};
         tc_json_add_key(&json, item->name);
         tc_json_open_object(&json, NULL);
@@ -258,16 +259,6 @@ static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *e
     return true;
 }
 
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_safetensors(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_safetensors = {
     .name = "safetensors",
     .summary = "Hugging Face safetensors",
@@ -290,8 +281,6 @@ const struct tc_backend tc_backend_safetensors = {
     .check = check,
     .begin = begin,
     .put = put,
-    .finish = finish,
-    .abort = abort_safetensors,
     .sharding =
         &(const struct tc_sharding){
             .count_digits = 5,

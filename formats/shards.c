@@ -76,7 +76,7 @@ static int by_file_name(const void *a, const void *b) {
                            ((const struct shard_file *)b)->name);
 }
 
-/* The index's folder and the shard's name. */
+/* The path of a shard: the index's folder and the shard's name; from malloc. */
 static char *shard_path(const struct tc_reader *reader, const char *name, struct tc_error *error) {
     const char *index = reader->input->path;
     size_t folder = (size_t)(tc_path_name(index) - index);
@@ -123,7 +123,8 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
     return shard;
 }
 
-/* By its own name, or by that of the sparse tensor it is part of. */
+/* Whether the index lists the tensor in this shard: by its own name, or by that of
+ * the sparse tensor that it belongs to. */
 static bool is_listed(const struct shards *shards, const struct tc_tensor *tensor,
                       uint32_t position) {
     const struct tc_text *parent = tc_sparse_parent(tensor->metadata);
@@ -133,8 +134,10 @@ static bool is_listed(const struct shards *shards, const struct tc_tensor *tenso
     return listed && *listed == position;
 }
 
-/* A tensor that two shards have is one finding; what comes behind it in the
- * second keeps no ties, whose positions no longer fit. */
+/* Adds a shard's tensors to the table. Where findings are collected, a tensor that
+ * another shard has too becomes a finding and is left out. From there on positions
+ * in the two tables differ, so that it is no longer kept which tensors of the shard
+ * share their data (tc_tensor.tie). */
 static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint32_t position,
                           struct tc_error *error) {
     struct tc_findings *findings = reader->options->findings;
@@ -199,7 +202,7 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
     return tc_notes_merge(&reader->notes, &shard->notes, TC_SEVERITIES, error);
 }
 
-/* The shards' metadata, all at once; where they disagree the first one's. */
+/* Joins the metadata of all shards. Where they disagree, the first one's is kept. */
 static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
                           struct tc_error *error) {
     const struct tc_metadata **maps = calloc(shards->count + 1, sizeof *maps);
@@ -220,13 +223,15 @@ static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
     return ok;
 }
 
-/* A tensor of this name, or the first part of a sparse one. */
+/* The tensor of this name, or the first of those that make up the sparse tensor of
+ * this name. */
 static const struct tc_tensor *find_listed(const struct tc_reader *reader, struct tc_text name) {
     const struct tc_tensor *found = tc_table_find(&reader->table, name);
     return found ? found : tc_sparse_first(&reader->table, name);
 }
 
-/* Names of what was left out of the shards, as far as they are known. */
+/* The names of values that were left out of the shards. *all: they are all known;
+ * notes keep only so many names. */
 static bool list_skipped(const struct tc_reader *reader, struct tc_name_map *skipped, bool *all,
                          struct tc_error *error) {
     *all = true;
@@ -245,8 +250,8 @@ static bool list_skipped(const struct tc_reader *reader, struct tc_name_map *ski
     return true;
 }
 
-/* What the index lists must be there, or have been left out for a reason that
- * was told, or be what the user does not want. */
+/* A tensor that the index lists must be in its shard, unless it was left out for a
+ * reported reason or the user did not select it. */
 static bool check_listed(const struct shards *shards, struct tc_reader *reader,
                          struct tc_error *error) {
     struct tc_name_map skipped;
@@ -268,7 +273,7 @@ static bool check_listed(const struct shards *shards, struct tc_reader *reader,
     return ok;
 }
 
-/* Brings the files into the order of their names, and the listing with them. */
+/* Sorts the files by name, and renumbers them in `listed`. */
 static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_error *error) {
     size_t count = shards->places.count;
     uint32_t *moved = tc_arena_array(arena, count, sizeof *moved, error);
@@ -283,7 +288,7 @@ static bool sort_files(struct shards *shards, struct tc_arena *arena, struct tc_
     return true;
 }
 
-/* A shard that can't be opened, where findings are collected. */
+/* Turns the failure to open a shard into a finding, where findings are collected. */
 static bool forgive_shard(struct tc_reader *reader, struct tc_error *error) {
     if (reader->options->findings && error->errnum == ENOENT) {
         error->class = TC_INVALID;
@@ -379,8 +384,8 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
         return tc_fail(error, TC_INTERNAL, "shards", "the shards' tables are out of step");
     if (own == table->count)
         return verify_each(shards, wanted, error);
-    /* Behind the shards' tensors come aliases of them: who wants one wants the
-     * data of the other. */
+    /* Behind the shards' tensors come aliases, which share the data of one of them:
+     * where the alias is wanted, that tensor's data is. */
     bool *all = malloc(own ? own : 1);
     if (!all)
         return tc_fail_memory(error);
@@ -413,7 +418,7 @@ static int by_name(const void *a, const void *b) {
     return tc_text_compare(((const struct placed *)a)->name, ((const struct placed *)b)->name);
 }
 
-/* The size, in its place among what else the index says of the model. */
+/* Writes total_size at its place in the alphabetical order of the other keys. */
 static void print_metadata(struct tc_json_writer *json, const struct tc_metadata *metadata,
                            uint64_t total) {
     struct tc_text size = TC_TEXT("total_size");

@@ -1,6 +1,14 @@
 /*
- * A model in several files: the shards' readers behind one table. Used by
- * every format that has an index.
+ * A model in several files (shards): one reader for each, behind one table. Used
+ * by every format that has an index. A backend adds the files and tensors that
+ * its index names, and then opens the shards:
+ *
+ *     shards_init → shards_add_file, shards_add_tensor, shards_add_size … →
+ *     shards_open → shards_read, shards_extent, shards_verify … → shards_release
+ *
+ * A struct shards owns its readers and their inputs; names are the arena's of the
+ * index's reader. shards_read is as safe from several threads as the shards'
+ * own backends are.
  */
 #ifndef TCONV_FORMATS_SHARDS_H
 #define TCONV_FORMATS_SHARDS_H
@@ -19,7 +27,7 @@ struct shard_file {
     struct tc_text name;
     uint64_t nbytes;   /* of its tensors, as the index says */
     uint32_t position; /* in the order in which the index names the files */
-    bool sized;        /* the index does say so */
+    bool sized;        /* the index has a size for it: nbytes */
 };
 
 struct shards {
@@ -28,10 +36,10 @@ struct shards {
     const char **names;
     struct tc_input **inputs;
     size_t count;
-    uint32_t storages; /* numbers given out: tc_tensor.storage */
+    uint32_t storages; /* how many values of tc_tensor.storage are in use */
     struct shard_file *files;
     size_t file_capacity;
-    uint64_t most_tensors;     /* that the index may list */
+    uint64_t most_tensors;     /* how many the index may list */
     struct tc_name_map places; /* the files' names; the number is a position in `files`, before
                                 * shards_open brings them into another order */
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
@@ -39,23 +47,24 @@ struct shards {
 };
 
 void shards_init(struct shards *shards, struct tc_reader *reader);
-/* Notes a shard by its file name, which must be a plain name in the index's
- * folder; *position is its place. A name noted before keeps its place. */
+/* Adds a shard by its file name, which must be a plain name in the index's
+ * folder. *position is its number; a name that was added before keeps its own. */
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
                      struct tc_error *error);
-/* Notes that the index puts a tensor in a shard. */
+/* Records that the index places a tensor in this shard. */
 bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
                        struct tc_error *error);
-/* Notes how many bytes of tensors the index says a shard has. */
+/* Records how many bytes of tensors a shard has, as the index says. */
 void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes);
-/* Opens the shards, by name or as they were noted, and fills the reader's
- * table with all their tensors. What the index lists must be there; what it
- * does not list is taken, with a warning. Where findings are collected, a shard
- * that is missing or damaged is one of them, and left out: its reader is NULL. */
+/* Opens the shards, in the order of their names or in that in which they were
+ * added, and fills the reader's table with all their tensors. A tensor that the
+ * index lists must be there; one that it does not list is read too, with a
+ * warning. Where findings are collected, a shard that is missing or damaged
+ * becomes a finding and is left out: its reader is NULL. */
 bool shards_open(struct shards *shards, struct tc_reader *reader, bool by_name,
                  struct tc_error *error);
 
-/* Whether a shard was left out. */
+/* Whether some shard was left out. */
 bool shards_incomplete(const struct shards *shards);
 
 bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
@@ -65,7 +74,8 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
                    struct tc_error *error);
 void shards_release(struct shards *shards);
 
-/* NAME.index.json, as Hugging Face has it; for a backend's tc_sharding. */
+/* Writes an index as Hugging Face has it (NAME.index.json): for the write_index
+ * of a backend's tc_sharding. */
 bool shards_write_index(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
 
 #endif

@@ -10,8 +10,10 @@
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
 
-/* Reads one entry and adds it to the table: offset is its start in the data,
- * nbytes what shape and dtype make, which the offsets must agree with. */
+/* Reads one entry and adds its tensor to the reader's table, at the offset that
+ * the entry has, relative to the start of the data. data_offsets must span as
+ * many bytes as shape and dtype need. Only dtypes of the set are accepted; with
+ * with_metadata the entry may have metadata of its own. */
 bool tensor_entry_read(struct tc_json *json, struct tc_reader *reader, struct tc_text name,
                        tc_dtype_set dtypes, bool with_metadata);
 

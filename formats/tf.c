@@ -1,9 +1,11 @@
 /*
- * .tensor: one TensorProto (tf_tensor.c), as tf.io.serialize_tensor writes it.
- * The tensor has the file's name. A tensor of strings may hold tensors itself:
+ * .tensor: one TensorProto (tf/tensor.c), as tf.io.serialize_tensor writes it.
+ * The tensor gets the file's name. The elements of a tensor of strings may be
+ * serialized tensors themselves:
  *     DT_STRING [3]      tf.io.serialize_sparse: I64 indices [nnz, ndim], values
  *                        [nnz], I64 shape [ndim]; a sparse tensor of the file's name
- *     DT_STRING [n, 3]   serialize_many_sparse: likewise, named NAME.0, NAME.1, …
+ *     DT_STRING [n, 3]   serialize_many_sparse: n such sparse tensors, named NAME.0,
+ *                        NAME.1, …
  *     DT_STRING [n]      any other tensors, named 0, 1, …
  */
 
@@ -13,7 +15,6 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
-#include "core/format/source.h"
 #include "core/io/publish.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -28,8 +29,8 @@ static int probe(const struct tc_probe *probe) {
     if (probe->length < 2)
         return 0;
     wire_source_init(&source, probe->input);
-    /* A shape is more than the fields of an ONNX model. What is no tensor of
-     * TensorFlow's, but a graph of its, is explained. */
+    /* The score is above that of an ONNX model's fields, since a shape says more. A
+     * TensorFlow graph is recognised so that open can say what it is. */
     int score = tf_tensor_seen(&source, 0, probe->input->size) ? 85
                 : tf_graph_seen(&source)                       ? 20
                                                                : 0;
@@ -93,7 +94,8 @@ static bool is_sparse(const struct tf_tensor group[3]) {
            indices->shape[1] == shape->shape[0];
 }
 
-/* PARENT.indices, .values and .shape; the table has indices by dimension. */
+/* Adds PARENT.indices, .values and .shape. The table has indices as [ndim, nnz], so
+ * they are transposed. */
 static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct tc_text parent,
                        struct tc_error *error) {
     const struct tc_sparse_layout *coo = &tc_sparse_layouts[TC_SPARSE_COO];
@@ -109,7 +111,8 @@ static bool add_sparse(struct tf_reader *tf, struct tf_tensor group[3], struct t
     return true;
 }
 
-/* The next three strings, all of them also where one fails. */
+/* Reads the next three strings. Where one fails the others are passed over, so that
+ * the next group can be read. */
 static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor group[3],
                        struct tc_error *error) {
     struct tc_error ignored = {0};
@@ -123,7 +126,7 @@ static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor
     return error->class == TC_OK;
 }
 
-/* One of several sparse tensors: NAME.0, NAME.1, … */
+/* Adds one of several sparse tensors, as NAME.INDEX. */
 static bool add_next_sparse(struct tf_reader *tf, struct wire *wire, uint64_t index,
                             struct tc_error *error) {
     struct tf_tensor group[3];
@@ -167,7 +170,7 @@ static bool add_strings(struct tf_reader *tf, const struct tf_tensor *strings,
     if (strings->count == 3) {
         struct wire wire = wire_open(&tf->source, strings->start, strings->end);
         struct tf_tensor group[3];
-        struct tc_error ignored = {0}; /* the list tells of it again, by name */
+        struct tc_error ignored = {0}; /* add_list meets it again, and names the tensor */
         if (find_group(tf, &wire, group, &ignored) && is_sparse(group))
             return add_sparse(tf, group, tf->reader->stem, error);
     }
@@ -210,22 +213,6 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     return ok;
 }
 
-static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
-                struct tc_error *error) {
-    (void)item;
-    return tc_source_write(source, writer->out, error);
-}
-
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_tf(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_tf = {
     .name = "tf",
     .summary = "TensorFlow tensor",
@@ -244,7 +231,4 @@ const struct tc_backend tc_backend_tf = {
     .close = close_tf,
     .check = tf_check,
     .begin = begin,
-    .put = put,
-    .finish = finish,
-    .abort = abort_tf,
 };

@@ -1,8 +1,8 @@
 /*
- * .tfrecord: records in a row, each a TensorProto (tf_tensor.c). Tensors have
- * no names: they are 0, 1, … A record:
+ * .tfrecord: records one after the other, each with a TensorProto (tf/tensor.c).
+ * Tensors have no names in it, and are called 0, 1, … A record:
  *     u64 length   u32 CRC of those 8 bytes   data   u32 CRC of the data
- * The CRCs are CRC-32C, masked: turned right by 15 bits, plus a constant.
+ * The CRCs are CRC-32C, masked: rotated right by 15 bits, plus a constant.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,12 +44,12 @@ static uint32_t masked(uint32_t crc) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-static bool head_holds(const unsigned char head[HEAD_BYTES]) {
+static bool head_crc_matches(const unsigned char head[HEAD_BYTES]) {
     return masked(tc_crc32c(0, head, 8)) == tc_load(head + 8, 4);
 }
 
 static int probe(const struct tc_probe *probe) {
-    return probe->length >= HEAD_BYTES && head_holds(probe->head) ? 95 : 0;
+    return probe->length >= HEAD_BYTES && head_crc_matches(probe->head) ? 95 : 0;
 }
 
 static bool bad(struct tc_error *error, uint64_t at, const char *what) {
@@ -62,12 +62,12 @@ static bool bad_crc(struct tc_error *error, uint64_t at, const char *what) {
     return tc_error_at(error, at);
 }
 
-/* Bytes [from, to) of the file, read ahead of what is asked for. */
+/* A buffer of the file's bytes, which are read ahead of what is asked for. */
 struct ahead {
     struct tc_input *input;
     unsigned char *bytes;
     uint64_t at;
-    uint64_t end; /* nothing from here on is wanted */
+    uint64_t end; /* bytes from here on are not read */
     size_t size;
 };
 
@@ -112,8 +112,8 @@ static bool check_record(struct ahead *ahead, uint64_t start, uint64_t end,
     return masked(crc) == tc_load(tail, TAIL_BYTES) || bad_crc(error, data_end, "data");
 }
 
-/* A record that makes no sense: where its bytes were damaged on their way, that
- * is the better reason. */
+/* Replaces the error about a record's content where its CRC is wrong: then the damage
+ * is the reason. */
 static bool explain(struct tc_reader *reader, uint64_t start, uint64_t end,
                     struct tc_error *error) {
     struct tc_error damage = {0};
@@ -124,7 +124,7 @@ static bool explain(struct tc_reader *reader, uint64_t start, uint64_t end,
     return false;
 }
 
-/* The length of the record at `at`, which must lie in the file. */
+/* Reads the length of the record at `at`, and checks that it lies within the file. */
 static bool read_head(struct tf_reader *tf, uint64_t at, uint64_t *length, struct tc_error *error) {
     uint64_t size = tf->reader->input->size;
     struct wire wire = wire_open(&tf->source, at, size);
@@ -136,14 +136,14 @@ static bool read_head(struct tf_reader *tf, uint64_t at, uint64_t *length, struc
         return false;
     tc_store(head, *length, 8);
     tc_store(head + 8, crc, 4);
-    if (!head_holds(head))
+    if (!head_crc_matches(head))
         return bad_crc(error, at, "length");
     uint64_t left = size - at - HEAD_BYTES;
     return (*length <= left && left - *length >= TAIL_BYTES) ||
            bad(error, at, "a record reaches beyond the end of the file");
 }
 
-/* Room for one more record than there are tensors. */
+/* Makes room for the record of one more tensor. */
 static bool grow_records(struct tfrecord_reader *tfrecord, struct tc_error *error) {
     struct tc_reader *reader = tfrecord->tf.reader;
     size_t count = reader->table.count;
@@ -166,7 +166,8 @@ static bool find_tensor(struct tf_reader *tf, uint64_t start, uint64_t end,
                         struct tf_tensor *tensor, struct tc_error *error) {
     struct wire wire = wire_open(&tf->source, start, end);
     struct wire_field field;
-    /* Most records in the world are examples: {1 features}. */
+    /* Most records of other programs are a tf.train.Example, whose field 1 is a
+     * message. */
     if (wire_next(&wire, &field, error) && field.number == 1 && field.type == WIRE_BYTES) {
         tc_fail(error, TC_UNSUPPORTED, "tfrecord",
                 "the record holds no TensorProto; it may be a tf.train.Example");
@@ -178,7 +179,8 @@ static bool find_tensor(struct tf_reader *tf, uint64_t start, uint64_t end,
            tc_fail(error, TC_UNSUPPORTED, "dtype", "dtype DT_STRING is not supported in a record");
 }
 
-/* A record that is left out is checked here: nothing else will. */
+/* A record that is left out has its CRC checked here, since check_sums only sees those
+ * of tensors. */
 static bool add_record(struct tfrecord_reader *tfrecord, size_t index, struct range record,
                        struct tc_error *error) {
     struct tf_reader *tf = &tfrecord->tf;
@@ -230,7 +232,7 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return tf_extent(&tfrecord->tf, tensor, extent);
 }
 
-/* Records that are wanted one after the other are read as one range. */
+/* Neighbouring records that are wanted are read as one range. */
 static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     const struct tfrecord_reader *tfrecord = reader->state;
     const struct range *records = tfrecord->records;
@@ -294,16 +296,6 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     return ok && next == TC_NEXT_END && tc_outfile_write(writer->out, around, TAIL_BYTES, error);
 }
 
-static bool finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-static void abort_tfrecord(struct tc_writer *writer) {
-    (void)writer;
-}
-
 const struct tc_backend tc_backend_tfrecord = {
     .name = "tfrecord",
     .summary = "TensorFlow records",
@@ -324,6 +316,4 @@ const struct tc_backend tc_backend_tfrecord = {
     .check = check,
     .begin = begin,
     .put = put,
-    .finish = finish,
-    .abort = abort_tfrecord,
 };

@@ -259,6 +259,13 @@ static bool end_pipe(struct job *job, struct tc_error *error) {
     return tc_fail(error, TC_INTERNAL, "flow", "more data than the plan has");
 }
 
+static bool put_item(struct tc_writer *writer, size_t item, struct tc_source *source,
+                     struct tc_error *error) {
+    const struct tc_backend *target = writer->backend;
+    return target->put ? target->put(writer, item, source, error)
+                       : tc_source_write(source, writer->out, error);
+}
+
 static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
     if (needs_pipe(job, writer)) {
         if (!tc_pipe_start(&job->pipe, produce, job, error))
@@ -275,7 +282,7 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
                                      .left = item->nbytes};
         if (job->direct[visit])
             tc_reader_extent(item->reader, item->tensor, &source.extent);
-        if (!writer->backend->put(writer, position - job->file->first, &source.base, error))
+        if (!put_item(writer, position - job->file->first, &source.base, error))
             return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
         if (source.left)
             return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
@@ -299,8 +306,8 @@ static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfil
     /* The writer's hashing thread may still hold chunks of the pipe, so finish or
      * abort comes before the pipe ends. */
     if (ok)
-        ok = target->finish(&writer, error);
-    else if (writer.state)
+        ok = !target->finish || target->finish(&writer, error);
+    else if (writer.state && target->abort)
         target->abort(&writer);
     if (job->piping)
         tc_pipe_end(&job->pipe);

@@ -11,8 +11,8 @@
  *
  * Writing: check → begin → put for each item that has data of its own →
  * finish, or abort. The whole file is known at begin, so headers go first.
- * Exactly one of finish and abort runs. Items that share another's data
- * (tc_item.tied, core/plan/ties.h) exist only with TC_CAN_TIE.
+ * Exactly one of finish and abort runs, where the backend has it. Items that share
+ * another's data (tc_item.tied, core/plan/ties.h) exist only with TC_CAN_TIE.
  */
 #ifndef TCONV_CORE_FORMAT_BACKEND_H
 #define TCONV_CORE_FORMAT_BACKEND_H
@@ -183,8 +183,10 @@ struct tc_backend {
      * ".data". May be NULL: never. */
     bool (*companion)(const struct tc_plan *plan, const struct tc_output_file *file);
     bool (*begin)(struct tc_writer *writer, struct tc_error *error);
+    /* May be NULL: the bytes go to writer->out as they are (tc_source_write). */
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error);
+    /* Either may be NULL: there is nothing to write or to release. */
     bool (*finish)(struct tc_writer *writer, struct tc_error *error);
     void (*abort)(struct tc_writer *writer);
     const struct tc_sharding *sharding; /* NULL: none */

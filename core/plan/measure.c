@@ -52,8 +52,8 @@ static bool run_writer(const struct tc_plan *trial, const struct tc_output_file 
     for (size_t i = 0; i < file->count && ok; i++)
         ok = trial->items[i].tied || target->sharding->leave_room(&writer, i, error);
     if (ok)
-        ok = target->finish(&writer, error);
-    else if (writer.state)
+        ok = !target->finish || target->finish(&writer, error);
+    else if (writer.state && target->abort)
         target->abort(&writer);
     ok = ok && tc_outfile_count(&out, bytes, error);
     free(out.buffer);

@@ -1,8 +1,8 @@
 /*
- * An array's type: a string such as '<f4', or the fields of its records,
+ * An array's type: a string such as '<f4', or the list of the fields of its records:
  *     [('a', '<f4'), ('b', '>i4', (3,)), ('c', [('x', '<f2'), …], (2,)), ('', '|V3'), …]
- * a name (or a title and a name) with a type, which may be fields again, and
- * dimensions of its own. A void without a name is padding.
+ * A field has a name (or a title and a name), a type, which may be a list of fields
+ * again, and perhaps dimensions. A void type ('|V3') without a name is padding.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #include "formats/numpy/options.h"
 
 #define MOST_DEPTH 32u
-/* Fields of records that lie in an array in a record are read element by
- * element, each through all of the data: no more than this many. */
+/* How many fields of records in an array in a record are read: each takes a pass over
+ * all of the data, element by element. */
 #define MOST_STRIDED 16u
 
 static const struct {
@@ -46,7 +46,8 @@ static struct tc_text code_of(struct tc_text descr) {
     return (struct tc_text){descr.bytes + skip, descr.length - skip};
 }
 
-/* A letter and how many bytes, or for U characters, an element has. */
+/* The size of an element, from a letter and a number of bytes ("V3"); for the letter U
+ * it is a number of characters. */
 static bool read_size(struct tc_text code, uint64_t *bytes) {
     uint64_t number = 0;
     for (size_t i = 1; i < code.length; i++) {
@@ -68,7 +69,8 @@ bool npy_text_size(struct tc_text descr, uint64_t *bytes) {
                : code.bytes[0] == 'U' && (descr.bytes[0] == '<' || descr.bytes[0] == '>');
 }
 
-/* What ml_dtypes saves: the bytes of an extension type, without its name. */
+/* The dtype of elements of void type, where `named` (--npy-void) has their size:
+ * ml_dtypes saves its types without their names. */
 static enum tc_dtype void_dtype(struct tc_text code, enum tc_dtype named) {
     if (named == TC_NONE || tc_dtype_packed(named))
         return TC_NONE;
@@ -86,8 +88,8 @@ static enum tc_dtype number_dtype(struct tc_text code, enum tc_dtype named_void)
     return void_dtype(code, named_void);
 }
 
-/* Whether elements of this kind are no numbers, and what they are. */
-static const char *foreign_kind(char letter) {
+/* What elements are that are not numbers; NULL: unknown. */
+static const char *other_kind(char letter) {
     switch (letter) {
     case 'S':
     case 'U':
@@ -101,9 +103,9 @@ static const char *foreign_kind(char letter) {
     }
 }
 
-static void tell_skipped(struct npy_leaf *leaf, struct tc_text descr, struct tc_text code) {
-    const char *kind = foreign_kind(code.length ? code.bytes[0] : '\0');
-    /* Without the width, so that all of a kind are told in one line. */
+static void explain_skipped(struct npy_leaf *leaf, struct tc_text descr, struct tc_text code) {
+    const char *kind = other_kind(code.length ? code.bytes[0] : '\0');
+    /* Without the width, so that all of a kind are reported in one line. */
     if (kind)
         snprintf(leaf->skipped, sizeof leaf->skipped, "dtype '%c' is not supported (%s)",
                  code.bytes[0], kind);
@@ -118,7 +120,7 @@ static void tell_skipped(struct npy_leaf *leaf, struct tc_text descr, struct tc_
         leaf->hint = "name the type it holds, e.g. --npy-void F8_E4M3";
 }
 
-/* Elements of text become a dimension of bytes. */
+/* Text becomes bytes: an element of n bytes is a dimension of that length. */
 static void keep_text(struct npy_leaf *leaf, struct tc_text descr, uint64_t bytes) {
     leaf->dtype = TC_U8;
     memcpy(leaf->descr, descr.bytes, descr.length);
@@ -128,8 +130,8 @@ static void keep_text(struct npy_leaf *leaf, struct tc_text descr, uint64_t byte
     leaf->stride[0] = 1;
 }
 
-/* 'M8' or 'm8' and a unit such as [ns] or [25s/4]; what has a comma is a list of
- * types to numpy. */
+/* Whether it is 'M8' or 'm8' with a unit such as [ns] or [25s/4]. With a comma it
+ * would be a list of types to numpy. */
 static bool is_date(struct tc_text code) {
     if (code.length < 2 || (code.bytes[0] != 'M' && code.bytes[0] != 'm') || code.bytes[1] != '8')
         return false;
@@ -144,13 +146,14 @@ static bool is_date(struct tc_text code) {
     return last > 2 && code.bytes[2] == '[' && code.bytes[last] == ']';
 }
 
-/* Text that tconv itself has just written is read back as it was. */
+/* Text is kept if the user asks for it, and in a file that tconv has just written and
+ * reads back to compare. */
 static bool keeps_text(const struct tc_format_options *options) {
     return options->unpublished ||
            tc_option_choice(&options->settings, &npy_strings_option) == NPY_STRINGS_BYTES;
 }
 
-/* Fills a leaf from its type; one whose size is unknown makes the array so. */
+/* Fills a leaf from its type. Where the size of that is unknown, so is the array's. */
 static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_text descr,
                       const struct tc_format_options *options) {
     struct tc_text code = code_of(descr);
@@ -170,7 +173,7 @@ static void read_type(struct npy_descr *into, struct npy_leaf *leaf, struct tc_t
         keep_text(leaf, descr, text);
         return;
     }
-    tell_skipped(leaf, descr, code);
+    explain_skipped(leaf, descr, code);
     if (is_date(code))
         leaf->span = 8;
     else if (!letter || !strchr("SUVfciub", letter) || !read_size(code, &leaf->span))
@@ -203,8 +206,8 @@ static struct npy_leaf *add_leaf(struct npy_scanner *scanner, struct npy_descr *
     return leaf;
 }
 
-/* Puts the dimensions of what a leaf lies in before its own. `size` is that of
- * one element of it, `single` whether the leaf is all of that. */
+/* Puts the dimensions of the field that a leaf is in before its own. `size` is that
+ * of one element of the field; `single`: the element is the leaf and nothing else. */
 static void wrap_leaf(struct npy_leaf *leaf, const struct npy_shape *shape, uint64_t size,
                       bool single) {
     uint64_t rank = leaf->shape.rank + shape->rank;
@@ -226,12 +229,12 @@ static void wrap_leaf(struct npy_leaf *leaf, const struct npy_shape *shape, uint
     leaf->strided |= !single && shape->rank > 0;
 }
 
-/* One list of fields. */
+/* A list of fields that is being scanned. */
 struct frame {
-    size_t prefix; /* length of the name of what it is the type of */
-    size_t first;  /* of the leaves in it */
+    size_t prefix; /* length of the name of the field whose type it is */
+    size_t first;  /* its first leaf */
     uint64_t size; /* bytes of the fields so far */
-    bool comma;
+    bool comma;    /* a comma was there, or it is the start: a field may follow */
 };
 
 struct fields {
@@ -241,11 +244,11 @@ struct fields {
     struct tc_buffer name;
     struct frame frames[MOST_DEPTH];
     unsigned depth;
-    size_t strided;
+    size_t strided; /* how many leaves are strided */
 };
 
-/* Behind a field's type: its dimensions, where it has some, and its end. Its
- * leaves are those from `first` on, `size` bytes in all. */
+/* Scans what follows a field's type: its dimensions, if it has some, and ')'. The
+ * type's leaves are those from `first` on, and have `size` bytes together. */
 static bool end_field(struct fields *fields, size_t first, uint64_t size, bool nested) {
     struct npy_scanner *scanner = fields->scanner;
     struct npy_descr *descr = fields->descr;
@@ -284,7 +287,8 @@ static bool end_field(struct fields *fields, size_t first, uint64_t size, bool n
     return true;
 }
 
-/* A name, or a title and a name, behind the names of what it lies in. */
+/* Scans a name, or a title and a name; the name is appended to that of the field
+ * around it. */
 static bool scan_field_name(struct fields *fields, bool *unnamed) {
     struct npy_scanner *scanner = fields->scanner;
     size_t surrogates = 0;

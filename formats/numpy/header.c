@@ -68,7 +68,7 @@ static bool scan_dict(struct npy_scanner *scanner, const struct tc_format_option
            npy_bad(scanner, "something follows the dict");
 }
 
-/* The prefix: version, and how long the literal is, which starts at scanner->at. */
+/* Reads version and length of the literal; scanner->at is then its start. */
 static bool read_prefix(struct npy_scanner *scanner, const unsigned char *prefix, size_t first,
                         uint64_t size, uint64_t *length) {
     struct tc_error *error = scanner->error;
@@ -95,7 +95,7 @@ static bool read_prefix(struct npy_scanner *scanner, const unsigned char *prefix
                    (unsigned long long)*length, (unsigned long long)(end - size));
 }
 
-/* The literal's text, from malloc; what is packed is read forwards only. */
+/* The whole header's text, from malloc. It is read forwards, since it may be packed. */
 static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context, uint64_t size,
                        struct npy_scanner *scanner) {
     unsigned char prefix[PREFIX_BYTES] = {0};
@@ -129,7 +129,7 @@ static char *load_text(struct tc_reader *reader, tc_fetch *fetch, void *context,
     return text;
 }
 
-/* The data's place and size, against what is there. */
+/* Computes the data's size, and checks that the file or member has as much. */
 static bool measure(const struct facts *facts, uint64_t size, struct npy_header *header,
                     struct tc_error *error) {
     header->count = facts->shape.count;
@@ -157,7 +157,7 @@ static bool keep_text(struct tc_reader *reader, const char *bytes, size_t length
     return copy != NULL;
 }
 
-/* The dimensions of the array, then the leaf's own. */
+/* Sets the field's shape: the dimensions of the array, then the leaf's own. */
 static bool place_shape(struct tc_reader *reader, const struct facts *facts,
                         const struct npy_leaf *leaf, struct npy_field *field,
                         struct tc_error *error) {
@@ -221,7 +221,7 @@ static bool place_fields(struct tc_reader *reader, const struct facts *facts,
         if (!place_field(reader, facts, &facts->descr.leaves[i],
                          &header->fields[header->field_count++], error))
             return false;
-    /* With at most one axis longer than 1 both orders are the same bytes. */
+    /* With at most one axis longer than 1, C and Fortran order are the same bytes. */
     unsigned long_axes = 0;
     for (unsigned i = 0; i < header->rank; i++)
         long_axes += sizes[i] != 1;
@@ -249,8 +249,8 @@ bool npy_header_read(struct tc_reader *reader, tc_fetch *fetch, void *context, u
     return ok;
 }
 
-/* Text that was read as bytes has its descr in the tensor's metadata; NULL where
- * the tensor is none, or has been changed since. */
+/* The text type of bytes that were an array of text, from the tensor's metadata. NULL
+ * where they were not, or shape or dtype no longer fit. */
 static const struct tc_text *text_descr(const struct tc_item *item) {
     const struct tc_text *descr =
         item->metadata ? tc_metadata_find(item->metadata, TC_TEXT(NPY_DESCR_KEY)) : NULL;

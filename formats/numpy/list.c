@@ -49,7 +49,7 @@ static bool refuse_field(struct npy_list *list, struct tc_reader *reader,
     return refused_add(&list->refused, reader, name, error);
 }
 
-/* The array's name and the field's behind it; the arena's. */
+/* The array's name with the field's appended, in the arena. */
 static bool join(struct tc_reader *reader, struct tc_text name, struct tc_text field,
                  struct tc_text *joined, struct tc_error *error) {
     if (field.length == 0) {
@@ -66,8 +66,8 @@ static bool join(struct tc_reader *reader, struct tc_text name, struct tc_text f
     return true;
 }
 
-/* Whether two tensors can have come by one name without damage: by the dots in
- * it, one of them being a field. */
+/* Whether an undamaged file can give two tensors this name: "a.b" may be an array, or
+ * the field b of the array a. */
 static bool may_collide(const struct npy_list *list, const struct tc_tensor *other,
                         const struct npy_array *array, const struct npy_field *field) {
     if (npy_is_object(other))
@@ -78,8 +78,8 @@ static bool may_collide(const struct npy_list *list, const struct tc_tensor *oth
     return memchr(field->name.bytes + 1, '.', field->name.length - 1) != NULL;
 }
 
-/* A name that is taken gets ~1, ~2 and so on behind it. */
-static bool settle_name(struct npy_list *list, struct tc_reader *reader,
+/* Appends ~1, ~2 and so on to a name that another tensor has already. */
+static bool make_unique(struct npy_list *list, struct tc_reader *reader,
                         const struct npy_array *array, const struct npy_field *field,
                         struct tc_text *name, struct tc_error *error) {
     const struct tc_tensor *other = tc_table_find(&reader->table, *name);
@@ -126,7 +126,7 @@ static bool add_field(struct npy_list *list, struct tc_reader *reader,
                                .nbytes = field->nbytes,
                                .offset = list->count,
                                .cookie = (uint32_t)list->count};
-    if (!settle_name(list, reader, array, field, &name, error) ||
+    if (!make_unique(list, reader, array, field, &name, error) ||
         !add_descr(reader, field, &tensor, error) || !grow(list, reader, error))
         return false;
     list->tensors[list->count] = (struct npy_tensor){array, field};

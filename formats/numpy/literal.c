@@ -80,7 +80,7 @@ static void add_character(struct tc_buffer *name, uint32_t c) {
     tc_buffer_add(name, bytes, c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
 }
 
-/* Behind a backslash: what Python's repr escapes in a string. */
+/* Scans what follows a backslash: the escapes that Python's repr writes. */
 static bool scan_escape(struct npy_scanner *scanner, struct tc_buffer *name, size_t *surrogates) {
     static const char plain[] = "\\'\"ntr";
     static const char meant[] = "\\'\"\n\t\r";
@@ -159,7 +159,7 @@ static bool scan_integer(struct npy_scanner *scanner, uint64_t *value) {
 bool npy_scan_shape(struct npy_scanner *scanner, struct npy_shape *shape) {
     bool comma = true;
     bool empty = false;
-    uint64_t product = 1; /* of all that are not 0, which do not hide an overflow */
+    uint64_t product = 1; /* of the sizes that are not 0: a 0 must not hide an overflow */
     shape->rank = 0;
     if (!npy_take(scanner, '('))
         return npy_bad(scanner, "the shape is no tuple");

@@ -1,6 +1,7 @@
 /*
- * A scanner of the Python literal in an .npy header, which is never evaluated,
- * and what it says of an array's type (npy_descr.c).
+ * A scanner of the Python literal in an .npy header (literal.c), which is parsed
+ * and never evaluated, and of the array's type in it (descr.c). A scanner's
+ * functions fill its error where they fail.
  */
 #ifndef TCONV_FORMATS_NUMPY_LITERAL_H
 #define TCONV_FORMATS_NUMPY_LITERAL_H
@@ -15,23 +16,24 @@ struct npy_scanner {
     const char *text;
     size_t length;
     size_t at;
-    uint64_t base; /* of the text in the file */
+    uint64_t base; /* where the text starts in the file, for messages */
     unsigned version;
     struct tc_error *error;
 };
 
-/* Fails; returns false. */
+/* Fills the error with what is wrong, at the scanner's place; returns false. */
 bool npy_bad(struct npy_scanner *scanner, const char *what);
-/* The next character that is no space; NUL at the end. */
+/* The next character that is not a space, which stays; NUL at the end. */
 char npy_peek(struct npy_scanner *scanner);
+/* Passes over this character, or this word, if it comes next; false, without an
+ * error, if not. */
 bool npy_take(struct npy_scanner *scanner, char c);
-/* Passes over a word that is there; false where it is not. */
 bool npy_scan_word(struct npy_scanner *scanner, const char *word);
 bool npy_scan_bool(struct npy_scanner *scanner, bool *value);
 /* A quoted string without escapes; a slice of the text. */
 bool npy_scan_string(struct npy_scanner *scanner, struct tc_text *string);
-/* A name, which may have escapes, as UTF-8 behind what is in `name` already.
- * What UTF-8 can't hold, a half of a surrogate pair, stays escaped, and counts. */
+/* A quoted name, which may have escapes, appended to `name` as UTF-8. A lone
+ * surrogate, which UTF-8 can't hold, stays as its escape and is counted. */
 bool npy_scan_name(struct npy_scanner *scanner, struct tc_buffer *name, size_t *surrogates);
 
 /* A tuple of dimensions. Those beyond NPY_MAX_RANK are counted, not kept. */
@@ -42,13 +44,14 @@ struct npy_shape {
 };
 bool npy_scan_shape(struct npy_scanner *scanner, struct npy_shape *shape);
 
-/* What a descr stands for. The fields are from malloc, and not yet an array's. */
+/* A type that is not a record: of the whole array, or of one field of a record
+ * (at any depth). An npy_field is made of it once the array's shape is known. */
 struct npy_leaf {
-    char *name; /* with its dot; malloc's */
+    char *name; /* what follows the array's name, with its dot; from malloc */
     size_t name_length;
-    char skipped[160]; /* empty: it is a tensor */
+    char skipped[160]; /* why it is not a tensor; empty: it is one */
     const char *hint;
-    char descr[24]; /* of text that is kept as bytes */
+    char descr[24]; /* the type of text that is kept as bytes */
     struct npy_shape shape;
     uint64_t stride[NPY_MAX_RANK];
     uint64_t column;
@@ -64,21 +67,21 @@ struct npy_descr {
     size_t count;
     size_t capacity;
     uint64_t itemsize;
-    size_t surrogates; /* names that have some */
+    size_t surrogates; /* how many lone surrogates the fields' names have */
     bool seen;
     bool structured;
     bool objects;
-    bool unmeasured; /* an unknown type among them */
+    bool unmeasured; /* some type is unknown, and so is the size of a record */
 };
 
 bool npy_scan_descr(struct npy_scanner *scanner, const struct tc_format_options *options,
                     struct npy_descr *descr);
 void npy_descr_release(struct npy_descr *descr);
 
-/* The bytes of an element of text, '<U10' or '|S5' as numpy writes them; false
- * where the text is none. */
+/* The size of an element of a text type as numpy writes it: '<U10' or '|S5'.
+ * False where `descr` is not a text type. */
 bool npy_text_size(struct tc_text descr, uint64_t *bytes);
-/* The code of a dtype, without its byte order. */
+/* numpy's code of a dtype ("f4"), without its byte order. */
 const char *npy_dtype_code(enum tc_dtype dtype);
 
 #endif

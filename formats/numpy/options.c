@@ -1,5 +1,6 @@
 
-/* ml_dtypes' arrays say of their elements only how many bytes they have. */
+/* --npy-void exists because arrays of ml_dtypes (bfloat16 and others) are saved as
+ * void, which says only how many bytes an element has. */
 #include "formats/numpy/options.h"
 
 #include "core/tensor/dtype.h"

@@ -1,10 +1,10 @@
 /*
  * The elements of an array as a stream in C order, little-endian.
  *
- * Records are turned into columns before their fields are read: in one pass
- * over the data to a spool, tile by tile, a tile being some records with the
- * bytes of each field one behind the other. However many fields there are, the
- * data is read once, also where it is packed.
+ * Before the fields of records are read, the records are transposed into columns, in
+ * one pass over the data into a spool, tile by tile. A tile is a number of records,
+ * in which the bytes of each field follow each other. So the data is read once, also
+ * where it is packed, however many fields there are.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static bool needs_spool(const struct npy_array *array) {
     return array->header.structured || (array->packed && array->header.fortran);
 }
 
-/* One tile's records, each field's bytes together. */
+/* Makes a tile of records: puts each field's bytes together. */
 static void transpose(const struct npy_header *header, const unsigned char *records, uint64_t rows,
                       unsigned char *tile) {
     for (size_t i = 0; i < header->field_count; i++) {
@@ -44,7 +44,7 @@ static void transpose(const struct npy_header *header, const unsigned char *reco
     }
 }
 
-/* A record that is longer than a tile is one by itself, and is copied. */
+/* A record that is longer than a tile is a tile by itself, and so is copied as it is. */
 static bool spool_long_records(struct npy_stream *stream, unsigned char *buffer,
                                struct tc_error *error) {
     uint64_t size = stream->array->header.nbytes;
@@ -89,7 +89,7 @@ static bool fill_spool(struct npy_stream *stream, struct tc_error *error) {
     return ok;
 }
 
-/* Bytes of a field's part of all records, one record behind the other. */
+/* Bytes of a field in all records, one record after the other. */
 static bool fetch_column(void *context, uint64_t offset, void *buffer, size_t length,
                          struct tc_error *error) {
     struct npy_stream *stream = context;
@@ -134,24 +134,24 @@ static bool start_view_reader(struct npy_stream *stream, struct tc_error *error)
         view.shape[i] = field->shape[i];
         view.stride[i] = field->stride[i - header->rank];
     }
-    stream->gathering = true;
+    stream->viewing = true;
     return tc_view_reader_init(&stream->view_reader, &view, fetch_column, stream, error);
 }
 
-static void forget_field(struct npy_stream *stream) {
-    if (stream->gathering)
+static void release_field(struct npy_stream *stream) {
+    if (stream->viewing)
         tc_view_reader_release(&stream->view_reader);
-    stream->gathering = false;
+    stream->viewing = false;
     stream->field = NULL;
 }
 
 void npy_stream_release(struct npy_stream *stream) {
-    forget_field(stream);
+    release_field(stream);
     tc_spool_release(&stream->spool);
     stream->array = NULL;
 }
 
-/* Makes the stream stand at this tensor. */
+/* Prepares the stream for reading this tensor. */
 static bool select_tensor(struct npy_stream *stream, const struct npy_tensor *tensor,
                           struct tc_error *error) {
     const struct npy_header *header = &tensor->array->header;
@@ -165,19 +165,19 @@ static bool select_tensor(struct npy_stream *stream, const struct npy_tensor *te
     }
     if (stream->field == tensor->field)
         return true;
-    forget_field(stream);
+    release_field(stream);
     stream->field = tensor->field;
     if ((header->fortran || tensor->field->strided) && !start_view_reader(stream, error)) {
-        forget_field(stream);
+        release_field(stream);
         return false;
     }
     return true;
 }
 
-/* Elements in C order, in the byte order of the file. */
+/* Reads elements in C order, in the byte order of the file. */
 static bool stream_raw(struct npy_stream *stream, uint64_t offset, void *buffer, size_t length,
                        struct tc_error *error) {
-    return stream->gathering
+    return stream->viewing
                ? tc_view_reader_read(&stream->view_reader, offset, buffer, length, error)
                : fetch_column(stream, offset, buffer, length, error);
 }
@@ -192,7 +192,7 @@ static void swap_components(unsigned char *bytes, size_t length, unsigned compon
         }
 }
 
-/* A part of one component, of which the whole is needed to swap it. */
+/* Reads some bytes of one component, the whole of which is needed to swap it. */
 static bool read_inside(struct npy_stream *stream, unsigned component, uint64_t offset,
                         unsigned char *to, size_t length, struct tc_error *error) {
     unsigned char whole[16];

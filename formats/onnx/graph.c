@@ -7,9 +7,10 @@
  *     tensors 10, graphs 11, sparse_tensor 22, sparse_tensors 23
  * FunctionProto: name 1, node 7
  *
- * Initializers have names. A constant is named by the node's output; a tensor
- * in another attribute by node and attribute, NODE.ATTRIBUTE; what is in a
- * subgraph has that before its own name, NODE.ATTRIBUTE.NAME.
+ * These are the numbers of the fields. An initializer has a name of its own. The
+ * tensor of a Constant is named by the node's output, a tensor in any other
+ * attribute by node and attribute: NODE.ATTRIBUTE. A tensor in a subgraph has that
+ * as a prefix: NODE.ATTRIBUTE.NAME.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,10 @@
 #include "formats/refused.h"
 
 #define MAX_TEXT (UINT64_C(1) << 20)
-/* Graphs in graphs; each takes three levels. */
+/* How deep graphs may be nested; each takes three levels: graph, node, attribute. */
 #define MAX_GRAPHS 100u
 #define MAX_LEVELS (3 * MAX_GRAPHS + 4)
-/* A model has few fields of its own; more is no model. */
+/* A file with more fields at its top level is not taken for a model. */
 #define MAX_PROBED 100000u
 
 enum level_kind { MODEL, GRAPH, FUNCTION, NODE, ATTRIBUTE };
@@ -39,9 +40,9 @@ enum level_kind { MODEL, GRAPH, FUNCTION, NODE, ATTRIBUTE };
 struct level {
     struct wire wire;
     enum level_kind kind;
-    size_t path;   /* length of the name that what is inside starts with */
-    bool constant; /* of the operator Constant; also for its attributes */
-    size_t index;  /* of the next in a list: tensors, graphs */
+    size_t path;   /* how much of walk.path is the prefix of names in it */
+    bool constant; /* it is a node of the operator Constant, or an attribute of one */
+    size_t index;  /* of the next tensor or graph in an attribute's list */
 };
 
 struct walk {
@@ -76,7 +77,7 @@ static bool enter(struct walk *walk, const struct wire_field *field, enum level_
     return true;
 }
 
-/* The path and a name behind it; the arena's. */
+/* The prefix and the name, in the arena; bytes are NULL on failure. */
 static struct tc_text full_name(struct walk *walk, struct tc_text name) {
     size_t prefix = walk->levels[walk->depth - 1].path;
     if (prefix + name.length > TC_MAX_NAME_BYTES) {
@@ -95,10 +96,10 @@ static struct tc_text full_name(struct walk *walk, struct tc_text name) {
     return (struct tc_text){copy, prefix + name.length};
 }
 
-/* Texts of a message, by field number, before its parts are looked at. */
+/* A field of a message whose text is needed before the message is walked. */
 struct wanted {
     uint32_t number;
-    struct tc_text text; /* the first, empty where there is none */
+    struct tc_text text; /* the first that is not empty; empty: there is none */
 };
 
 static bool find_texts(struct walk *walk, struct wire message, struct wanted *wanted,
@@ -113,7 +114,7 @@ static bool find_texts(struct walk *walk, struct wire message, struct wanted *wa
     return walk->error->class == TC_OK;
 }
 
-/* Extends the path for what is inside the level just entered. */
+/* Extends the prefix of names in the level that was entered last. */
 static bool extend_path(struct walk *walk, struct tc_text text, const char *ending) {
     tc_buffer_add_text(&walk->path, text);
     tc_buffer_add_string(&walk->path, ending);
@@ -134,8 +135,8 @@ static bool enter_node(struct walk *walk, const struct wire_field *field) {
     return extend_path(walk, by_output ? wanted[0].text : wanted[1].text, "");
 }
 
-/* Constant's value_floats and value_ints, where the list is empty: only the
- * attribute's type (field 20) tells. */
+/* Adds Constant's value_floats or value_ints where the list is empty, which only the
+ * attribute's type (field 20) shows. */
 static bool add_empty_numbers(struct walk *walk) {
     struct wire message = walk->levels[walk->depth - 1].wire;
     struct wire_field field;
@@ -186,8 +187,8 @@ static bool enter_graph(struct walk *walk, const struct wire_field *field, bool 
 
 /* Tensors */
 
-/* Adds what was parsed, or leaves it out; damage that belongs to a tensor nobody
- * wants is none. */
+/* Adds a tensor that was parsed, or leaves it out. Damage in a tensor that the user
+ * did not select is no error. */
 static bool add_parsed(struct walk *walk, bool parsed, struct tc_text name,
                        const struct onnx_tensor *tensor) {
     struct onnx *onnx = walk->onnx;
@@ -208,8 +209,8 @@ static bool add_initializer(struct walk *walk, const struct wire_field *field) {
     return name.bytes && add_parsed(walk, parsed, name, &tensor);
 }
 
-/* A name for a tensor that has none: the path, and where it is one of several
- * its number. */
+/* The name of a tensor in an attribute: the prefix, and its number where it is in a
+ * list. */
 static struct tc_text attribute_name(struct walk *walk, bool listed) {
     struct level *level = &walk->levels[walk->depth - 1];
     struct tc_buffer number = {0};
@@ -233,10 +234,10 @@ static bool add_constant(struct walk *walk, const struct wire_field *field, bool
     return add_parsed(walk, parsed, name.length ? name : tensor.name, &tensor);
 }
 
-/* A Constant's value_string or value_strings. */
+/* Leaves out a Constant's value_string or value_strings. */
 static bool refuse_text(struct walk *walk) {
     struct level *level = &walk->levels[walk->depth - 1];
-    if (level->index++) /* the list's next: told already */
+    if (level->index++) /* the next string of a list: it was reported with the first */
         return true;
     struct tc_text name = attribute_name(walk, false);
     if (!name.bytes)
@@ -245,7 +246,7 @@ static bool refuse_text(struct walk *walk) {
     return refused_add(&walk->onnx->refused, walk->onnx->reader, name, walk->error);
 }
 
-/* How many numbers a repeated field has in a message. */
+/* Counts the numbers of a repeated field in a message. */
 static bool count_numbers(struct walk *walk, struct wire message, uint32_t number,
                           enum wire_type element, uint64_t *count) {
     struct wire_field field;
@@ -268,13 +269,13 @@ static bool count_numbers(struct walk *walk, struct wire message, uint32_t numbe
     return walk->error->class == TC_OK;
 }
 
-/* Constant's value_float, value_int, value_floats and value_ints. */
+/* Adds Constant's value_float, value_int, value_floats or value_ints. */
 static bool add_numbers(struct walk *walk, const struct wire_field *field) {
     struct level *level = &walk->levels[walk->depth - 1];
     bool floats = field->number == 2 || field->number == 7;
     bool list = field->number >= 7;
     enum wire_type element = floats ? WIRE_FIXED32 : WIRE_VARINT;
-    if (level->index++) /* the list's next piece: counted already */
+    if (level->index++) /* the next piece of a list: it was added with the first */
         return true;
     struct tc_text name = attribute_name(walk, false);
     struct onnx_tensor tensor = {.dtype = floats ? TC_F32 : TC_I64, .rank = list};
@@ -326,7 +327,7 @@ static bool add_property(struct walk *walk, const struct wire_field *field) {
 static bool visit_model(struct walk *walk, const struct wire_field *field) {
     switch (field->number) {
     case 7:
-        /* Two models in a row would be merged by protobuf. */
+        /* protobuf would merge two graphs into one. */
         if (walk->has_graph)
             return wire_bad(walk->error, field->at, "a model has two graphs");
         walk->has_graph = true;
@@ -411,8 +412,8 @@ static bool run(struct walk *walk) {
     }
     if (!walk->has_graph)
         return wire_bad(walk->error, 0, "a model without a graph");
-    /* A message has no end of its own: a file cut between two fields shows by
-     * what is missing. */
+    /* A message has no mark of its end. A file that is cut between two fields can
+     * only be recognised by what is missing, and opset_import usually comes last. */
     return walk->has_opset ||
            wire_bad(walk->error, 0, "a model without an opset; the file may be cut short");
 }
@@ -437,8 +438,8 @@ bool onnx_read_model(struct onnx *onnx, struct tc_error *error) {
            tc_tensor_metadata_restore(reader, error) && onnx_finish(onnx, error);
 }
 
-/* Which fields a file's top level has, by their number below 64 and whether
- * they are numbers or bytes; false where it is no message at all. */
+/* Which fields the file has at its top level, a bit for each number below 64: fields
+ * that are numbers, and fields that are bytes. False where it is not a message. */
 static bool probe_fields(const struct tc_probe *probe, uint64_t *numbers, uint64_t *bytes) {
     struct wire_source source;
     struct wire_field field;
@@ -466,7 +467,7 @@ int onnx_probe_model(const struct tc_probe *probe) {
     uint64_t bytes;
     if (!probe_fields(probe, &numbers, &bytes))
         return 0;
-    /* A lone tensor has its dtype in field 2. */
+    /* A TensorProto has a number in field 2, its data_type. */
     return numbers & BIT(1) && bytes & BIT(7) && !(numbers & (BIT(7) | BIT(2))) ? 80 : 0;
 }
 

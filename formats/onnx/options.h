@@ -1,4 +1,4 @@
-/* The options of ONNX models, one of which goes by another format's name. */
+/* The options of ONNX models, which may be written with the extension .ot too. */
 #ifndef TCONV_FORMATS_ONNX_OPTIONS_H
 #define TCONV_FORMATS_ONNX_OPTIONS_H
 
@@ -11,7 +11,8 @@ extern const struct tc_format_option onnx_external_option;
 extern const struct tc_format_option ot_dialect_option;
 extern const struct tc_backend tc_backend_onnx;
 
-/* The ONNX format where a .ot file is wanted in that dialect, else NULL. */
+/* The ONNX format where the settings ask for a .ot file of that kind, else NULL:
+ * the written_instead of the format ot. */
 const struct tc_backend *onnx_written_as_ot(const struct tc_option_settings *settings);
 
 #endif

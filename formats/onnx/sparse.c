@@ -1,8 +1,8 @@
 /*
- * SparseTensorProto: values 1 (a TensorProto, with the name), indices 2 (I64
- * [nnz, ndim], or [nnz] into the flattened tensor), dims 3. In the table it is
- * a COO group, whose indices are [ndim, nnz]: they are put in order when they
- * are read. And reading, of these and of all other tensors.
+ * SparseTensorProto, fields by number: values 1 (a TensorProto, with the name),
+ * indices 2 (I64 [nnz, ndim], or [nnz] into the flattened tensor), dims 3. In the
+ * table it is a group of tensors in COO layout, with indices [ndim, nnz], which are
+ * transposed when they are read. Reading is here too, also that of all other tensors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static bool read_parts(struct onnx *onnx, struct wire message, struct sparse *sp
     return true;
 }
 
-/* Parts of the layout that ONNX has, by their place in it. */
+/* The tensors of the COO layout, by their position in it. */
 enum { INDICES, VALUES, SHAPE };
 
 static bool add_part(struct onnx *onnx, struct tc_text parent, unsigned part,
@@ -104,27 +104,27 @@ static bool add_indices(struct onnx *onnx, struct tc_text parent, const struct s
     if (!stored)
         return false;
     *stored = sparse->indices.place;
-    struct onnx_tensor ordered = {.dtype = TC_I64, .rank = 2};
-    ordered.shape[0] = sparse->rank;
-    ordered.shape[1] = sparse->values.shape[0];
+    struct onnx_tensor indices = {.dtype = TC_I64, .rank = 2};
+    indices.shape[0] = sparse->rank;
+    indices.shape[1] = sparse->values.shape[0];
     uint64_t count;
-    if (!tc_shape_measure(TC_I64, ordered.shape, 2, &count, &ordered.nbytes, error))
+    if (!tc_shape_measure(TC_I64, indices.shape, 2, &count, &indices.nbytes, error))
         return false;
-    /* They are held in memory, twice while they are put in order. */
+    /* They are held in memory, twice while they are transposed. */
     uint64_t limit = onnx->reader->options->limits.memory;
-    if ((limit && ordered.nbytes > limit / 2) || !tc_memory_fits(ordered.nbytes)) {
+    if ((limit && indices.nbytes > limit / 2) || !tc_memory_fits(indices.nbytes)) {
         tc_fail(error, TC_UNSAFE, "memory-limit",
                 "its indices would take %llu bytes of memory, twice",
-                (unsigned long long)ordered.nbytes);
+                (unsigned long long)indices.nbytes);
         return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
     }
-    ordered.place = (struct onnx_place){.kind = ONNX_INDICES,
+    indices.place = (struct onnx_place){.kind = ONNX_INDICES,
                                         .stored = stored,
                                         .shape = dims,
                                         .rank = sparse->rank,
                                         .entries = sparse->values.shape[0],
                                         .flat = sparse->indices.rank == 1};
-    return add_part(onnx, parent, INDICES, &ordered, error);
+    return add_part(onnx, parent, INDICES, &indices, error);
 }
 
 static bool add_shape(struct onnx *onnx, struct tc_text parent, const struct sparse *sparse,
@@ -183,45 +183,45 @@ bool onnx_add_sparse(struct onnx *onnx, struct wire message, struct tc_text pref
 static bool read_place(struct onnx *onnx, const struct onnx_place *place, uint64_t offset,
                        void *buffer, size_t length, struct tc_error *error);
 
-/* Coordinates of an entry, from an index into the flattened tensor. */
+/* The coordinates of an entry, from its index into the flattened tensor. */
 static void unravel(const struct onnx_place *place, uint64_t flat, uint64_t *coordinates) {
     for (unsigned axis = place->rank; axis > 0; axis--) {
         uint64_t size = place->shape[axis - 1] ? place->shape[axis - 1] : 1;
         coordinates[axis - 1] = flat % size;
         flat /= size;
     }
-    /* What is left is out of range: it shows in the first coordinate. */
+    /* An index that is out of range makes the first coordinate out of range too. */
     if (place->rank)
         coordinates[0] += flat * (place->shape[0] ? place->shape[0] : 1);
 }
 
-/* Entries one after the other become coordinates one after the other. */
-static bool order_indices(struct onnx *onnx, const struct onnx_place *place,
-                          struct tc_error *error) {
+/* Transposes indices from [nnz, ndim] to [ndim, nnz]. */
+static bool transpose_indices(struct onnx *onnx, const struct onnx_place *place,
+                              struct tc_error *error) {
     uint64_t columns = place->flat ? 1 : place->rank;
     uint64_t size = place->entries * columns * 8;
     unsigned char *stored = malloc(size ? size : 1);
-    unsigned char *ordered = malloc(place->entries * place->rank * 8 + 1);
-    bool ok = stored && ordered ? read_place(onnx, place->stored, 0, stored, (size_t)size, error)
-                                : tc_fail_memory(error);
+    unsigned char *transposed = malloc(place->entries * place->rank * 8 + 1);
+    bool ok = stored && transposed ? read_place(onnx, place->stored, 0, stored, (size_t)size, error)
+                                   : tc_fail_memory(error);
     for (uint64_t entry = 0; entry < place->entries && ok; entry++) {
         uint64_t coordinates[TC_MAX_RANK];
         if (place->flat)
             unravel(place, tc_load(stored + entry * 8, 8), coordinates);
         for (unsigned axis = 0; axis < place->rank; axis++)
-            tc_store(ordered + (axis * place->entries + entry) * 8,
+            tc_store(transposed + (axis * place->entries + entry) * 8,
                      place->flat ? coordinates[axis]
                                  : tc_load(stored + (entry * columns + axis) * 8, 8),
                      8);
     }
     free(stored);
     if (!ok) {
-        free(ordered);
+        free(transposed);
         return false;
     }
     free(onnx->indices);
-    onnx->indices = ordered;
-    onnx->ordered = place;
+    onnx->indices = transposed;
+    onnx->transposed = place;
     return true;
 }
 
@@ -236,7 +236,7 @@ static bool read_place(struct onnx *onnx, const struct onnx_place *place, uint64
         memcpy(buffer, place->memory + offset, length);
         return true;
     default:
-        if (onnx->ordered != place && !order_indices(onnx, place, error))
+        if (onnx->transposed != place && !transpose_indices(onnx, place, error))
             return false;
         memcpy(buffer, onnx->indices + offset, length);
         return true;

@@ -1,5 +1,5 @@
 /*
- * TensorProto: dims 1, data_type 2, segment 3, float_data 4, int32_data 5,
+ * TensorProto, fields by number: dims 1, data_type 2, segment 3, float_data 4, int32_data 5,
  * string_data 6, int64_data 7, name 8, raw_data 9, double_data 10,
  * uint64_data 11, external_data 13 {key 1, value 2}, data_location 14,
  * metadata_props 16.
@@ -29,7 +29,7 @@
 #define MAX_TEXT (UINT64_C(1) << 20)
 #define DATA_STRING 8
 
-/* By ONNX's number. */
+/* Our dtypes by ONNX's number (TensorProto.DataType). */
 static const uint8_t dtypes[] = {
     TC_NONE,    TC_F32,     TC_U8,          TC_I8,      TC_U16,         TC_I16, TC_I32, TC_I64,
     TC_NONE,    TC_BOOL,    TC_F16,         TC_F64,     TC_U32,         TC_U64, TC_C64, TC_C128,
@@ -82,7 +82,7 @@ bool onnx_read_entry(struct onnx *onnx, struct wire message, struct tc_text *key
 /* External data */
 
 struct external {
-    bool is; /* data_location says so */
+    bool is_used; /* data_location says EXTERNAL */
     struct tc_text location;
     struct tc_text offset;
     struct tc_text length;
@@ -108,7 +108,7 @@ static bool read_external(struct onnx *onnx, struct wire message, struct externa
     return true;
 }
 
-/* Plain digits; the text as it is otherwise is wrong. */
+/* Reads a number of digits only; false for any other text. */
 static bool read_digits(struct tc_text text, uint64_t *number) {
     *number = 0;
     if (text.length == 0 || text.length > 19)
@@ -159,7 +159,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     tc_buffer_add(&path, "", 1);
     struct stat status;
     bool ok = tc_buffer_ok(&path, error);
-    /* A symbolic link is followed: caches of models are made of them. */
+    /* A symbolic link is followed, since caches of models consist of links. */
     if (ok && stat(path.bytes, &status) == 0 && !S_ISREG(status.st_mode))
         ok = refuse_location(location, "in what is no plain file", error);
     size_t count = onnx->locations.count;
@@ -168,7 +168,7 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     if (ok && !files)
         ok = tc_fail_memory(error);
     if (files)
-        onnx->files = files;
+        onnx->reader->companions = onnx->files = files;
     *input = ok ? tc_reader_open_beside(onnx->reader, path.bytes, &onnx->pool, error) : NULL;
     tc_buffer_release(&path);
     if (!*input)
@@ -176,7 +176,6 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     files[count] = *input;
     if (tc_name_add(&onnx->locations, location, (uint32_t)count,
                     onnx->reader->options->limits.tensors, error)) {
-        onnx->reader->companions = onnx->files;
         onnx->reader->companion_count = onnx->locations.count;
         onnx->reader->size += (*input)->size;
         return true;
@@ -185,8 +184,8 @@ static bool open_external(struct onnx *onnx, struct tc_text location, struct tc_
     return false;
 }
 
-/* Where the data lies, and that it does; `length` is how long it is where the
- * entry does not say. */
+/* Finds where external data lies, and checks that its file has it. *length becomes
+ * the length that the entry says, if it says one. */
 static bool find_external(struct onnx *onnx, const struct external *external, uint64_t *length,
                           struct onnx_place *place, struct tc_error *error) {
     uint64_t offset = 0;
@@ -223,14 +222,14 @@ struct parsing {
     struct wire message;
     struct onnx_tensor *tensor;
     uint64_t data_type;
-    uint64_t rank; /* as many as there are, also beyond what we hold */
+    uint64_t rank; /* how many dims there are, also more than are kept */
     bool has_raw;
     struct wire_field raw;
-    struct wire_field typed; /* the first of the typed fields */
+    struct wire_field typed; /* the first field with a list of values */
     size_t typed_count;
     struct external external;
     bool segment;
-    uint32_t seen; /* of the fields that may occur once */
+    uint32_t seen; /* bits: which fields that may occur only once have occurred */
 };
 
 static bool add_dimension(struct parsing *parsing, uint64_t value, uint64_t at,
@@ -257,7 +256,7 @@ static bool read_dims(struct parsing *parsing, const struct wire_field *field,
     return error->class == TC_OK;
 }
 
-/* Wire types of the typed fields, by number. */
+/* The wire type of the values in field `number`; false where it has no values. */
 static bool typed_element(uint32_t number, enum wire_type *element) {
     switch (number) {
     case 4:
@@ -303,7 +302,8 @@ static bool read_metadata(struct parsing *parsing, const struct wire_field *fiel
     return tensor->metadata && tc_metadata_add(tensor->metadata, arena, key, value, error);
 }
 
-/* A field that protobuf would overwrite: two readings, so none. */
+/* Refuses a field that occurs twice: of such a field protobuf takes the last, another
+ * parser may take the first. */
 static bool once(struct parsing *parsing, const struct wire_field *field, struct tc_error *error) {
     uint32_t bit = 1u << field->number;
     if (parsing->seen & bit)
@@ -340,7 +340,7 @@ static bool read_field(struct parsing *parsing, const struct wire_field *field,
                read_external(parsing->onnx, wire_inside(&parsing->message, field),
                              &parsing->external, field->at, error);
     case 14:
-        parsing->external.is = field->value == 1;
+        parsing->external.is_used = field->value == 1;
         return once(parsing, field, error) &&
                wire_expect(field, WIRE_VARINT, "data_location", error) &&
                (field->value <= 1 || wire_bad(error, field->at, "an unknown data_location"));
@@ -351,7 +351,7 @@ static bool read_field(struct parsing *parsing, const struct wire_field *field,
     }
 }
 
-/* Which field holds the values of a dtype. */
+/* The number of the field that holds a dtype's values. */
 static uint32_t field_of(enum tc_dtype dtype) {
     switch (dtype) {
     case TC_F32:
@@ -381,7 +381,7 @@ static bool place_typed(struct parsing *parsing, struct tc_error *error) {
     if (tensor->dtype == TC_F6_E2M3 || tensor->dtype == TC_F6_E3M2)
         return tc_fail(error, TC_UNSUPPORTED, "dtype", "%s that is not in raw_data",
                        tc_dtype_name(tensor->dtype));
-    /* One packed list of fixed numbers is as good as raw. */
+    /* One packed list of numbers of fixed size has the same bytes as raw_data. */
     if (parsing->typed_count == 1 && field->type == WIRE_BYTES && element != WIRE_VARINT &&
         field->length == tensor->nbytes) {
         tensor->place = (struct onnx_place){
@@ -402,13 +402,13 @@ static bool place_typed(struct parsing *parsing, struct tc_error *error) {
 
 static bool place_data(struct parsing *parsing, struct tc_error *error) {
     struct onnx_tensor *tensor = parsing->tensor;
-    int forms = parsing->has_raw + (parsing->typed_count > 0) + parsing->external.is;
-    if (parsing->external.location.bytes && !parsing->external.is)
+    int forms = parsing->has_raw + (parsing->typed_count > 0) + parsing->external.is_used;
+    if (parsing->external.location.bytes && !parsing->external.is_used)
         return wire_bad(error, parsing->message.at, "external data that data_location denies");
-    /* An empty raw_data beside a list says nothing. */
+    /* An empty raw_data does not count where there is other data. */
     if (forms > 1 && !(parsing->has_raw && parsing->raw.length == 0))
         return wire_bad(error, parsing->message.at, "a tensor has its data in two places");
-    if (parsing->external.is)
+    if (parsing->external.is_used)
         return place_external(parsing->onnx, &parsing->external, tensor->nbytes, &tensor->place,
                               error);
     if (parsing->typed_count)
@@ -423,7 +423,7 @@ static bool place_data(struct parsing *parsing, struct tc_error *error) {
     return true;
 }
 
-/* What is well-formed, and no tensor we hold. */
+/* Fails where the message is well-formed, but tconv can't hold such a tensor. */
 static bool check_supported(struct parsing *parsing, struct tc_error *error) {
     struct onnx_tensor *tensor = parsing->tensor;
     uint64_t type = parsing->data_type;
@@ -441,12 +441,13 @@ static bool check_supported(struct parsing *parsing, struct tc_error *error) {
     return true;
 }
 
-/* What is not read has bounds all the same: damage goes before what is missing. */
+/* Checks the external data of a tensor that is not supported: damage is reported
+ * rather than that. Returns false. */
 static bool check_unread(struct parsing *parsing, struct tc_error *error) {
     struct onnx_place place;
     struct tc_error damage = {0};
     uint64_t length = 0;
-    if (parsing->external.is &&
+    if (parsing->external.is_used &&
         !find_external(parsing->onnx, &parsing->external, &length, &place, &damage))
         *error = damage;
     return false;
@@ -468,7 +469,7 @@ bool onnx_parse_tensor(struct onnx *onnx, struct wire message, struct onnx_tenso
     if (!check_supported(&parsing, error))
         return check_unread(&parsing, error);
     tensor->rank = (unsigned)parsing.rank;
-    /* Half a byte left over, or a few bits: ONNX pads, other formats can't. */
+    /* The elements do not fill their last byte: ONNX pads it, other formats can't. */
     if (!tc_shape_measure(tensor->dtype, tensor->shape, tensor->rank, &count, &tensor->nbytes,
                           error)) {
         if (error->reason != TC_REASON_PARTIAL_BYTE)
@@ -501,8 +502,8 @@ static bool add_place(struct onnx *onnx, const struct onnx_place *place, struct 
     return true;
 }
 
-/* Counts a tensor whose values wrap. Only where a number in the file is wider than
- * one of the tensor can they. */
+/* Counts the tensor if it has values that wrap, which is possible only where numbers
+ * in the file are wider than the tensor's elements. */
 static bool note_wrapped(struct onnx *onnx, struct tc_text name, const struct onnx_tensor *tensor,
                          struct tc_error *error) {
     const struct typed *typed = &tensor->place.typed;

@@ -16,11 +16,13 @@
 #include "formats/onnx/options.h"
 #include "formats/protobuf/wire.h"
 
-/* What protobuf can parse, with room for all that is not data. */
+/* The largest message that protobuf can parse, and what is reserved in it for all that
+ * is not data. */
 #define LARGEST_MESSAGE UINT64_C(0x7FFFFFFF)
 #define HEADER_ROOM (UINT64_C(64) << 20)
-/* External data starts at a multiple of this, so that it can be mapped
- * anywhere; smaller tensors stay in the model, as long as they fit. */
+/* External data starts at a multiple of this, so that every system can map it.
+ * Tensors that are smaller stay in the model as long as they fit; those below
+ * EXTERNAL_LEAST always do. */
 #define EXTERNAL_ALIGNMENT (UINT64_C(1) << 16)
 #define EXTERNAL_LEAST (UINT64_C(1) << 10)
 
@@ -31,7 +33,7 @@
 #define TAG_GRAPH_NAME 0x12  /* GraphProto, field 2 */
 #define GRAPH_NAME "tensors"
 
-/* The lowest versions that have a dtype. */
+/* The lowest versions of IR and opset that have a dtype. */
 static const struct versions {
     uint8_t ir;
     uint8_t opset;
@@ -41,7 +43,7 @@ static const struct versions {
     [TC_I4] = {10, 21},         [TC_F4] = {11, 23},         [TC_F8_E8M0] = {12, 24},
     [TC_F6_E2M3] = {14, 28},    [TC_F6_E3M2] = {14, 28},
 };
-/* Initializers need not be inputs from IR 4 on; opset 9 goes with it. */
+/* From IR 4 on initializers need not be inputs; opset 9 belongs to it. */
 #define LEAST_IR 4
 #define LEAST_OPSET 9
 
@@ -50,7 +52,7 @@ static char *terminated(struct tc_arena *arena, struct tc_text text, struct tc_e
     return tc_arena_copy(arena, text.length ? text.bytes : "", text.length, error);
 }
 
-/* Packs a message to the buffer's end. */
+/* Packs a message and appends it. */
 static void add_message(struct tc_buffer *text, const ProtobufCMessage *message) {
     size_t size = protobuf_c_message_get_packed_size(message);
     unsigned char *bytes = malloc(size ? size : 1);
@@ -63,7 +65,7 @@ static void add_message(struct tc_buffer *text, const ProtobufCMessage *message)
     free(bytes);
 }
 
-/* protobuf-c does not write to what it packs. */
+/* The casts are safe: protobuf-c does not write to what it packs. */
 static void set_entry(Onnx__StringStringEntryProto *entry, struct tc_text key,
                       struct tc_text value) {
     entry->has_key = entry->has_value = true;
@@ -71,7 +73,8 @@ static void set_entry(Onnx__StringStringEntryProto *entry, struct tc_text key,
     entry->value = (ProtobufCBinaryData){value.length, (uint8_t *)(uintptr_t)value.bytes};
 }
 
-/* A TensorProto but for its data; `offset` is that of external data. */
+/* Appends a TensorProto without data. With a location, it refers to external data at
+ * `offset` there. */
 static bool add_tensor(struct tc_buffer *text, const struct tc_item *item, uint64_t offset,
                        const char *location, struct tc_error *error) {
     struct tc_arena arena;
@@ -142,7 +145,7 @@ static bool add_output(struct tc_buffer *text, const struct tc_item *item, struc
     return ok;
 }
 
-/* Everything of a model but its graph. */
+/* Appends all of a model but its graph. */
 static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
                       struct tc_error *error) {
     const struct tc_metadata *metadata = &writer->file->metadata;
@@ -185,17 +188,17 @@ static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
 
 /* Where data goes */
 
-/* Whether the data is wanted beside the model, whatever its size. */
+/* Whether the user wants the data in a second file, whatever its size. */
 static bool is_external(const struct tc_plan *plan) {
     const struct tc_write_options *write = &plan->options->write;
     return write->companion || tc_option_flag(&write->settings, &onnx_external_option);
 }
 
-/* The smallest size that goes beside the model: all but crumbs, where the user
- * wants it so or the others would still be too much for one message. */
-static uint64_t external_least(const struct tc_plan *plan, const struct tc_output_file *part) {
+/* The smallest size of a tensor that goes to the second file. It is lower where the
+ * user asked for that file, or all smaller tensors together would not fit the model. */
+static uint64_t external_least(const struct tc_plan *plan, const struct tc_output_file *file) {
     uint64_t inside = is_external(plan) ? LARGEST_MESSAGE : 0;
-    for (size_t i = part->first; i < part->first + part->count; i++)
+    for (size_t i = file->first; i < file->first + file->count; i++)
         if (plan->items[i].nbytes < EXTERNAL_ALIGNMENT)
             inside += plan->items[i].nbytes;
     return inside + HEADER_ROOM > LARGEST_MESSAGE ? EXTERNAL_LEAST : EXTERNAL_ALIGNMENT;
@@ -206,8 +209,8 @@ bool onnx_write_companion(const struct tc_plan *plan, const struct tc_output_fil
     uint64_t largest = 0;
     for (size_t i = file->first; i < file->first + file->count; i++) {
         const struct tc_item *item = &plan->items[i];
-        /* No overflow: the plan's bytes were summed with checks. Names and
-         * shapes stand twice, as initializer and as output. */
+        /* This can't overflow: the plan has checked the sum of all bytes. Names and
+         * shapes are written twice, for the initializer and for the output. */
         total += item->nbytes + 2 * (item->name.length + 12 * (uint64_t)item->rank + 64);
         largest = item->nbytes > largest ? item->nbytes : largest;
     }
@@ -230,7 +233,7 @@ static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struc
     return onnx->offsets != NULL;
 }
 
-/* An initializer up to its data, which ends it. */
+/* Appends an initializer up to its data, which comes last. */
 static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, size_t index,
                             struct tc_error *error) {
     const struct onnx_writer *onnx = writer->state;
@@ -251,7 +254,7 @@ static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, si
     return ok && tc_buffer_ok(text, error);
 }
 
-/* What the graph has besides initializers. */
+/* Appends all of the graph but its initializers. */
 static bool add_graph(struct tc_buffer *text, const struct tc_writer *writer,
                       struct tc_error *error) {
     wire_add_varint(text, TAG_GRAPH_NAME);
@@ -293,7 +296,7 @@ bool onnx_write_begin(struct tc_writer *writer, struct tc_error *error) {
     return ok;
 }
 
-/* Fills up to where a tensor's external data starts. */
+/* Writes zeros up to where a tensor's external data starts. */
 static bool align_companion(struct tc_outfile *out, uint64_t offset, struct tc_error *error) {
     static const char zeros[4096];
     while (out->position < offset) {
@@ -315,16 +318,6 @@ bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *so
         return ok && tc_source_write(source, writer->out, error);
     return align_companion(writer->companion, onnx->offsets[index], error) &&
            tc_source_write(source, writer->companion, error);
-}
-
-bool onnx_write_finish(struct tc_writer *writer, struct tc_error *error) {
-    (void)writer;
-    (void)error;
-    return true;
-}
-
-void onnx_write_abort(struct tc_writer *writer) {
-    (void)writer;
 }
 
 bool onnx_write_lone(struct tc_writer *writer, struct tc_source *source, struct tc_error *error) {

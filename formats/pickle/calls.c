@@ -1,6 +1,6 @@
 /*
- * What calls of known names give: data, or a note of the call for whoever reads
- * the result. Nothing is called.
+ * What calls of known names give: data, or a node that records the call, which the
+ * machine's caller interprets. Nothing is called.
  */
 
 #include "formats/pickle/calls.h"
@@ -12,7 +12,7 @@
 #include "core/base/text.h"
 #include "formats/pickle/machine.h"
 
-/* A call that is left for whoever reads the result. */
+/* A node that records a call. */
 static struct pickle_node *note_call(struct pickle *pickle, enum pickle_kind kind,
                                      struct pickle_node *callable, struct pickle_node *arguments) {
     struct pickle_node *node = pickle_node(pickle, kind);
@@ -37,7 +37,7 @@ static struct pickle_node *bad_call(struct pickle *pickle, struct pickle_node *c
     return NULL;
 }
 
-/* A list of pairs, or a dict, into a dict. */
+/* Adds a list of pairs, or the items of a dict, to a dict. */
 static bool add_pairs(struct pickle *pickle, struct pickle_node *dict,
                       const struct pickle_node *from, bool *fit) {
     *fit = true;
@@ -70,8 +70,8 @@ static struct pickle_node *make_dict(struct pickle *pickle, struct pickle_node *
     return dict;
 }
 
-/* A class of plain data, which makes a missing value without a call of anything
- * else. */
+/* Whether it may be a defaultdict's factory: a class of plain data, which makes a
+ * missing value without calling anything else. */
 static bool is_factory(const struct pickle *pickle, const struct pickle_node *node) {
     if (node->kind == PICKLE_NONE)
         return true;
@@ -98,7 +98,7 @@ static struct pickle_node *make_default_dict(struct pickle *pickle, struct pickl
                                                : bad_call(pickle, callable, arguments);
 }
 
-/* list(), set([…]), deque([…], most), Size([…]): of at most so many arguments. */
+/* list(), set([…]), deque([…], length), Size([…]), with at most `most` arguments. */
 static struct pickle_node *make_sequence(struct pickle *pickle, struct pickle_node *callable,
                                          struct pickle_node *arguments, enum pickle_kind kind,
                                          size_t most) {
@@ -113,7 +113,7 @@ static struct pickle_node *make_sequence(struct pickle *pickle, struct pickle_no
     return pickle_add_all(pickle, made, from->items, from->count) ? made : NULL;
 }
 
-/* deque([…], None or a number). */
+/* deque([…], length), where the length is None or a number. */
 static struct pickle_node *make_deque(struct pickle *pickle, struct pickle_node *callable,
                                       struct pickle_node *arguments) {
     const struct pickle_node *most = pickle_item(arguments, 1);
@@ -122,8 +122,8 @@ static struct pickle_node *make_deque(struct pickle *pickle, struct pickle_node 
     return make_sequence(pickle, callable, arguments, PICKLE_LIST, 2);
 }
 
-/* torch.Size(sequence of integers), which is a tuple. One tuple may be given
- * again and again, so what is looked at counts too. */
+/* torch.Size(sequence of integers), which is a tuple. Its items count against the
+ * budget each time, since one tuple may be given again and again. */
 static struct pickle_node *make_size(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
     const struct pickle_node *from = pickle_item(arguments, 0);
@@ -142,7 +142,7 @@ static bool is_latin1(const struct pickle_node *codec) {
                                              tc_text_equal(pickle_text(codec), TC_TEXT("latin-1")));
 }
 
-/* _codecs.encode("…", "latin1"): how protocol 2 has bytes. */
+/* _codecs.encode("…", "latin1"), by which protocol 2 writes bytes. */
 static struct pickle_node *make_bytes(struct pickle *pickle, struct pickle_node *callable,
                                       struct pickle_node *arguments) {
     const struct pickle_node *text = pickle_item(arguments, 0);
@@ -182,8 +182,8 @@ static struct pickle_node *make_bytearray(struct pickle *pickle, struct pickle_n
     return bytes;
 }
 
-/* PosixPath("a", "b"): the path as text. A part that starts at the root leaves
- * out those before it. */
+/* PosixPath("a", "b"): the path as text. A part that is an absolute path replaces
+ * those before it. */
 static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
     struct tc_buffer path = {0};
@@ -234,8 +234,8 @@ static struct pickle_node *make_dtype(struct pickle *pickle, struct pickle_node 
     return dtype;
 }
 
-/* copyreg._reconstructor(class, object, None): how protocols 0 and 1 make an
- * object; with dict in object's place it is one of those, with these items. */
+/* copyreg._reconstructor(class, base, state), by which protocols 0 and 1 make an
+ * object. The base is object, or dict: then the object is a dict with these items. */
 static struct pickle_node *reconstruct(struct pickle *pickle, struct pickle_node *callable,
                                        struct pickle_node *arguments) {
     struct pickle_node *class = pickle_item(arguments, 0);
@@ -265,7 +265,7 @@ static struct pickle_node *refuse_call(struct pickle *pickle, struct pickle_node
                                        struct pickle_node *arguments) {
     bool known = callable->global != PICKLE_UNKNOWN && callable->global != PICKLE_KNOWN_UNSUPPORTED;
     if (pickle->mode == PICKLE_SCAN && known)
-        return bad_call(pickle, callable, arguments); /* it is there to be named, not called */
+        return bad_call(pickle, callable, arguments); /* it may only be named */
     if (pickle->mode != PICKLE_STRICT || callable->global == PICKLE_KNOWN_UNSUPPORTED)
         return note_call(pickle, PICKLE_OBJECT, callable, arguments);
     pickle_unsafe(pickle, "the pickle calls %.*s, which is nothing to call",
@@ -294,7 +294,7 @@ bool pickle_is_class(const struct pickle_node *global) {
     }
 }
 
-/* A call that is kept, for whoever reads the result. */
+/* Records a call; a scan checks its arguments. */
 static struct pickle_node *keep_call(struct pickle *pickle, enum pickle_kind kind,
                                      struct pickle_node *callable, struct pickle_node *arguments) {
     const char *wrong =
@@ -309,7 +309,8 @@ static struct pickle_node *keep_call(struct pickle *pickle, enum pickle_kind kin
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
                                 struct pickle_node *arguments) {
     if (callable->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
-        return note_call(pickle, PICKLE_OBJECT, callable, arguments); /* never in a strict one */
+        return note_call(pickle, PICKLE_OBJECT, callable,
+                         arguments); /* not reached in strict mode */
     struct pickle_node *first = pickle_item(arguments, 0);
     switch ((enum pickle_global)callable->global) {
     case PICKLE_ORDERED_DICT:

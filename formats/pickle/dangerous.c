@@ -1,7 +1,7 @@
 /*
  * Names that no data needs: they run programs or code, load code, open files,
- * reach the network, or hand out any attribute of anything. A name on no list is
- * unsafe as well; this one tells how sure that is.
+ * reach the network, or give access to any attribute of anything. A name on no list is
+ * unsafe as well; this list says which names are known to be dangerous.
  *
  * An entry stands for itself and for what is below it: "os" for "os.system". Of
  * Python's built-in functions only some are meant, since most make plain data.
@@ -394,7 +394,7 @@ static const char *const names[] = {
     "zipimport",
 };
 
-/* Of builtins, which Python 2 calls __builtin__. Sorted likewise. */
+/* Names in builtins, which Python 2 calls __builtin__. Sorted by bytes too. */
 static const char *const builtins[] = {
     "__build_class__",
     "__import__",
@@ -451,7 +451,7 @@ static bool is_listed(struct tc_text name, const char *const *list, size_t count
 
 #define LISTED(name, list) is_listed(name, list, sizeof(list) / sizeof *(list))
 
-/* Whether the name or what it is below is listed: "a.b.c", then "a.b", "a". */
+/* Whether a name or what it is inside of is listed: "a.b.c", "a.b" or "a". */
 static bool is_below_listed(struct tc_text name) {
     for (;;) {
         if (LISTED(name, names))
@@ -463,14 +463,14 @@ static bool is_below_listed(struct tc_text name) {
     }
 }
 
-/* "a.b.c" behind its first dot; empty where it has none. */
+/* What follows a name's first dot; empty where it has none. */
 static struct tc_text behind_dot(struct tc_text name) {
     const char *dot = name.length ? memchr(name.bytes, '.', name.length) : NULL;
     size_t skipped = dot ? (size_t)(dot - name.bytes) + 1 : name.length;
     return (struct tc_text){name.bytes + skipped, name.length - skipped};
 }
 
-/* Python 3 takes Python 2's names of modules for its own in old pickles. */
+/* The name in Python 3: in old pickles it replaces Python 2's names of modules. */
 static struct tc_text modern(struct tc_text name, char *space, size_t size) {
     static const struct {
         const char *old;
@@ -500,17 +500,17 @@ static struct tc_text modern(struct tc_text name, char *space, size_t size) {
     return name;
 }
 
-/* __class__, __globals__ and the like. */
+/* Whether it is a special attribute: __class__, __globals__ and so on. */
 static bool is_special(struct tc_text part) {
     return part.length > 4 && tc_text_starts(part, TC_TEXT("__")) &&
            tc_text_ends(part, TC_TEXT("__"));
 }
 
-/* An attribute walk ends anywhere: "torch.os.system" is "os.system" by another
- * way, and "str.__class__.__base__" reaches everything. */
+/* A name may reach anything by attributes: "torch.os.system" is "os.system", and
+ * "str.__class__.__base__" leads everywhere. */
 bool pickle_is_dangerous(struct tc_text name) {
     char space[1024];
-    /* What only running it would tell, and what is too long to be a name. */
+    /* A name that only running the pickle would show, or too long for a name. */
     if (tc_text_starts(name, TC_TEXT("?")) || name.length > MAX_NAME)
         return true;
     name = modern(name, space, sizeof space);

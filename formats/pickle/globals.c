@@ -1,9 +1,8 @@
 /*
- * The names that a pickle of tensors may use, and what each stands for. Any
- * other name refuses the file. Nothing here is ever imported or called: what
- * Python would make by a call is made in calls.c as data, or noted as a
- * call for torch/tree.c to understand. What arguments and states each may have
- * stands in shapes.c.
+ * The names that a pickle of tensors may use, and what each stands for. A file with any
+ * other name is refused. Nothing here is ever imported or called: what Python would make
+ * by a call, calls.c makes as data, or records as a call that torch/tree.c interprets.
+ * shapes.c has the arguments and states that each may have.
  */
 #include <string.h>
 
@@ -29,14 +28,14 @@ static const struct known builtins[] = {
     {"builtins", "dict", PICKLE_ORDERED_DICT, 0},
     {"builtins", "bytearray", PICKLE_BYTEARRAY, 1},
     {"builtins", "complex", PICKLE_COMPLEX, 0},
-    /* Classes that are named, and not called. */
+    /* Classes that are only named, as values. */
     {"builtins", "int", PICKLE_TYPE_CLASS, 0},
     {"builtins", "float", PICKLE_TYPE_CLASS, 0},
     {"builtins", "bool", PICKLE_TYPE_CLASS, 0},
     {"builtins", "str", PICKLE_TYPE_CLASS, 0},
     {"builtins", "tuple", PICKLE_TYPE_CLASS, 0},
     {"builtins", "object", PICKLE_TYPE_CLASS, 1},
-    /* As protocols 0 to 2 have them: empty bytes, and Python 2's classes. */
+    /* Names in pickles of protocols 0 to 2: bytes(), and classes of Python 2. */
     {"builtins", "bytes", PICKLE_BYTEARRAY, 0},
     {"builtins", "long", PICKLE_TYPE_CLASS, 0},
     {"builtins", "unicode", PICKLE_TYPE_CLASS, 0},
@@ -112,7 +111,7 @@ static const struct known known[] = {
     {"torch", "UntypedStorage", PICKLE_STORAGE_CLASS, TC_NONE},
 };
 
-/* In torch, and in torch.cuda, as files of GPU tensors once named them. */
+/* Names in torch, which old files of GPU tensors have in torch.cuda. */
 static const struct known storages[] = {
     {"torch", "FloatStorage", PICKLE_STORAGE_CLASS, TC_F32},
     {"torch", "DoubleStorage", PICKLE_STORAGE_CLASS, TC_F64},
@@ -131,7 +130,7 @@ static const struct known storages[] = {
     {"torch", "QInt32Storage", PICKLE_STORAGE_CLASS, TC_I32},
 };
 
-/* As files of torch 0.1 name them, beside a storage that says it all. */
+/* Names in files of torch 0.1, where the storage has the dtype too. */
 static const struct known tensors[] = {
     {"torch", "FloatTensor", PICKLE_TENSOR_CLASS, 0},
     {"torch", "DoubleTensor", PICKLE_TENSOR_CLASS, 0},
@@ -172,7 +171,7 @@ static const struct known dtypes[] = {
     {"torch", "qint32", PICKLE_DTYPE, TC_I32},
 };
 
-/* Only in TorchScript archives. */
+/* Names that are known only in TorchScript archives. */
 static const struct known script[] = {
     {"torch.jit._pickle", "build_intlist", PICKLE_SCRIPT_LIST, 0},
     {"torch.jit._pickle", "build_tensorlist", PICKLE_SCRIPT_LIST, 0},
@@ -216,8 +215,8 @@ static const struct known *look_up(const struct pickle *pickle, struct tc_text m
     return !found && pickle->script && own ? &script_class : found;
 }
 
-/* Names whose meaning the caller must know what to do with: without that they
- * are as unknown as any other. */
+/* Whether a name is known: some are only where the machine's caller can handle them
+ * (pickle.nested, pickle.joblib). */
 static bool is_wanted(const struct pickle *pickle, const struct known *found) {
     if (found->global == PICKLE_LOAD_FROM_BYTES)
         return pickle->nested;
@@ -226,7 +225,7 @@ static bool is_wanted(const struct pickle *pickle, const struct known *found) {
     return true;
 }
 
-/* Refuses a name that is on no list. */
+/* Fails because a name is on no list. */
 static bool refuse(struct pickle *pickle, const struct pickle_node *global) {
     pickle_unsafe(pickle,
                   "the pickle names \"%.*s\", which is %snot on the list of what tensor files need",
@@ -254,7 +253,7 @@ struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text mod
         memcpy(text + module.length + 1, name.bytes, name.length);
     node->text = text;
     node->length = module.length + 1 + name.length;
-    /* Longer ones are no names, and a scan would show each of them. */
+    /* A longer text is not a name, but a scan would show all of it. */
     if (pickle->mode == PICKLE_SCAN && node->length > PICKLE_MAX_LINE)
         node->length = PICKLE_MAX_LINE;
     for (int i = 0; i < 3 && !tc_utf8_valid(pickle_text(node)); i++)

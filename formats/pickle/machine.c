@@ -1,10 +1,10 @@
 /*
- * Bytes and stack of the pickle machine, and what it may cost.
+ * The bytes and the stack of the pickle machine, and its limits.
  *
- * Frames are read in two ways in a scan. Given all bytes at once, Python's
- * machine passes over them. Given a file, it reads a frame into a buffer, and
- * what does not fit into the rest of that is read anew from behind the frame:
- * the rest is lost. pickle_load runs both wherever they differ.
+ * A scan reads frames in two ways. Python's machine ignores frames if it is given all
+ * bytes at once. If it is given a file, it reads a frame into a buffer, and bytes that
+ * don't fit into the rest of the buffer are read from behind the frame: the rest is
+ * lost. pickle_load runs both ways where they differ.
  */
 
 #include "formats/pickle/machine.h"
@@ -25,12 +25,12 @@
 #define MAX_STEPS (UINT64_C(64) << 20)
 #define MAX_STACK (UINT64_C(16) << 20)
 #define MAX_ITEMS (UINT64_C(64) << 20)
-/* Nesting of an honest file; a scan goes as deep as the stack does. */
+/* How deep marks may be nested; in a scan only the stack's size limits that. */
 #define MAX_MARKS 1000u
-/* Of a name in a finding or a message. */
+/* How many bytes of a name a finding or message has. */
 #define MAX_SHOWN 1024u
 
-/* Offsets are those of the file: what is in memory has none. */
+/* An error's offset is one in the file, so a pickle in memory has none. */
 static bool fail(struct pickle *pickle, enum tc_class class, const char *code, const char *format,
                  va_list args) {
     char what[600];
@@ -63,11 +63,11 @@ bool pickle_unsafe(struct pickle *pickle, const char *format, ...) {
     return false;
 }
 
-bool pickle_odd(struct pickle *pickle, const char *what) {
+bool pickle_tolerate(struct pickle *pickle, const char *what) {
     if (pickle->mode != PICKLE_SCAN)
         return pickle_bad(pickle, "%s", what);
-    if (!pickle->odd)
-        pickle->odd = what;
+    if (!pickle->tolerated)
+        pickle->tolerated = what;
     return true;
 }
 
@@ -79,7 +79,7 @@ bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what)
     if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
         return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
     if (pickle->mode == PICKLE_SCAN)
-        return pickle_odd(pickle, what);
+        return pickle_tolerate(pickle, what);
     if (name.length == 0)
         return pickle_unsafe(pickle, "the pickle %s", what);
     return pickle_unsafe(pickle, "the pickle %s: %.*s", what, tc_text_shown(name, 200), name.bytes);
@@ -134,7 +134,7 @@ void pickle_release(struct pickle *pickle) {
     free(pickle->window);
     free(pickle->stack);
     free(pickle->marks);
-    /* The arena may be gone already, and with it what it counted. */
+    /* The arena may have been released before, and then counts nothing. */
     if (pickle->arena)
         pickle->arena->used -=
             pickle->charged < pickle->arena->used ? pickle->charged : pickle->arena->used;
@@ -143,11 +143,11 @@ void pickle_release(struct pickle *pickle) {
 
 /* The stream */
 
-/* At the end of a frame that `length` bytes don't fit into. */
+/* Leaves the frame where `length` bytes don't fit into its rest. */
 static bool cross_frame(struct pickle *pickle, uint64_t length) {
     if (pickle->at >= pickle->frame_end || length <= pickle->frame_end - pickle->at)
         return true;
-    if (!pickle_odd(pickle, "an opcode crosses its frame's end"))
+    if (!pickle_tolerate(pickle, "an opcode crosses its frame's end"))
         return false;
     pickle->forked = true;
     if (pickle->skips)
@@ -229,7 +229,7 @@ char *pickle_take_copy(struct pickle *pickle, uint64_t length, bool across) {
     return ok ? copy_bytes(pickle, length) : NULL;
 }
 
-/* How far it is to the next newline, or to `end` where there is none before. */
+/* Measures the bytes up to the next newline, or up to `end` where there is none. */
 static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, uint64_t *length,
                          bool *found) {
     uint64_t start = pickle->at;
@@ -253,12 +253,12 @@ static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, ui
     return true;
 }
 
-/* A file's end ends a line for pickle.py, which then drops its last character
- * in the newline's place. */
+/* In pickle.py the end of the file ends a line too, whose last character is then
+ * dropped as if it were the newline. */
 static bool take_last_line(struct pickle *pickle, uint64_t length, struct tc_text *line) {
     if (pickle->mode != PICKLE_SCAN || length == 0)
         return pickle_bad(pickle, "the pickle is cut short");
-    char *copy = pickle_odd(pickle, "a line ends with the file")
+    char *copy = pickle_tolerate(pickle, "a line ends with the file")
                      ? pickle_take_copy(pickle, length, true)
                      : NULL;
     *line = (struct tc_text){copy, length - 1};
@@ -304,7 +304,7 @@ struct pickle_node *pickle_node(struct pickle *pickle, enum pickle_kind kind) {
     return node;
 }
 
-/* Room for more items; by half as much again where they come one by one. */
+/* Makes room for more items; where they come one by one, the room grows by half. */
 static bool reserve(struct pickle *pickle, struct pickle_node *to, size_t more) {
     if (more <= to->capacity - to->count)
         return true;
@@ -338,8 +338,8 @@ bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle
     return true;
 }
 
-/* One node for all of None, True and False: nothing ever changes them, and a
- * pickle may be made of little else. */
+/* None, True and False have one node each: nothing changes them, and some pickles
+ * consist of little else. */
 struct pickle_node *pickle_constant(struct pickle *pickle, enum pickle_kind kind, bool value) {
     struct pickle_node **constant = &pickle->constants[kind == PICKLE_BOOL ? 1 + value : 0];
     if (!*constant && (*constant = pickle_node(pickle, kind)))
@@ -347,7 +347,7 @@ struct pickle_node *pickle_constant(struct pickle *pickle, enum pickle_kind kind
     return *constant;
 }
 
-/* Room for one more of what lies in a row; `most` of them at most. */
+/* Makes room for one more element of an array, of at most `most`. */
 static void *room(struct pickle *pickle, void *row, size_t count, size_t *capacity, size_t size,
                   size_t most, const char *what) {
     size_t larger = *capacity ? *capacity * 2 : 64;

@@ -1,10 +1,10 @@
 /*
- * The memo: a list for keys in sequence, a hash for the others. Python's own
- * machines count entries, not puts, which is what MEMOIZE numbers by.
+ * The memo: an array for keys in sequence, a hash table for the others. The key of
+ * MEMOIZE is the number of entries, not of puts, as in Python's machines.
  *
- * A machine keeps its memo from pickle to pickle, and knows which entries are of
- * the one that runs: most loaders start anew with each pickle, but one that goes
- * on with the same unpickler still finds the old entries.
+ * A machine keeps its memo from pickle to pickle, and knows which entries are from the
+ * pickle that runs: most loaders use a new unpickler for each pickle, but one that uses
+ * the same again finds the old entries.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,25 +17,25 @@
 #include "formats/pickle/pickle.h"
 
 #define MAX_MEMO (UINT64_C(16) << 20)
-/* Keys below this go to the list however few there are. */
+/* Keys below this always go to the array. */
 #define ALWAYS_DENSE 256u
 
 struct entry {
     uint64_t key;
-    struct pickle_node *node; /* NULL: free */
-    uint64_t pickle;          /* that put it there */
+    struct pickle_node *node; /* NULL: the slot is free */
+    uint64_t pickle;          /* the number of the pickle that put it there */
 };
 
 struct pickle_memo {
     struct pickle_node **dense;
-    unsigned char *fresh; /* a bit an entry of the list: put there by this pickle */
+    unsigned char *fresh; /* a bit for each entry of the array: this pickle put it there */
     size_t dense_capacity;
-    size_t dense_used; /* by this pickle: no key above */
+    size_t dense_used; /* this pickle's keys in the array are below it */
     struct entry *slots;
     size_t slot_count;
-    size_t used; /* slots, by entries of any pickle */
+    size_t used; /* slots in use, by entries of any pickle */
     uint64_t count;
-    uint64_t pickle; /* the number of the one that runs */
+    uint64_t pickle; /* the number of the pickle that runs */
     uint8_t hash_key[16];
 };
 
@@ -54,7 +54,8 @@ bool pickle_memo_new(struct pickle *pickle) {
         pickle->memo = calloc(1, sizeof *pickle->memo);
         if (!pickle->memo)
             return tc_fail_memory(pickle->error);
-        /* Without randomness at boot the address does: it only spreads keys. */
+        /* Where the system has no random bytes yet (at boot), an address is used: the
+         * hash only has to spread keys. */
         if (getrandom(pickle->memo->hash_key, sizeof pickle->memo->hash_key, GRND_NONBLOCK) < 0)
             memcpy(pickle->memo->hash_key, &pickle->memo, sizeof(void *));
     }
@@ -70,7 +71,7 @@ uint64_t pickle_memo_hash(const struct pickle *pickle, struct tc_text text) {
     return tc_shorthash(pickle->memo->hash_key, text.bytes, text.length);
 }
 
-/* The place of a key, or of the free slot where it would go. */
+/* The slot of a key, or the free slot where it would go. */
 static struct entry *find_slot(const struct pickle_memo *memo, uint64_t key) {
     size_t mask = memo->slot_count - 1;
     size_t at = (size_t)tc_shorthash(memo->hash_key, &key, sizeof key) & mask;
@@ -117,7 +118,7 @@ static bool grow_dense(struct pickle *pickle, uint64_t key) {
     return true;
 }
 
-/* The node under a key; NULL where it is not there, or is of another pickle. */
+/* The node under a key; NULL where this pickle has put none there. */
 static struct pickle_node *current(const struct pickle_memo *memo, uint64_t key) {
     if (key < memo->dense_used && memo->fresh[key / 8] >> key % 8 & 1)
         return memo->dense[key];
@@ -125,7 +126,7 @@ static struct pickle_node *current(const struct pickle_memo *memo, uint64_t key)
     return entry && entry->node && entry->pickle == memo->pickle ? entry->node : NULL;
 }
 
-/* The same of any earlier pickle. */
+/* The node that any earlier pickle put under a key; NULL: none. */
 static struct pickle_node *earlier(const struct pickle_memo *memo, uint64_t key) {
     const struct entry *entry = memo->slot_count ? find_slot(memo, key) : NULL;
     if (entry && entry->node)
@@ -162,14 +163,14 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t key) {
     if (memo->count >= MAX_MEMO)
         return pickle_over_limit(pickle, "memo entries");
     bool known = current(memo, key) != NULL;
-    /* A list no more than half empty. */
+    /* The array is used as long as at least half of it is filled. */
     bool ok = key < ALWAYS_DENSE || key < 2 * memo->count ? put_dense(pickle, key, node)
                                                           : put_slot(pickle, key, node);
     memo->count += ok && !known;
     return ok;
 }
 
-/* What a missing entry might have been: a part of a name, for instance. */
+/* A text that stands for a missing entry, which might have been part of a name. */
 static struct pickle_node *unknown_text(struct pickle *pickle) {
     struct pickle_node *node = pickle_node(pickle, PICKLE_TEXT);
     if (node) {
@@ -183,10 +184,10 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t key) {
     struct pickle_node *node = current(pickle->memo, key);
     if (!node && pickle->mode == PICKLE_SCAN) {
         node = earlier(pickle->memo, key);
-        /* Python's machines stop where there is none; what comes behind is told
-         * all the same. */
-        if (!pickle_odd(pickle, node ? "a memo entry of an earlier pickle"
-                                     : "a memo entry that is not there"))
+        /* Python's machines stop where there is no entry; a scan goes on, so that what
+         * follows is reported too. */
+        if (!pickle_tolerate(pickle, node ? "a memo entry of an earlier pickle"
+                                          : "a memo entry that is not there"))
             return false;
         node = node ? node : unknown_text(pickle);
     }

@@ -1,6 +1,6 @@
 /*
- * numpy's dtypes and arrays as a scan judges them, and the arrays that joblib
- * puts behind its wrappers.
+ * Checks of numpy's dtypes and arrays for a scan, and the arrays that follow joblib's
+ * wrappers.
  *
  *     dtype('f4', False, True)
  *         BUILD (3, '<', subdtype, names, fields, itemsize, alignment, flags)
@@ -23,10 +23,10 @@
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
 
-/* Of numpy's flags: it holds objects, which come as a list. */
+/* Flags of a numpy dtype that holds objects, which are pickled as a list. */
 #define FLAGS_OF_OBJECTS 3
 #define FLAGS_OF_OBJECT 63
-/* Others that say nothing of objects: memory to clear, aligned fields. */
+/* Flags that have nothing to do with objects: memory to be cleared, aligned fields. */
 #define FLAGS_HARMLESS (8 | 16 | 128)
 #define MAX_FIELDS 10000u
 
@@ -41,7 +41,7 @@ static bool read_size(struct tc_text digits, uint32_t most, uint32_t *size) {
     return value <= most;
 }
 
-/* "f4", "<f4", "S10", "M8[ns]": a kind and a size, nothing else. */
+/* Accepts "f4", "<f4", "S10", "M8[ns]": a kind and a size, nothing else. */
 bool pickle_numpy_descr(struct pickle_node *dtype, const struct pickle_node *descr) {
     if (!pickle_is(descr, PICKLE_TEXT))
         return false;
@@ -80,7 +80,7 @@ static bool is_integer(const struct pickle_node *node, int64_t low, int64_t high
     return pickle_is(node, PICKLE_INT) && node->integer >= low && node->integer <= high;
 }
 
-/* {name: (dtype, offset[, title])}, each inside of the item. */
+/* Checks {name: (dtype, offset[, title])}: each field lies inside the record. */
 static bool check_fields(const struct pickle_node *dtype, const struct pickle_node *fields,
                          bool *objects) {
     if (!pickle_is(fields, PICKLE_DICT) || fields->count > 2 * MAX_FIELDS)
@@ -99,7 +99,7 @@ static bool check_fields(const struct pickle_node *dtype, const struct pickle_no
     return true;
 }
 
-/* (dtype, shape), which together are the item. */
+/* Checks (dtype, shape) of an element that is an array: together they have its size. */
 static bool check_part(const struct pickle_node *dtype, const struct pickle_node *part) {
     const struct pickle_node *type = pickle_item(part, 0);
     const struct pickle_node *shape = pickle_item(part, 1);
@@ -114,8 +114,8 @@ static bool check_part(const struct pickle_node *dtype, const struct pickle_node
     return size == dtype->count;
 }
 
-/* (None or {}, (unit, number, …)): the unit of a time. Without it numpy has no
- * place where the unit is, and reads one all the same. */
+/* Checks the unit of a time, (None or {}, (unit, number, …)). Without one, numpy reads
+ * a unit all the same, from memory that holds none. */
 static bool check_unit(const struct pickle_node *metadata) {
     const struct pickle_node *unit = pickle_item(metadata, 1);
     bool ok = metadata->kind == PICKLE_TUPLE && metadata->count == 2 &&
@@ -140,7 +140,7 @@ static bool is_order(const struct pickle_node *order) {
            order->length == 1 && order->text && memchr("<>|=", order->text[0], 4);
 }
 
-/* Sizes that the state repeats: -1 where the kind says it all. */
+/* Checks the sizes in the state: those of the dtype, or -1 where its kind implies them. */
 static bool check_sizes(const struct pickle_node *dtype, const struct pickle_node *state) {
     bool own = strchr("SUV", dtype->value) != NULL;
     return own ? is_integer(state->items[5], dtype->count, dtype->count) &&
@@ -181,7 +181,7 @@ const char *pickle_check_dtype(struct pickle *pickle, struct pickle_node *dtype,
     return ok ? NULL : wrong;
 }
 
-/* An array's elements and bytes; false where no array has so many. */
+/* Computes an array's number of elements and bytes; false where they overflow. */
 static bool measure(const struct pickle_node *dtype, const struct pickle_node *shape,
                     uint64_t *elements, uint64_t *size) {
     *elements = 1;
@@ -209,7 +209,7 @@ const char *pickle_check_array(const struct pickle_node *state) {
         (fortran->kind != PICKLE_BOOL && fortran->kind != PICKLE_INT) ||
         !measure(dtype, shape, &elements, &size))
         return wrong;
-    /* numpy takes as many as the shape says, also from behind the list's end. */
+    /* numpy reads as many objects as the shape says, even past the list's end. */
     if (dtype->value == 'O')
         return data->kind == PICKLE_LIST && data->count == elements ? NULL : wrong;
     return is_bytes(data) && data->length == size ? NULL : wrong;
@@ -227,7 +227,7 @@ static const struct pickle_node *find_key(const struct pickle_node *dict, const 
 }
 
 #define MAX_JOBLIB_KEYS 8u
-/* Arrays of objects that hold arrays of objects: each has a machine. */
+/* How deep arrays of objects may be nested; each has a machine of its own. */
 #define MAX_NESTED 8u
 
 const char *pickle_check_joblib(struct pickle *pickle, const struct pickle_node *state) {
@@ -245,7 +245,7 @@ const char *pickle_check_joblib(struct pickle *pickle, const struct pickle_node 
     return ok ? NULL : wrong;
 }
 
-/* Where the dtype was not checked, as in any mode but a scan. */
+/* The bytes of joblib's array, whose dtype only a scan has checked. */
 static bool joblib_size(const struct pickle_node *state, uint64_t *size) {
     const struct pickle_node *dtype = find_key(state, "dtype");
     const struct pickle_node *shape = find_key(state, "shape");
@@ -257,7 +257,7 @@ static bool joblib_size(const struct pickle_node *state, uint64_t *size) {
     return measure(&probe, shape, &elements, size);
 }
 
-/* Objects are a pickle of their own, for a machine of its own. */
+/* Runs the pickle of an array of objects, on a machine of its own. */
 static bool take_objects(struct pickle *pickle, struct pickle_node *object) {
     struct pickle inner = *pickle;
     if (pickle->depth_of_arrays == MAX_NESTED)
@@ -276,7 +276,7 @@ static bool take_objects(struct pickle *pickle, struct pickle_node *object) {
     pickle->steps = inner.steps;
     pickle->named = inner.named;
     pickle->names = inner.names;
-    pickle->odd = inner.odd;
+    pickle->tolerated = inner.tolerated;
     pickle_release(&inner);
     return ok;
 }
@@ -298,9 +298,9 @@ bool pickle_take_array(struct pickle *pickle, struct pickle_node *object) {
         return pickle->mode == PICKLE_SCAN ||
                pickle_unsupported(pickle, "joblib",
                                   "an array of joblib's that holds no plain numbers");
-    /* joblib reads on behind the frame. */
+    /* joblib reads the array from behind the frame. */
     if (pickle->at < pickle->frame_end) {
-        if (!pickle_odd(pickle, "an array of joblib's inside of a frame"))
+        if (!pickle_tolerate(pickle, "an array of joblib's inside of a frame"))
             return false;
         pickle->at = pickle->frame_end;
     }

@@ -1,8 +1,8 @@
 /*
- * The opcodes for names, for what would be calls, for states, for persistent
- * ids, and for items that are put into something. Python runs code for each of
- * them wherever the value is not plain data, so in a scan each use that no honest
- * file has is told as misuse, and the machine goes on as Python's would.
+ * The opcodes for names, calls, states, persistent ids, and for items that are put into
+ * a value. Python runs code for each of them where the value is not plain data. So in a
+ * scan each use that no honest file has is reported as misuse, and the machine goes on
+ * as Python's would.
  */
 #include <string.h>
 
@@ -13,20 +13,20 @@
 #include "formats/pickle/opcodes.h"
 #include "formats/pickle/pickle.h"
 
-/* Values that can't be called and have no methods that Python would look for:
- * its machine ends with an error, and so do we. */
+/* Whether a value can't be called and has no methods that Python would look for. Where
+ * it is used so, Python's machine ends with an error, and so does this one. */
 static bool is_plain(const struct pickle_node *node) {
     return node->kind <= PICKLE_SET || node->kind == PICKLE_STORAGE;
 }
 
-/* The name that something was made by, or is. */
+/* The name of a global, or of the global that made a value; empty: none. */
 static struct tc_text name_of(const struct pickle_node *node) {
     if (node->kind == PICKLE_CALL || node->kind == PICKLE_OBJECT)
         node = node->callable;
     return pickle_is(node, PICKLE_GLOBAL) ? pickle_text(node) : TC_TEXT("");
 }
 
-/* Whether it is made by a name that is a finding already. */
+/* Whether an object was made by a name that the scan reports anyway. */
 static bool is_of_unknown(const struct pickle_node *node) {
     return node->kind == PICKLE_OBJECT &&
            (!pickle_is(node->callable, PICKLE_GLOBAL) || node->callable->global == PICKLE_UNKNOWN ||
@@ -42,7 +42,7 @@ static bool no_container(struct pickle *pickle, enum pickle_kind kind) {
                                             : "set");
 }
 
-/* What an object holds beside its state. */
+/* Puts items into an object, which it has besides its state. */
 static bool add_content(struct pickle *pickle, struct pickle_node *node, enum pickle_kind kind,
                         struct pickle_node **items, size_t count) {
     if (pickle->mode == PICKLE_SCAN && !is_of_unknown(node) &&
@@ -55,7 +55,7 @@ static bool add_content(struct pickle *pickle, struct pickle_node *node, enum pi
     return pickle->mode == PICKLE_SCAN || no_container(pickle, kind);
 }
 
-/* A list's item may be set too: -1 is the last. Python's machine ends with an
+/* Sets items of a list by index, where -1 is the last. Python's machine ends with an
  * error where there is no such item. */
 static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
                            struct pickle_node **items, size_t count) {
@@ -66,10 +66,10 @@ static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
             return no_container(pickle, PICKLE_DICT);
         list->items[index] = items[i + 1];
     }
-    return pickle_odd(pickle, "items of a list are set as a dict's");
+    return pickle_tolerate(pickle, "items of a list are set as a dict's");
 }
 
-/* Keys of what looks its attributes up among its items. */
+/* Checks the keys of a dict whose items are attributes too. */
 static bool check_keys(struct pickle *pickle, const struct pickle_node *dict,
                        struct pickle_node **items, size_t count) {
     bool attributes = dict->value == PICKLE_DICT_OF_ATTRIBUTES;
@@ -86,7 +86,7 @@ static bool put_items(struct pickle *pickle, struct pickle_node *node, enum pick
                       struct pickle_node **items, size_t count) {
     bool scan = pickle->mode == PICKLE_SCAN;
     if (scan && count == 0)
-        return true; /* C's machine does not look what it would be put into */
+        return true; /* Python's C machine does not look at the value then */
     if (kind == PICKLE_DICT && count % 2)
         return pickle_bad(pickle, "a dict has a key without a value");
     if (node->kind == kind)
@@ -97,7 +97,7 @@ static bool put_items(struct pickle *pickle, struct pickle_node *node, enum pick
     if (scan && node->kind == PICKLE_LIST && kind == PICKLE_DICT)
         return set_list_items(pickle, node, items, count);
     if (scan && node->kind == PICKLE_BYTES && node->array && kind != PICKLE_SET)
-        return pickle_odd(pickle, "a bytearray is changed after it was made");
+        return pickle_tolerate(pickle, "a bytearray is changed after it was made");
     if (!scan || is_plain(node))
         return no_container(pickle, kind);
     return pickle_misuse(pickle, name_of(node), "it is given items that it does not take");
@@ -148,7 +148,7 @@ bool pickle_op_global(struct pickle *pickle, int unused) {
     return pickle_push(pickle, take_global(pickle));
 }
 
-/* Text, or what a loader that takes old strings as Latin-1 has as text. */
+/* A part of a name: text, or bytes that a loader may decode as Latin-1. */
 static bool name_part(struct pickle *pickle, const struct pickle_node *node, struct tc_text *text) {
     *text = pickle_text(node);
     if (node->kind == PICKLE_TEXT)
@@ -166,15 +166,16 @@ bool pickle_op_stack_global(struct pickle *pickle, int unused) {
         return false;
     if (name_part(pickle, module, &parts[0]) && name_part(pickle, name, &parts[1]))
         return pickle_push(pickle, pickle_find_global(pickle, parts[0], parts[1]));
-    /* A name that only running the pickle would tell. */
-    bool made = (!is_plain(module) || module->kind == PICKLE_TEXT) &&
-                (!is_plain(name) || name->kind == PICKLE_TEXT);
-    if ((pickle->mode == PICKLE_SCAN && made) || pickle->mode == PICKLE_INERT)
+    /* The name is a result of calls, known only to who runs them. */
+    bool is_result = (!is_plain(module) || module->kind == PICKLE_TEXT) &&
+                     (!is_plain(name) || name->kind == PICKLE_TEXT);
+    if ((pickle->mode == PICKLE_SCAN && is_result) || pickle->mode == PICKLE_INERT)
         return pickle_push(pickle, pickle_find_global(pickle, TC_TEXT("?"), TC_TEXT("?")));
     return pickle_bad(pickle, "a global's name is no string");
 }
 
-/* EXT1, 2, 4: a name from a registry that only the program that wrote it has. */
+/* EXT1, EXT2, EXT4: a name by its number in copyreg's registry, which is the loading
+ * program's. */
 bool pickle_op_extension(struct pickle *pickle, int bytes) {
     uint64_t code;
     if (!pickle_take_number(pickle, (unsigned)bytes, &code))
@@ -188,7 +189,7 @@ bool pickle_op_extension(struct pickle *pickle, int bytes) {
 
 /* Calls */
 
-/* pickle.py takes any sequence for arguments, C's machine only a tuple. */
+/* pickle.py accepts any sequence as arguments, Python's C machine only a tuple. */
 static bool check_call(struct pickle *pickle, const struct pickle_node *callable,
                        const struct pickle_node *arguments) {
     if (pickle->mode == PICKLE_STRICT && arguments->kind != PICKLE_TUPLE)
@@ -214,8 +215,8 @@ static bool call(struct pickle *pickle, struct pickle_node *callable,
            pickle_push(pickle, pickle_call(pickle, callable, arguments));
 }
 
-/* NEWOBJ makes objects of classes alone, REDUCE calls functions and the classes
- * that say so themselves. */
+/* NEWOBJ makes objects of classes only, while REDUCE calls functions, and classes that
+ * are pickled so. */
 static bool check_newobj(struct pickle *pickle, const struct pickle_node *callable) {
     if (callable->kind != PICKLE_GLOBAL || pickle_is_class(callable) ||
         callable->global == PICKLE_UNKNOWN || callable->global == PICKLE_KNOWN_UNSUPPORTED)
@@ -241,7 +242,7 @@ bool pickle_op_reduce(struct pickle *pickle, int opcode) {
     return call(pickle, callable, arguments);
 }
 
-/* Keeps keyword arguments as one argument more. */
+/* Appends the dict of keyword arguments to the arguments. */
 static bool add_keywords(struct pickle *pickle, struct pickle_node *keywords) {
     struct pickle_node *given = pickle_pop(pickle);
     struct pickle_node *arguments = given ? pickle_node(pickle, PICKLE_TUPLE) : NULL;
@@ -272,7 +273,7 @@ bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
     return pickle_op_reduce(pickle, OP_NEWOBJ);
 }
 
-/* INST and OBJ: calls as protocols 0 and 1 have them. */
+/* INST and OBJ, the calls of protocols 0 and 1. */
 bool pickle_op_instance(struct pickle *pickle, int opcode) {
     struct pickle_node **items = NULL;
     size_t count = 0;
@@ -293,8 +294,7 @@ bool pickle_op_instance(struct pickle *pickle, int opcode) {
 
 /* States */
 
-/* What may have state: an ordered dict (ignored), numpy's arrays and dtypes,
- * objects. */
+/* Whether BUILD may give it a state: objects, numpy's arrays and dtypes. */
 static bool has_state(const struct pickle_node *node) {
     return node->kind == PICKLE_OBJECT || pickle_calls(node, PICKLE_NUMPY_RECONSTRUCT) ||
            pickle_calls(node, PICKLE_NUMPY_DTYPE);
@@ -337,7 +337,7 @@ bool pickle_op_build(struct pickle *pickle, int unused) {
 
 /* Persistent ids */
 
-static bool odd_id(struct pickle *pickle) {
+static bool misused_id(struct pickle *pickle) {
     struct pickle_node *node = pickle_node(pickle, PICKLE_STORAGE);
     return pickle_misuse(pickle, TC_TEXT(""), "a persistent id is not that of a storage") &&
            pickle_push(pickle, node);
@@ -351,11 +351,11 @@ static bool text_id(struct pickle *pickle) {
         return pickle_push(pickle, pickle_node(pickle, PICKLE_NONE));
     if (pickle->mode != PICKLE_SCAN)
         return pickle_unsafe(pickle, "the pickle has a persistent id of protocol 0");
-    /* A zip's first bytes: Python's machines stop here for want of a function, and
-     * torch's functions take a tuple or a number. */
+    /* A zip archive starts with "PK\3\4", where P is PERSID. No loader gets past it:
+     * Python's have no function for ids, and torch's accepts tuples and numbers. */
     if (tc_text_starts(line, TC_TEXT("K\3\4")))
         return pickle_bad(pickle, "a persistent id that is the start of a zip");
-    return odd_id(pickle);
+    return misused_id(pickle);
 }
 
 bool pickle_op_persistent(struct pickle *pickle, int opcode) {
@@ -367,8 +367,8 @@ bool pickle_op_persistent(struct pickle *pickle, int opcode) {
     if (++pickle->persistents > pickle->limits->tensors)
         return pickle_over_limit(pickle, "references to storages");
     if (pickle->mode == PICKLE_SCAN && !pickle->persistent && !pickle_is_id(pickle, id))
-        return odd_id(pickle);
-    /* One tuple from the memo may serve as millions of ids. */
+        return misused_id(pickle);
+    /* A tuple in the memo may be used as an id millions of times: its node is kept. */
     if (id->content && id->kind == PICKLE_TUPLE)
         return pickle_push(pickle, id->content);
     bool scanned = pickle->mode == PICKLE_SCAN && !pickle->persistent;

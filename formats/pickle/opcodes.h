@@ -2,7 +2,7 @@
 #ifndef TCONV_FORMATS_PICKLE_OPCODES_H
 #define TCONV_FORMATS_PICKLE_OPCODES_H
 
-/* The last protocol there is; PROTO has its number behind it. */
+/* The highest protocol that exists. The opcode PROTO is followed by a number. */
 #define PICKLE_PROTOCOL 5u
 
 enum pickle_opcode {

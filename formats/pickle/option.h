@@ -1,4 +1,5 @@
-/* The option of every format that reads pickles: what becomes of unknown classes. */
+/* The option --pickle of every format that reads pickles: whether unknown classes
+ * are refused. */
 #ifndef TCONV_FORMATS_PICKLE_OPTION_H
 #define TCONV_FORMATS_PICKLE_OPTION_H
 
@@ -10,7 +11,7 @@
 enum pickle_option_choice { PICKLE_OPTION_STRICT, PICKLE_OPTION_INERT };
 extern const struct tc_format_option pickle_mode_option;
 
-/* Whether unknown classes are passed over, and not refused. */
+/* Whether objects of unknown classes are kept as data instead of refused. */
 bool pickle_is_inert(const struct tc_format_options *options);
 
 #endif

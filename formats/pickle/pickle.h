@@ -11,7 +11,8 @@
  *
  * Nodes live in the arena, which bounds their memory. Lists and dicts are
  * shared by reference, as Python shares them: a later change shows in every
- * place, and a list may come to hold itself. Nothing here recurses.
+ * place, and a list may come to hold itself. Nothing here recurses. A machine is
+ * used by one thread; the caller owns its input and its arena.
  */
 #ifndef TCONV_FORMATS_PICKLE_PICKLE_H
 #define TCONV_FORMATS_PICKLE_PICKLE_H
@@ -32,18 +33,18 @@ enum pickle_kind {
     PICKLE_BYTES, /* in `text`, or in the file where that is NULL */
     PICKLE_LIST,
     PICKLE_TUPLE,
-    PICKLE_DICT, /* key, value, key, value, …; a key may come again */
+    PICKLE_DICT, /* items are key, value, key, value, …; a key may occur twice */
     PICKLE_SET,
     PICKLE_GLOBAL,  /* `text` is "module.name" */
-    PICKLE_CALL,    /* `callable` with `arguments`, understood by whoever reads the result */
-    PICKLE_OBJECT,  /* an instance of `callable`, a class that is not understood */
+    PICKLE_CALL,    /* `callable` would be called with `arguments`; the caller interprets it */
+    PICKLE_OBJECT,  /* an instance of `callable`, a class that is not known */
     PICKLE_STORAGE, /* `index` of a storage that a persistent id names */
 };
 
-/* Names that mean something here. */
+/* What a global is known as (globals.c). */
 enum pickle_global {
     PICKLE_UNKNOWN,
-    PICKLE_KNOWN_UNSUPPORTED, /* a kind of tensor that can't be read, but is no danger */
+    PICKLE_KNOWN_UNSUPPORTED, /* makes a kind of tensor that can't be read; harmless */
     PICKLE_SCRIPT_CLASS,      /* a class of a TorchScript archive */
     PICKLE_SCRIPT_LIST,
     PICKLE_SCRIPT_TAG,
@@ -53,21 +54,21 @@ enum pickle_global {
     PICKLE_LIST_CLASS,
     PICKLE_BYTEARRAY,
     PICKLE_COMPLEX,
-    PICKLE_TYPE_CLASS,     /* a class that is named alone; `value` is 1 for object */
+    PICKLE_TYPE_CLASS,     /* a class that is only named, as a value; `value` is 1 for object */
     PICKLE_ATTRIBUTE_DICT, /* a dict whose items are attributes too */
     PICKLE_DEQUE,
-    PICKLE_NAMESPACE, /* an object that is its attributes */
+    PICKLE_NAMESPACE, /* argparse.Namespace and its like: an object of attributes alone */
     PICKLE_PATH,
     PICKLE_TEXT_CLASS,
     PICKLE_RECONSTRUCTOR,
-    PICKLE_LOAD_FROM_BYTES, /* a storage or tensor in a torch file of its own: where `nested` */
-    PICKLE_JOBLIB_ARRAY,    /* its bytes follow its state; where `joblib` */
+    PICKLE_LOAD_FROM_BYTES, /* its argument is a torch file; known where pickle.nested is set */
+    PICKLE_JOBLIB_ARRAY,    /* its bytes follow its state; known where pickle.joblib is set */
     PICKLE_ENCODE,
     PICKLE_SIZE,
     PICKLE_DEVICE,
     PICKLE_LAYOUT,
     PICKLE_DTYPE,         /* `value` is the tc_dtype */
-    PICKLE_STORAGE_CLASS, /* likewise; TC_NONE: untyped bytes */
+    PICKLE_STORAGE_CLASS, /* `value` is the tc_dtype; TC_NONE: untyped bytes */
     PICKLE_QSCHEME,       /* `value` is 1 where channels have scales of their own */
     PICKLE_TENSOR_CLASS,
     PICKLE_REBUILD,
@@ -87,16 +88,16 @@ enum pickle_global {
 struct pickle_node {
     uint8_t kind;
     uint8_t global;      /* enum pickle_global */
-    uint8_t value;       /* of a global: see there; of PICKLE_BOOL; of a dict: it may have state */
-    bool open : 1;       /* a walk is inside it */
-    bool raw : 1;        /* text that stood as bytes */
-    bool surrogates : 1; /* text that has lone surrogates, which stand here as \\udXXX */
+    uint8_t value;       /* of a global: see there; of a bool: it; of a dict: see calls.h */
+    bool open : 1;       /* the caller's walk is inside it, to see cycles */
+    bool raw : 1;        /* text that the pickle has as a string of bytes (Python 2) */
+    bool surrogates : 1; /* text that has lone surrogates, written as \\udXXX in `text` */
     bool array : 1;      /* bytes that are a bytearray in Python, which can change */
-    bool frozen : 1;     /* a state was given to it already */
-    bool settled : 1;    /* of a dict: each key is there once */
-    bool seen : 1;       /* for the caller: its bytes were looked into */
-    uint32_t count;      /* items; a dict's keys and values counted each */
-    uint64_t at;         /* of its opcode, in the file */
+    bool frozen : 1;     /* it was given a state already */
+    bool settled : 1;    /* of a dict: no key occurs twice any more */
+    bool seen : 1;       /* for the caller's use: its bytes were looked into */
+    uint32_t count;      /* items; in a dict keys and values count one each */
+    uint64_t at;         /* where its opcode is in the file */
     union {
         int64_t integer;
         double real;
@@ -120,57 +121,57 @@ struct pickle_node {
 
 enum pickle_mode {
     PICKLE_STRICT, /* an unknown global refuses the file */
-    PICKLE_INERT,  /* its objects are PICKLE_OBJECT */
-    PICKLE_SCAN,   /* and whatever else is refused goes on where it can */
+    PICKLE_INERT,  /* objects of an unknown global become PICKLE_OBJECT */
+    PICKLE_SCAN,   /* as PICKLE_INERT, and anything wrong is reported and passed over */
 };
 
 struct pickle_memo;
 
-/* What pickles may cost, counted over all that share it: a caller that runs
- * many machines gives them one. All zero at first. */
+/* The work done so far, which is limited. A caller that runs many machines gives
+ * them one budget, so that the limits are for all of them. All zero at first. */
 struct pickle_budget {
     uint64_t steps;  /* opcodes */
     uint64_t items;  /* put into lists, tuples, dicts and sets, copies of them too */
-    uint64_t text;   /* bytes read or made, but for those left in the file */
-    uint64_t nested; /* pickles in bytes of pickles, counted by whoever runs them */
+    uint64_t text;   /* bytes copied or built; those that stay in the file don't count */
+    uint64_t nested; /* pickles inside the bytes of other pickles, counted by the caller */
 };
 
-/* Makes of a persistent id what it stands for. */
+/* Fills the node with what a persistent id stands for. */
 typedef bool pickle_persistent(void *context, const struct pickle_node *id,
                                struct pickle_node *node, struct tc_error *error);
 
 struct pickle {
     /* The caller's. */
-    struct tc_input *input;      /* where the pickle lies, */
-    const unsigned char *memory; /* or its bytes, where the input has them packed */
-    uint64_t at;                 /* the next opcode: in the input, or in memory */
-    uint64_t end;                /* of what may belong to the pickle */
+    struct tc_input *input;      /* the file that has the pickle, */
+    const unsigned char *memory; /* or its bytes, where the file has them compressed */
+    uint64_t at;                 /* position of the next opcode, in the input or in memory */
+    uint64_t end;                /* where the bytes that may be the pickle's end */
     enum pickle_mode mode;
-    bool script; /* classes of TorchScript are allowed */
-    bool nested; /* bytes for torch.storage._load_from_bytes are read by the caller */
-    bool joblib; /* arrays of joblib's dumps are: an object whose content is its bytes */
-    bool keys;   /* persistent ids are keys, numbers or text, as in torch's tar files */
-    void *context;
-    /* Each may be NULL. A global was named; something would be called, at an
-     * opcode's place; a persistent id. */
+    bool script;   /* classes of TorchScript are known */
+    bool nested;   /* torch.storage._load_from_bytes is known: the caller reads its bytes */
+    bool joblib;   /* joblib's arrays are known: objects whose content is their bytes */
+    bool keys;     /* persistent ids are keys, numbers or text, as in torch's tar files */
+    void *context; /* for the callbacks */
+    /* The callbacks may each be NULL. on_global: the pickle names a global. on_call:
+     * it would call something, at this offset. persistent: it has a persistent id. */
     bool (*on_global)(void *context, const struct pickle_node *global, struct tc_error *error);
     bool (*on_call)(void *context, const struct pickle_node *callable,
                     const struct pickle_node *arguments, uint64_t at, struct tc_error *error);
     pickle_persistent *persistent;
-    /* A name, a call, a state or an item is used as no honest file does: what is
-     * wrong, and the name it is done with (empty: none). Only in a scan, which
+    /* A name, a call, a state or an item is used as no honest file does it: what is
+     * wrong, and the name that is misused (empty: none). Only a scan calls it, and
      * goes on; any other mode refuses the file. */
     bool (*on_misuse)(void *context, const char *what, struct tc_text name, uint64_t at,
                       struct tc_error *error);
-    /* A known wrapper of joblib has got its state; the bytes of its array follow
-     * at `at`, which the function may move forward, up to `end`. */
+    /* joblib's wrapper of an array was given its state. The array's bytes follow at
+     * pickle->at, which the function may move forward, up to pickle->end. */
     bool (*on_build)(struct pickle *pickle, struct pickle_node *object);
-    struct pickle_budget *budget; /* NULL: one of its own */
+    struct pickle_budget *budget; /* NULL: the machine uses its own */
 
-    /* What it found, over all its pickles. */
-    bool named; /* a name that Python could import was reached */
-    /* Where the next pickle starts for loaders that read a frame whole, though
-     * this one's STOP stood inside; 0: where `at` stands. In a scan. */
+    /* Results, over all pickles that were run. */
+    bool named; /* some pickle named a global that Python could import */
+    /* In a scan: where the next pickle starts for loaders that skip the rest of a
+     * frame in which STOP was reached; 0: at `at`, as for all others. */
     uint64_t also_at;
 
     /* The machine's own. */
@@ -184,50 +185,54 @@ struct pickle {
     uint64_t start;     /* of this pickle */
     uint64_t opcode_at; /* of the opcode that runs */
     uint64_t frame_end; /* 0: no frame */
-    bool skips;         /* what does not fit into a frame is read from behind it */
-    bool forked;        /* where that would have made a difference */
-    bool plain;         /* arrays of joblib's are not passed over: any other loader's way */
-    bool arrays;        /* where that would have made a difference */
+    bool skips;         /* bytes that don't fit into the frame are read from behind it */
+    bool forked;        /* such bytes came up, so that `skips` makes a difference */
+    bool plain;         /* joblib's arrays are not passed over, as loaders but joblib do */
+    bool arrays;        /* such an array came up, so that `plain` makes a difference */
     uint64_t steps;
-    uint64_t names;       /* reached that could be imported */
-    uint64_t array_names; /* up to the first array of joblib's */
-    uint64_t first_step;  /* of this pickle */
-    uint64_t array_steps; /* up to the first array of joblib's */
-    uint64_t persistents; /* ids so far */
+    uint64_t names;       /* globals so far that could be imported */
+    uint64_t array_names; /* those before joblib's first array */
+    uint64_t first_step;  /* `steps` when this pickle began */
+    uint64_t array_steps; /* `steps` at joblib's first array */
+    uint64_t persistents; /* persistent ids so far */
     struct pickle_node **stack;
     size_t depth;
     size_t stack_capacity;
     size_t *marks;
     size_t mark_count;
     size_t mark_capacity;
-    unsigned depth_of_arrays;         /* machines around this one, for arrays of objects */
-    uint64_t charged;                 /* to the arena, for memory that is not its own */
+    unsigned depth_of_arrays;         /* machines around this one, each inside an object array */
+    uint64_t charged;                 /* memory from malloc that counts as the arena's */
     struct pickle_node *constants[3]; /* None, False, True */
     struct pickle_memo *memo;
     bool stopped;
-    const char *odd; /* what a scan passed over, as some loader might; NULL: nothing */
+    const char *tolerated; /* the first error that a scan passed over; NULL: none */
 };
 
 void pickle_init(struct pickle *pickle, struct tc_arena *arena, const struct tc_limits *limits,
                  struct tc_error *error);
 void pickle_release(struct pickle *pickle);
 
-/* For callbacks and for what calls stand for. */
+/* For callbacks and the parts of the machine: a new node, NULL with the error
+ * filled. */
 struct pickle_node *pickle_node(struct pickle *pickle, enum pickle_kind kind);
 /* Adds to a list, tuple, set or dict. */
 bool pickle_add(struct pickle *pickle, struct pickle_node *to, struct pickle_node *item);
 bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
                     size_t count);
+/* Fail, at the place of the opcode that runs: the pickle is damaged, has something
+ * that is not supported, or would do something unsafe. */
 bool pickle_bad(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool pickle_unsupported(struct pickle *pickle, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What no honest file does: told in a scan, which goes on; unsafe elsewhere. */
+/* Something that no honest file does: a scan reports it (on_misuse) and goes on;
+ * any other mode fails. */
 bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what);
 
-/* globals.c: what a name means, and what calling it gives. */
+/* globals.c: the node of a global; calls.c: what calling it gives. */
 struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text module,
                                        struct tc_text name);
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
@@ -245,11 +250,12 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits);
 struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line);
 struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line);
-/* Of UTF-8, the arena's already; lone surrogates are escaped. */
+/* A text node of UTF-8 bytes that are in the arena already; lone surrogates are
+ * replaced by their escapes. */
 struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes);
 bool pickle_latin1(struct pickle *pickle, struct tc_text bytes, struct tc_text *text);
-/* A number as Python's int() reads text in this base (0: as the prefix says),
- * with C's octal numbers too where asked for; *large: 63 bits can't hold it. */
+/* Reads a number as Python's int() does in this base (0: as the prefix says). With
+ * `octal`, C's octal numbers are accepted too. *large: 63 bits can't hold it. */
 bool pickle_read_integer(struct tc_text text, unsigned base, bool octal, bool *negative,
                          uint64_t *value, bool *large);
 
@@ -261,13 +267,13 @@ static inline bool pickle_is(const struct pickle_node *node, enum pickle_kind ki
     return node && node->kind == kind;
 }
 
-/* The i-th of a tuple or list; NULL where it is none or has it not. */
+/* The i-th item; NULL where the node is no tuple or list or is shorter. */
 static inline struct pickle_node *pickle_item(const struct pickle_node *node, size_t i) {
     bool sequence = pickle_is(node, PICKLE_TUPLE) || pickle_is(node, PICKLE_LIST);
     return sequence && i < node->count ? node->items[i] : NULL;
 }
 
-/* Whether it is a call of this function. */
+/* Whether the node is a call of this function. */
 static inline bool pickle_calls(const struct pickle_node *node, enum pickle_global global) {
     return pickle_is(node, PICKLE_CALL) && node->callable->global == global;
 }

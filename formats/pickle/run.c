@@ -1,7 +1,7 @@
 /*
- * The opcodes. Each works on a stack of nodes, fenced by marks; a pickle ends
- * with STOP and one node on the stack. Protocol 4 adds frames, which no opcode
- * may cross.
+ * The opcodes. Each works on a stack of nodes, below whose last mark nothing is popped.
+ * A pickle ends with STOP and one node on the stack. Protocol 4 adds frames, whose end
+ * no opcode may cross.
  */
 
 #include "formats/pickle/run.h"
@@ -14,7 +14,7 @@
 #include "formats/pickle/machine.h"
 #include "formats/pickle/opcodes.h"
 
-/* Bytes longer than this stay in the file. */
+/* A string of more bytes stays in the file. */
 #define INLINE_BYTES 4096u
 #define MAX_LONG_BYTES 1024u
 
@@ -22,8 +22,8 @@ static bool push_kind(struct pickle *pickle, enum pickle_kind kind) {
     return pickle_push(pickle, pickle_node(pickle, kind));
 }
 
-/* Opcodes. The argument is the opcode's own, by which one function serves
- * several. */
+/* Opcodes. The second argument is from the table below, so that one function can serve
+ * several opcodes. */
 
 static bool op_mark(struct pickle *pickle, int unused) {
     (void)unused;
@@ -34,14 +34,14 @@ static bool op_stop(struct pickle *pickle, int unused) {
     (void)unused;
     if (pickle->depth == 0)
         return pickle_bad(pickle, "the pickle ends with an empty stack");
-    if (pickle->mark_count && !pickle_odd(pickle, "a mark is left at the pickle's end"))
+    if (pickle->mark_count && !pickle_tolerate(pickle, "a mark is left at the pickle's end"))
         return false;
     if (pickle->at < pickle->frame_end) {
         pickle->also_at = pickle->frame_end;
-        if (!pickle_odd(pickle, "the pickle ends before its frame"))
+        if (!pickle_tolerate(pickle, "the pickle ends before its frame"))
             return false;
     }
-    if (pickle->depth > 1 && !pickle_odd(pickle, "values are left on the stack at the end"))
+    if (pickle->depth > 1 && !pickle_tolerate(pickle, "values are left on the stack at the end"))
         return false;
     pickle->stopped = pickle_top(pickle) != NULL;
     return pickle->stopped;
@@ -49,7 +49,7 @@ static bool op_stop(struct pickle *pickle, int unused) {
 
 static bool op_pop(struct pickle *pickle, int unused) {
     (void)unused;
-    /* Where a mark is on top it goes, as in Python's own machine. */
+    /* A mark on top of the stack is popped instead, as in Python's machine. */
     if (pickle->mark_count && pickle->depth == pickle_fence(pickle)) {
         pickle->mark_count--;
         return true;
@@ -98,7 +98,7 @@ static bool op_integer(struct pickle *pickle, int bytes) {
     return push_integer(pickle, bytes == 4 ? (int32_t)(uint32_t)value : (int64_t)value);
 }
 
-/* A number that only Python has a use for: nobody asks what it is. */
+/* Passes over a number that is too long to be of use here; its value is "?". */
 static bool skip_long(struct pickle *pickle, uint64_t length) {
     struct pickle_node *node = pickle_node(pickle, PICKLE_LONG);
     if (!node || !pickle_consume(pickle, length, true))
@@ -159,7 +159,7 @@ static bool op_unicode(struct pickle *pickle, int bytes) {
     return copy && pickle_push(pickle, pickle_unicode(pickle, (struct tc_text){copy, length}));
 }
 
-/* Bytes; long ones stay where they are. */
+/* A node for the next bytes; long ones are not copied. */
 static struct pickle_node *take_bytes(struct pickle *pickle, uint64_t length, bool across) {
     struct pickle_node *node = pickle_node(pickle, PICKLE_BYTES);
     if (!node)
@@ -193,8 +193,8 @@ static bool op_bytearray(struct pickle *pickle, int bytes) {
     return pickle_push(pickle, node);
 }
 
-/* A Python 2 string is text where it can be. Its length is signed for pickle.py,
- * but not for C's machine. */
+/* A string of Python 2 is text if it is valid UTF-8. Its length is signed in pickle.py
+ * and unsigned in Python's C machine. */
 static bool op_string(struct pickle *pickle, int bytes) {
     uint64_t length;
     if (!take_length(pickle, bytes, &length))
@@ -248,8 +248,8 @@ static bool op_get(struct pickle *pickle, int bytes) {
     return pickle_take_number(pickle, (unsigned)bytes, &key) && pickle_memo_get(pickle, key);
 }
 
-/* A key too long for 64 bits is one for pickle.py all the same: the upper half
- * of all keys is for those. */
+/* A key that needs more than 64 bits is valid in pickle.py. Such a key is hashed into
+ * the upper half of all keys. */
 static bool scan_key(const struct pickle *pickle, struct tc_text line, uint64_t *key) {
     bool negative;
     bool large;
@@ -296,7 +296,7 @@ static bool op_buffer(struct pickle *pickle, int opcode) {
     if (pickle->mode == PICKLE_SCAN)
         return opcode == OP_NEXT_BUFFER ? push_kind(pickle, PICKLE_BYTES)
                                         : pickle_top(pickle) != NULL;
-    if (opcode == 0x98 && !pickle_top(pickle))
+    if (opcode == OP_READONLY_BUFFER && !pickle_top(pickle))
         return false;
     return pickle_unsupported(pickle, "pickle-buffer",
                               "the pickle has buffers that are kept outside of it");
@@ -308,12 +308,12 @@ static bool op_proto(struct pickle *pickle, int unused) {
     if (!pickle_take_number(pickle, 1, &version))
         return false;
     if (pickle->opcode_at != pickle->start &&
-        !pickle_odd(pickle, "a pickle's protocol is not at its start"))
+        !pickle_tolerate(pickle, "a pickle's protocol is not at its start"))
         return false;
     if (version <= PICKLE_PROTOCOL)
         return true;
     if (pickle->mode == PICKLE_SCAN)
-        return pickle_odd(pickle, "a pickle's protocol is not known");
+        return pickle_tolerate(pickle, "a pickle's protocol is not known");
     return pickle_unsupported(pickle, "pickle-protocol",
                               "pickle protocol %llu is not known (0 to 5 are)",
                               (unsigned long long)version);
@@ -325,18 +325,19 @@ static bool op_frame(struct pickle *pickle, int unused) {
     if (!take_length(pickle, 8, &length))
         return false;
     if (pickle->frame_end && pickle->at < pickle->frame_end &&
-        !pickle_odd(pickle, "a frame inside a frame"))
+        !pickle_tolerate(pickle, "a frame inside a frame"))
         return false;
-    /* Inside of a frame that is in memory already, one is passed over. */
+    /* A frame inside of another is ignored: Python has it in its buffer already. */
     if (pickle->at < pickle->frame_end && length <= pickle->frame_end - pickle->at)
         return true;
-    /* One that the rest of another does not hold is read from behind that. */
+    /* A frame that is longer than the rest of the one around it is read from behind
+     * that one, where `skips`. */
     pickle->forked |= pickle->at < pickle->frame_end;
     if (pickle->skips && pickle->at < pickle->frame_end)
         pickle->at = pickle->frame_end;
     bool fits = length <= pickle->end - pickle->at;
     pickle->frame_end = fits ? pickle->at + length : 0;
-    return fits || pickle_odd(pickle, "a frame passes the pickle's end");
+    return fits || pickle_tolerate(pickle, "a frame passes the pickle's end");
 }
 
 static const struct opcode {
@@ -426,7 +427,7 @@ static bool step(struct pickle *pickle) {
     return opcode->run(pickle, opcode->argument);
 }
 
-/* From the first opcode to STOP. */
+/* Runs a pickle from its first opcode to STOP. */
 static bool run(struct pickle *pickle, uint64_t start, bool skips, struct pickle_node **result) {
     if (!pickle_memo_new(pickle))
         return false;
@@ -443,8 +444,9 @@ static bool run(struct pickle *pickle, uint64_t start, bool skips, struct pickle
     return true;
 }
 
-/* Another way to read the same bytes, where it makes a difference. What it finds
- * is told as it goes; whichever ends well counts, the first if both do. */
+/* Runs the same bytes again in another way in which some loader reads them. Findings of
+ * both runs are reported; the result is that of the run that succeeds, of the first if
+ * both do. */
 static bool run_again(struct pickle *pickle, uint64_t start, bool ok, struct pickle_node **result) {
     struct tc_error *first = pickle->error;
     struct tc_error *second = calloc(1, sizeof *second);
@@ -467,13 +469,14 @@ static bool run_again(struct pickle *pickle, uint64_t start, bool ok, struct pic
     return ok;
 }
 
-/* So many opcodes in a row that bytes are no mere numbers. */
+/* After so many valid opcodes, bytes are not just numbers. */
 #define MANY_STEPS 64u
 
-/* A loader other than joblib's takes an array's bytes for opcodes. Numbers are
- * seldom any: what they seem to say counts only where it leads somewhere. */
+/* Loaders other than joblib take the bytes of joblib's arrays for opcodes. Numbers are
+ * rarely valid opcodes, so this way of reading is first tried without reporting, and
+ * counts only where it reaches STOP, a name or many opcodes. */
 static bool run_plain(struct pickle *pickle, uint64_t start, bool ok, struct pickle_node **result) {
-    struct pickle heard = *pickle;
+    struct pickle saved = *pickle;
     struct tc_error *ignored = calloc(1, sizeof *ignored);
     struct pickle_node *other;
     if (!ignored)
@@ -486,17 +489,17 @@ static bool run_plain(struct pickle *pickle, uint64_t start, bool ok, struct pic
     pickle->plain = true;
     pickle->arrays = false;
     bool reached = run(pickle, start, false, &other) || pickle->names > pickle->array_names;
-    reached |= pickle->steps - pickle->first_step > heard.array_steps + MANY_STEPS;
+    reached |= pickle->steps - pickle->first_step > saved.array_steps + MANY_STEPS;
     free(ignored);
-    pickle->on_global = heard.on_global;
-    pickle->on_call = heard.on_call;
-    pickle->on_misuse = heard.on_misuse;
-    pickle->on_build = heard.on_build;
-    pickle->named = heard.named;
-    pickle->names = heard.names;
-    pickle->odd = heard.odd;
-    pickle->error = heard.error;
-    pickle->at = heard.at;
+    pickle->on_global = saved.on_global;
+    pickle->on_call = saved.on_call;
+    pickle->on_misuse = saved.on_misuse;
+    pickle->on_build = saved.on_build;
+    pickle->named = saved.named;
+    pickle->names = saved.names;
+    pickle->tolerated = saved.tolerated;
+    pickle->error = saved.error;
+    pickle->at = saved.at;
     if (reached)
         ok = run_again(pickle, start, ok, result);
     pickle->plain = false;

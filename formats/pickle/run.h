@@ -6,8 +6,8 @@
 
 #include "formats/pickle/pickle.h"
 
-/* Runs one pickle up to its STOP; `at` then stands behind it. Budgets go on
- * over all pickles of one machine, the memo does not. */
+/* Runs one pickle up to its STOP; pickle->at is then the byte behind it. Several
+ * pickles of one machine share a budget and not the memo. */
 bool pickle_load(struct pickle *pickle, struct pickle_node **result);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * What a scan expects of the arguments and states of known names: what honest
- * files give them. A name may be harmless with some arguments alone: with others
- * it calls a function that it is given, unpacks another pickle, or sets an
- * attribute that Python calls.
+ * The arguments and states that honest files give to known names, which a scan checks.
+ * A name may be harmless only with some arguments: with others it calls a function that
+ * it is given, unpacks another pickle, or sets an attribute that Python calls.
  */
 #include <string.h>
 
@@ -12,7 +11,7 @@
 #include "formats/pickle/machine.h"
 #include "formats/pickle/pickle.h"
 
-/* One letter an argument; those behind a question mark may be left out.
+/* A letter for each argument; those after a question mark may be left out.
  *     s storage · i integer · f number · B truth value · t text · y bytes
  *     z sizes · h hooks (none) · m notes of a tensor · x attributes, or None
  *     T tensor · c class of tensors · F rebuild function · D dtype · L layout
@@ -78,7 +77,8 @@ static bool is_rebuild(const struct pickle_node *function) {
            function->global < PICKLE_REBUILD_FROM_TYPE;
 }
 
-/* What such a function made; of what is unknown the name is a finding already. */
+/* Whether it is a tensor that a known function made, or an object of an unknown name,
+ * which is reported anyway. */
 static bool is_tensor(const struct pickle_node *node) {
     return node->kind == PICKLE_OBJECT || node->kind == PICKLE_STORAGE ||
            (node->kind == PICKLE_CALL &&
@@ -89,7 +89,7 @@ static bool is_number(const struct pickle_node *node) {
     return node->kind >= PICKLE_BOOL && node->kind <= PICKLE_FLOAT;
 }
 
-/* A dict of attributes; each look at it counts. */
+/* Whether it is a dict of attributes. Each check counts against the budget. */
 static bool is_attributes(struct pickle *pickle, const struct pickle_node *node) {
     if (node->kind != PICKLE_DICT || !pickle_charge_items(pickle, node->count))
         return false;
@@ -135,7 +135,7 @@ static bool is_empty_dict(struct pickle_node *node) {
         return true;
     if (node->kind != PICKLE_DICT || node->count)
         return false;
-    node->frozen = true; /* whoever fills it later fills the hooks */
+    node->frozen = true; /* items that are added later would be hooks */
     return true;
 }
 
@@ -184,7 +184,7 @@ static bool fits(struct pickle *pickle, struct pickle_node *node, char shape) {
         return is_global(node, PICKLE_NUMPY_ARRAY);
     case 'N':
         return pickle_is_number_dtype(node);
-    default: /* k: what describes a dtype is read where that is made */
+    default: /* k: pickle_numpy_descr checks a dtype's type string */
         return node->kind == PICKLE_TEXT;
     }
 }
@@ -206,8 +206,8 @@ static bool check_usage(struct pickle *pickle, const struct usage *usage,
     return at == arguments->count;
 }
 
-/* A loader of subclasses calls the function it is given: that must be one of
- * torch's own, with the arguments that it takes. */
+/* torch's function for tensors of subclasses calls the function that it is given: that
+ * must be one of torch's own, with arguments as it takes them. */
 static bool check_inner(struct pickle *pickle, const struct pickle_node *arguments) {
     const struct usage *usage = find_usage(arguments->items[0]->global);
     return usage && check_usage(pickle, usage, arguments->items[2]);
@@ -252,7 +252,7 @@ const char *pickle_check_state(struct pickle *pickle, struct pickle_node *node,
     }
 }
 
-/* ('storage', class, key, location, count[, view]), or in a tar the key alone. */
+/* ('storage', class, key, location, count[, view]), or in a tar only the key. */
 bool pickle_is_id(const struct pickle *pickle, const struct pickle_node *id) {
     if (pickle->keys)
         return id->kind == PICKLE_INT || id->kind == PICKLE_LONG || id->kind == PICKLE_TEXT;

@@ -1,4 +1,4 @@
-/* Numbers and strings of pickles, as protocol 0 writes them and as LONG does. */
+/* Numbers and strings of pickles: the text forms of protocol 0, LONG1 and LONG4. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static struct pickle_node *integer_node(struct pickle *pickle, int64_t value) {
     return node;
 }
 
-/* Digits of a number that 64 bits can't hold; `text` is the arena's. */
+/* A node for a number that 64 bits can't hold; its digits are in the arena. */
 static struct pickle_node *long_node(struct pickle *pickle, const char *text, size_t length) {
     struct pickle_node *node = pickle_node(pickle, PICKLE_LONG);
     if (node) {
@@ -28,7 +28,7 @@ static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* As C's strings end, and without the white space around. */
+/* Cuts the text at a NUL, as for a C string, and strips white space. */
 static struct tc_text strip(struct tc_text text) {
     text.length = strnlen(text.bytes, text.length);
     while (text.length && is_space(text.bytes[text.length - 1]))
@@ -40,8 +40,8 @@ static struct tc_text strip(struct tc_text text) {
     return text;
 }
 
-/* What a prefix says the base of a literal is; takes the prefix away. C's own
- * strtol, which INT goes through first, has octal numbers with a mere 0. */
+/* The base that a literal's prefix says; removes the prefix. Python tries C's strtol
+ * first for INT, in which a leading 0 alone means octal. */
 static unsigned take_base(struct tc_text *digits, bool octal) {
     static const struct {
         char letter;
@@ -66,7 +66,7 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Digits with single lines between them; *large where 63 bits don't do. */
+/* Reads digits, with single underscores between them. *large: 63 bits can't hold it. */
 static bool read_digits(struct tc_text digits, unsigned base, uint64_t *value, bool *large) {
     bool line = true; /* none may come first */
     *value = 0;
@@ -87,8 +87,7 @@ static bool read_digits(struct tc_text digits, unsigned base, uint64_t *value, b
     return !line;
 }
 
-/* Whether a number of decimal digits that starts with 0 is zero all the same:
- * Python takes no other. */
+/* A decimal number that starts with 0 must be zero, as in Python. */
 static bool is_zero_or_plain(struct tc_text digits, unsigned base, uint64_t value, bool large) {
     return base != 10 || digits.bytes[0] != '0' || (value == 0 && !large);
 }
@@ -111,12 +110,12 @@ bool pickle_read_integer(struct tc_text text, unsigned base, bool octal, bool *n
            read_digits(digits, 8, value, large);
 }
 
-/* As Python's machines take them: C's and pickle.py's, whichever takes it. */
+/* Reads an integer as pickle.py or Python's C machine does, whichever accepts it. */
 static struct pickle_node *scanned_integer(struct pickle *pickle, struct tc_text line, bool octal) {
     bool negative;
     bool large;
     uint64_t value;
-    /* For strtol what starts with a NUL is the empty string, and that is 0. */
+    /* For strtol a line that starts with a NUL is an empty string, which is 0. */
     if (octal && line.length && line.bytes[0] == 0)
         return integer_node(pickle, 0);
     if (!pickle_read_integer(line, 0, octal, &negative, &value, &large)) {
@@ -142,7 +141,7 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
         return scanned_integer(pickle, digits, booleans);
     size_t sign = digits.length && (digits.bytes[0] == '-' || digits.bytes[0] == '+');
     bool ok = digits.length > sign;
-    bool zero = true; /* 010 is 8 for some machines and nothing for others */
+    bool zero = true; /* 010 is 8 for some machines, and an error for others */
     for (size_t i = sign; i < digits.length && ok; i++) {
         ok = digits.bytes[i] >= '0' && digits.bytes[i] <= '9';
         zero &= digits.bytes[i] == '0';
@@ -161,9 +160,9 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
                  : integer_node(pickle, (int64_t)value);
 }
 
-#define LIMBS 300 /* of nine decimal digits: 1,024 bytes have 2,467 */
+#define LIMBS 300 /* of nine decimal digits each: 1,024 bytes are up to 2,467 digits */
 
-/* Two's complement, little-endian, of any length up to 1,024 bytes. */
+/* Reads a little-endian number in two's complement, of up to 1,024 bytes. */
 struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *bytes, size_t length) {
     bool negative = length && bytes[length - 1] & 0x80;
     if (length <= 8) {
@@ -174,8 +173,8 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
     }
     uint32_t limbs[LIMBS] = {0};
     size_t used = 0;
-    /* The magnitude: for a negative number the complement, plus one below. Four
-     * bytes at a time, from the highest, which may be fewer. */
+    /* Computes the magnitude, for a negative number the complement, to which one is
+     * added below. It takes four bytes at a time, from the highest, which may be fewer. */
     for (size_t i = length; i > 0;) {
         size_t taken = i % 4 ? i % 4 : 4;
         uint64_t carry = 0;
@@ -208,8 +207,9 @@ struct pickle_node *pickle_long(struct pickle *pickle, const unsigned char *byte
     return node;
 }
 
-/* pickle.py takes white space around and single lines between digits, C's
- * machine a NUL behind. The copy is the arena's. */
+/* Makes a plain number of a text that some machine accepts: pickle.py accepts white
+ * space around it and underscores between digits, Python's C machine a NUL behind it.
+ * The copy is in the arena. */
 static bool plain_real(struct pickle *pickle, struct tc_text *digits) {
     *digits = strip(*digits);
     char *copy = tc_arena_copy(pickle->arena, digits->bytes, digits->length, pickle->error);
@@ -227,7 +227,7 @@ static bool plain_real(struct pickle *pickle, struct tc_text *digits) {
     return true;
 }
 
-/* Decimal points are points: the program never sets a locale. */
+/* strtod reads "." as the decimal point, since the program never sets a locale. */
 struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
     char *end;
     if (pickle->mode == PICKLE_SCAN && !plain_real(pickle, &digits))
@@ -246,7 +246,7 @@ struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
     return node;
 }
 
-/* `count` hexadecimal digits at `at`; false where there are fewer. */
+/* Reads `count` hexadecimal digits at `at`; false where there are fewer. */
 static bool read_hex(struct tc_text line, size_t at, size_t count, uint32_t *value) {
     *value = 0;
     if (count > line.length || at > line.length - count)
@@ -260,7 +260,7 @@ static bool read_hex(struct tc_text line, size_t at, size_t count, uint32_t *val
     return true;
 }
 
-/* A lone surrogate, which no UTF-8 has, as Python escapes it. */
+/* Appends a lone surrogate, which UTF-8 can't hold, as Python's escape of it. */
 static void add_surrogate(struct tc_buffer *text, uint32_t c, bool *surrogates) {
     tc_buffer_addf(text, "\\u%04x", c);
     *surrogates = true;
@@ -282,7 +282,7 @@ static void add_utf8(struct tc_buffer *text, uint32_t c, bool *surrogates) {
     tc_buffer_add(text, bytes, length);
 }
 
-/* The surrogate that starts here, as if UTF-8 had some; 0: none does. */
+/* The surrogate at this place, encoded as if UTF-8 allowed it; 0: there is none. */
 static uint32_t surrogate_at(struct tc_text text, size_t at) {
     const unsigned char *bytes = (const unsigned char *)text.bytes + at;
     bool there = text.length - at >= 3 && bytes[0] == 0xED && bytes[1] >= 0xA0 &&
@@ -290,7 +290,7 @@ static uint32_t surrogate_at(struct tc_text text, size_t at) {
     return there ? 0xD000u | (bytes[1] & 0x3Fu) << 6 | (bytes[2] & 0x3Fu) : 0;
 }
 
-/* Keeps a buffer as a node of the arena; text where it is UTF-8. */
+/* A node with a copy of the buffer: text if it is valid UTF-8, else bytes. */
 static struct pickle_node *keep(struct pickle *pickle, struct tc_buffer *text, bool raw) {
     struct pickle_node *node = NULL;
     char *copy = tc_buffer_ok(text, pickle->error)
@@ -307,8 +307,7 @@ static struct pickle_node *keep(struct pickle *pickle, struct tc_buffer *text, b
     return node;
 }
 
-/* Text as the binary opcodes have it: UTF-8, in which Python lets surrogates
- * pass. */
+/* Text of the binary opcodes: UTF-8, in which Python allows surrogates. */
 struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes) {
     struct pickle_node *node = NULL;
     if (tc_utf8_valid(bytes)) {
@@ -342,7 +341,8 @@ struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes) 
     return node;
 }
 
-/* One escape of a quoted string behind its backslash; how much it takes. */
+/* Appends what an escape stands for, `at` being behind its backslash; returns how many
+ * characters it has. */
 static size_t unescape(struct tc_text line, size_t at, struct tc_buffer *text) {
     static const char names[] = "\\'\"abfnrtv";
     static const char values[] = "\\'\"\a\b\f\n\r\t\v";
@@ -366,11 +366,11 @@ static size_t unescape(struct tc_text line, size_t at, struct tc_buffer *text) {
     if (used)
         tc_buffer_add(text, &(char){(char)code}, 1);
     else
-        tc_buffer_add(text, "\\", 1); /* no escape: the backslash is one */
+        tc_buffer_add(text, "\\", 1); /* not an escape: the backslash stays */
     return used;
 }
 
-/* A Python 2 string, as its repr. */
+/* A string of Python 2, written as its repr. */
 struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line) {
     char quote = line.length >= 2 ? line.bytes[0] : 0;
     if ((quote != '\'' && quote != '"') || line.bytes[line.length - 1] != quote) {
@@ -424,7 +424,7 @@ struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line) {
     return node;
 }
 
-/* Bytes as the text that Latin-1 makes of them; the arena's. */
+/* Decodes bytes as Latin-1; the text is in the arena. */
 bool pickle_latin1(struct pickle *pickle, struct tc_text bytes, struct tc_text *text) {
     struct tc_buffer made = {0};
     bool surrogates = false;

@@ -16,13 +16,13 @@ void typed_reader_release(struct typed_reader *reader) {
     reader->current = NULL;
 }
 
-/* Bytes that a number gives. */
+/* How many bytes of the tensor a number of the list becomes. */
 static unsigned unit_bytes(const struct typed *typed) {
     return tc_dtype_packed(typed->dtype) ? 1 : tc_dtype_component(typed->dtype);
 }
 
-/* The values that a varint may have for this dtype: integers by their range,
- * all others by their bits. */
+/* Whether a varint is a value of this dtype: an integer in its range, or the bits of
+ * any other element. */
 static bool in_range(enum tc_dtype dtype, unsigned bytes, uint64_t value) {
     switch (dtype) {
     case TC_BOOL:
@@ -43,10 +43,10 @@ static bool in_range(enum tc_dtype dtype, unsigned bytes, uint64_t value) {
 
 struct decoding {
     const struct typed *typed;
-    struct tc_spool *spool; /* NULL: values are only looked at */
-    uint64_t outside;       /* values that had to wrap */
-    unsigned unit;
-    uint64_t left; /* bytes that still fit the tensor */
+    struct tc_spool *spool; /* NULL: values are only counted */
+    uint64_t outside;       /* values out of range, which wrapped */
+    unsigned unit;          /* unit_bytes */
+    uint64_t left;          /* bytes of the tensor that have no value yet */
     unsigned char *step;
     size_t filled;
     unsigned char tail[16]; /* the last element's bytes */
@@ -59,8 +59,9 @@ static bool flush(struct decoding *decoding, struct tc_error *error) {
     return ok;
 }
 
-/* The low bits are what is stored. Of a truth value any number may be meant, but
- * for one of which readers differ: whether they look at eight bits or at all. */
+/* Makes a value that is out of range one that fits: its low bits are stored. A bool
+ * that is not 0 is true. One whose low eight bits are 0 is refused, since some readers
+ * look at these alone. */
 static bool wrap(const struct typed *typed, uint64_t *value) {
     if (!typed->wraps || (typed->dtype == TC_BOOL && *value && (*value & 0xFF) == 0))
         return false;
@@ -87,7 +88,7 @@ static bool add_value(struct decoding *decoding, uint64_t value, uint64_t at,
     for (unsigned i = 0; i < decoding->unit; i++)
         decoding->step[decoding->filled++] = (unsigned char)(value >> 8 * i);
     decoding->left -= decoding->unit;
-    /* Kept for a list that goes on with its last element. */
+    /* The last element is kept: the list may have to go on with it. */
     memmove(decoding->tail, decoding->tail + decoding->unit,
             sizeof decoding->tail - decoding->unit);
     memcpy(decoding->tail + sizeof decoding->tail - decoding->unit,
@@ -142,7 +143,7 @@ bool typed_count_outside(struct wire_source *source, const struct typed *typed, 
     return ok;
 }
 
-/* Decodes a tensor to the spool; what repeats is not written out. */
+/* Decodes a tensor into the spool, without the repetitions of its last value. */
 static bool start(struct typed_reader *reader, const struct typed *typed, struct tc_error *error) {
     typed_reader_release(reader);
     struct decoding decoding = {.typed = typed,
@@ -150,8 +151,8 @@ static bool start(struct typed_reader *reader, const struct typed *typed, struct
                                 .unit = unit_bytes(typed),
                                 .left = typed->nbytes,
                                 .step = malloc(STEP_BYTES)};
-    /* A list is no longer than its message: more than that only repeats. A
-     * varint of one byte may give eight. */
+    /* The list is not longer than its message, where a varint of one byte may become
+     * eight. Anything beyond is repetition. */
     uint64_t most = (typed->end - typed->start) * 8;
     uint64_t size = typed->nbytes < most ? typed->nbytes : most;
     bool ok = decoding.step ? tc_spool_open(&reader->spool, size, error) : tc_fail_memory(error);

@@ -1,8 +1,8 @@
 /*
  * Tensors whose elements stand one by one in a repeated field of a protobuf
  * message, packed or not: ONNX's float_data, int32_data and so on, TensorFlow's
- * float_val, int_val and so on. They are decoded, and checked, when they are
- * first read, to a spool; one tensor at a time.
+ * float_val, int_val and so on. They are decoded, and checked, into a spool when
+ * they are first read; one tensor at a time, by one thread at a time.
  */
 #ifndef TCONV_FORMATS_PROTOBUF_TYPED_H
 #define TCONV_FORMATS_PROTOBUF_TYPED_H
@@ -11,7 +11,7 @@
 #include "core/io/spool.h"
 #include "formats/protobuf/wire.h"
 
-/* Where the elements are. */
+/* Where a tensor's elements are, and how to decode them. */
 struct typed {
     uint64_t start; /* of the tensor's message */
     uint64_t end;
@@ -19,35 +19,36 @@ struct typed {
     /* enum wire_type: WIRE_VARINT, WIRE_FIXED32, WIRE_FIXED64; or WIRE_BYTES,
      * where each byte of the field is a number. */
     uint8_t element;
+    /* A number of the list is an element (of a complex dtype one of its two
+     * components), or the bits of an element that is not an integer (float16). Of a
+     * dtype with less than eight bits it is a byte of several elements. */
     uint8_t dtype;
-    /* What a number holds: an element's component, or the bits of one that is
-     * no integer. A packed dtype has a byte of its elements in each. */
     uint64_t nbytes; /* of the whole tensor */
-    /* TensorFlow: a list that is too short goes on with its last value, an
-     * empty one with zeros. Else it must have all of them. */
+    /* TensorFlow's rule: a list that is too short goes on with its last value, an
+     * empty one with zeros. Without it, the list must have all values. */
     bool repeats;
-    /* Numbers of 32 bits: protobuf drops what is beyond. */
+    /* The field's type is int32: protobuf drops the bits beyond. */
     bool int32;
     /* A value outside the dtype's range wraps, as in ONNX's own library. */
     bool wraps;
 };
 
-/* The one that is decoded. */
+/* Decodes one tensor at a time. */
 struct typed_reader {
     struct wire_source *source;
-    const struct typed *current;
+    const struct typed *current; /* the tensor in the spool; NULL: none */
     struct tc_spool spool;
     uint64_t decoded;       /* bytes in the spool */
-    unsigned char last[16]; /* the last element of those, which may repeat */
+    unsigned char last[16]; /* the last element that the list has, which may repeat */
 };
 
 void typed_reader_init(struct typed_reader *reader, struct wire_source *source);
 void typed_reader_release(struct typed_reader *reader);
-/* How many values are outside their dtype's range. */
+/* Counts the values that are outside their dtype's range. */
 bool typed_count_outside(struct wire_source *source, const struct typed *typed, uint64_t *count,
                          struct tc_error *error);
-/* Bytes of the tensor's stream; from one thread at a time. `typed` must stay
- * where it is. */
+/* Reads bytes of the tensor's C-order little-endian stream. A tensor is known by
+ * the address of its `typed`, which must not move. */
 bool typed_read(struct typed_reader *reader, const struct typed *typed, uint64_t offset,
                 void *buffer, size_t length, struct tc_error *error);
 

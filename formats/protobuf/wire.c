@@ -10,12 +10,12 @@
 #include "core/base/memory.h"
 
 #define WINDOW_BYTES ((size_t)1 << 16)
-/* Behind a jump over data there is often no more than a header. */
+/* How much is read after a jump over data, where often only a short header follows. */
 #define JUMP_BYTES ((size_t)1 << 12)
-/* A number may be longer than it needs to be, up to these bytes; what does not fit
- * 64 bits is dropped. So protobuf's own parsers have it, and some of its writers. */
+/* A number may have more bytes than it needs, up to this many; bits beyond the 64th
+ * are dropped. protobuf's own parsers do the same, and some writers write that. */
 #define LONGEST_VARINT 10u
-/* Tags and lengths are numbers of 32 bits. */
+/* The same for tags and lengths, which are numbers of 32 bits. */
 #define LONGEST_SHORT 5u
 
 bool wire_bad(struct tc_error *error, uint64_t at, const char *format, ...) {
@@ -45,7 +45,7 @@ struct wire wire_inside(const struct wire *wire, const struct wire_field *field)
     return wire_open(wire->source, field->offset, field->offset + field->length);
 }
 
-/* The next bytes, up to ten of them or to the message's end. */
+/* The next bytes: ten, or as many as the message has left. */
 static const unsigned char *look(struct wire *wire, size_t *length, struct tc_error *error) {
     struct wire_source *source = wire->source;
     uint64_t left = wire->end - wire->at;
@@ -57,7 +57,7 @@ static const unsigned char *look(struct wire *wire, size_t *length, struct tc_er
         tc_fail_memory(error);
         return NULL;
     }
-    /* The window may reach beyond this message: the next is likely there. */
+    /* The window may reach beyond this message: the next one is likely to follow. */
     uint64_t rest = source->input->size - wire->at;
     bool goes_on =
         wire->at >= source->window_at && wire->at - source->window_at <= source->window_size;

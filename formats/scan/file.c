@@ -1,7 +1,7 @@
 /*
- * A file from its first region to its last. Each region is looked at for all that
- * it could be: rows of pickles and arrays, archives, programs, the formats that
- * readers know, compressed bytes.
+ * Scans a file, region by region. Each region is looked at for everything it could be:
+ * pickles or arrays one after the other, archives, programs, files of known formats,
+ * compressed bytes.
  */
 
 #include <stdlib.h>
@@ -17,12 +17,12 @@
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
 
-/* Archives in archives: real ones are three deep. */
+/* How deep archives may be nested; real ones are three deep. */
 #define MAX_DEPTH 16u
-/* A text of a member of an archive: licences, labels, versions. */
+/* The longest text that a member of an archive may be: licences, labels, versions. */
 #define MAX_TEXT ((uint64_t)16 << 20)
-/* Members of a file, and of archives in it that are packed, beside those that its
- * length allows. */
+/* How many regions any file may have, in addition to those that its size allows
+ * (scan_allow_regions). */
 #define FREE_REGIONS 100000u
 
 void scan_init(struct scan *scan, const struct tc_format_options *options) {
@@ -55,7 +55,7 @@ enum scan_verdict scan_verdict(const struct scan *scan, enum scan_level allowed)
 
 /* One region */
 
-/* UTF-8 without control characters: text, which is no program by itself. */
+/* Whether the region is text, UTF-8 without control characters, which is harmless. */
 static bool is_text(const struct scan_view *view, bool *text, struct tc_error *error) {
     uint64_t size = view->input->size;
     *text = false;
@@ -71,7 +71,7 @@ static bool is_text(const struct scan_view *view, bool *text, struct tc_error *e
     return true;
 }
 
-/* Programs for the processor, as torch's compiled models carry them. */
+/* Reports programs in machine code, which compiled models of torch have. */
 static bool find_native(const struct scan_view *view, struct tc_error *error) {
     static const struct {
         const char *magic;
@@ -85,7 +85,7 @@ static bool find_native(const struct scan_view *view, struct tc_error *error) {
     return true;
 }
 
-/* Pickles from the start, arrays from the start, pickles behind those. */
+/* Looks for pickles from the start, arrays from the start, and pickles behind those. */
 static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *some,
                          struct tc_error *error) {
     uint64_t size = view->input->size;
@@ -98,14 +98,14 @@ static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *so
     behind = behind > arrays ? behind : arrays;
     *some = behind > 0;
     *accounted |= behind > 0 && behind == size;
-    /* What is behind them may be anything else again. */
+    /* The bytes behind them may be anything again. */
     bool data = view->region->role == SCAN_DATA;
     return behind == 0 || behind == size || data ||
            scan_add_region(view, behind, size - behind, view->region->name, SCAN_DATA, error);
 }
 
-/* Compressed as a whole, as joblib and pandas unpack files: what it holds takes
- * its place where nothing else does, and is looked at whatever else it is. */
+/* A region that is compressed as a whole, as joblib and pandas unpack files. Its content
+ * is looked at in any case, and accounts for the region where nothing else does. */
 static bool look_at_packed(const struct scan_view *view, bool accounted, bool *replaced,
                            struct tc_error *error) {
     enum scan_packing packing = scan_packing_seen(view);
@@ -126,7 +126,7 @@ static bool look_at_packed(const struct scan_view *view, bool accounted, bool *r
     return region != NULL;
 }
 
-/* Nothing accounts for it: why is it not clean? */
+/* Records why a region that nothing accounts for is not clean. */
 static bool give_up(const struct scan_view *view, bool some, const struct scan_known *known,
                     struct tc_error *error) {
     struct scan *scan = view->scan;
@@ -139,7 +139,7 @@ static bool give_up(const struct scan_view *view, bool some, const struct scan_k
     if (some && (foreign || known->why->class == TC_OK))
         scan_note(scan, "trailing", "something that is no pickle stands behind the last one");
     else if (!foreign) {
-        /* A file that it needs is not there. */
+        /* Another file that it names does not exist. */
         if (known->why->class == TC_IO)
             known->why->class = TC_INVALID;
         return scan_note_broken(scan, known->why, error);
@@ -184,7 +184,7 @@ static bool look(struct scan_view *view, struct tc_error *error) {
     if (!scan_tar(view, &accounted, error) || !scan_source_text(view, &accounted, error) ||
         !find_native(view, error))
         return false;
-    /* A zip that can't be read was told of already. */
+    /* A zip that can't be read was recorded already. */
     return view->region->role == SCAN_DATA || (view->zip && !accounted) ||
            look_at_formats(view, accounted, some, error);
 }
@@ -199,10 +199,11 @@ static void no_close(struct tc_reader *reader) {
     (void)reader;
 }
 
-/* A reader of bytes as they are, for what wants one. */
+/* A backend that reads nothing, for a reader of the region's bytes. */
 static const struct tc_backend scanned = {.name = "scanned", .open = no_open, .close = no_close};
 
-/* A member has a name that leads nowhere: what is in an archive opens no files. */
+/* The region's path. A member of an archive gets one that does not exist, so that no
+ * other file is opened beside it. */
 static char *region_path(const struct scan_region *region, struct tc_error *error) {
     struct tc_buffer path = {0};
     tc_buffer_add_string(&path, region->source->input->path);
@@ -239,7 +240,7 @@ static bool look_at_plain(struct scan *scan, const struct scan_region *region,
     return ok;
 }
 
-/* What can't be unpacked whole is looked at as far as it goes. */
+/* A region that can't be unpacked as a whole is looked at as far as possible. */
 static bool look_at_region(struct scan *scan, struct scan_region region, struct tc_error *error) {
     scan->region = &region;
     if (region.depth > MAX_DEPTH) {
@@ -279,7 +280,7 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
     scan->most_unpacked = tc_made_limit(scan->options->limits.made, source->input->size);
     scan->most_regions = FREE_REGIONS;
     scan_allow_regions(scan, source->input->size);
-    source->users++; /* ours: it is asked at last whether it changed */
+    source->users++; /* kept until the end, to see whether the file changed */
     ok = ok &&
          scan_push_region(scan,
                           (struct scan_region){
@@ -292,7 +293,8 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
         scan_source_drop(region->source);
     }
     ok = ok && tc_input_unchanged(source->input, error);
-    /* More memory than is allowed: what is not looked at is not proven. */
+    /* Where the memory limit is reached, the rest was not looked at: the file counts
+     * as broken. */
     if (!ok && error->class == TC_UNSAFE) {
         if (scan->broken->class == TC_OK)
             *scan->broken = *error;

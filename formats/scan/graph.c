@@ -1,10 +1,10 @@
 /*
- * Operators of ONNX models and TensorFlow graphs, for a scan. Their messages lie
- * in each other: a stack of fixed depth walks them, as the readers do.
+ * Scans the operators of ONNX models and TensorFlow graphs. Their messages are nested,
+ * so they are walked with a stack of fixed depth, as by the readers.
  *
- * ONNX's own operators are data to any program that runs the model, and so are
- * those that onnxruntime has built in (com.microsoft). An operator of another
- * domain is a program's own: which, the file does not say.
+ * ONNX's own operators are harmless in any program that runs the model, and so are those
+ * that onnxruntime has built in (com.microsoft). An operator of another domain is code
+ * of some other program, which the file does not name.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,9 @@
 
 #define MAX_DEPTH 100u
 #define MAX_TEXT 4096u
-/* Operators told by name; those beyond are of kinds that were told already, or
- * the file is not clean whatever they are. */
-#define MAX_TOLD 1000u
+/* How many operators are reported by name. With more, the file is not clean whatever
+ * they are. */
+#define MAX_REPORTED 1000u
 
 enum message {
     NONE,
@@ -92,15 +92,15 @@ struct level {
     struct wire wire;
     enum message message;
     uint64_t at;
-    /* Texts of a node or an entry. */
-    struct tc_text name;   /* op_type, op, key */
-    struct tc_text domain; /* or value */
+    /* Texts of a node or of an entry of a map. */
+    struct tc_text name;   /* op_type or op; of an entry: key */
+    struct tc_text domain; /* of an entry: value */
 };
 
 struct walk {
     const struct scan_view *view;
-    struct tc_name_map told;  /* operators */
-    struct tc_name_map files; /* external data */
+    struct tc_name_map reported; /* operators that were reported */
+    struct tc_name_map files;    /* external data that was added */
     struct tc_error *damage;
     struct tc_error *error;
 };
@@ -109,8 +109,7 @@ static const char *const onnx_domains[] = {
     "", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft",
 };
 
-/* TensorFlow's operators that run Python, or reach files by a name that the
- * graph gives. */
+/* TensorFlow's operators that run Python, or open files that the graph names. */
 static const char *const tf_system[] = {
     "PyFunc",
     "PyFuncStateless",
@@ -170,15 +169,15 @@ static bool is_among(struct tc_text text, const char *const *list, size_t count)
 #define AMONG(text, list) is_among(text, list, sizeof(list) / sizeof *(list))
 
 /* Each operator once. */
-static bool tell(struct walk *walk, enum scan_level level, const char *code, struct tc_text name,
-                 uint64_t at, const char *what) {
+static bool report(struct walk *walk, enum scan_level level, const char *code, struct tc_text name,
+                   uint64_t at, const char *what) {
     struct tc_error ignored = {0};
-    if (walk->told.count >= MAX_TOLD || !tc_utf8_valid(name) ||
-        tc_name_map_find(&walk->told, name)) {
+    if (walk->reported.count >= MAX_REPORTED || !tc_utf8_valid(name) ||
+        tc_name_map_find(&walk->reported, name)) {
         walk->view->scan->seen[level] = true;
         return true;
     }
-    tc_name_add(&walk->told, name, 0, MAX_TOLD, &ignored);
+    tc_name_add(&walk->reported, name, 0, MAX_REPORTED, &ignored);
     return scan_find(walk->view, level, code, name, at, what, walk->error);
 }
 
@@ -199,8 +198,9 @@ static bool end_node(struct walk *walk, const struct level *level) {
     if (level->name.length)
         memcpy(text + level->domain.length + 2, level->name.bytes, level->name.length);
     name.bytes = text;
-    return tell(walk, built_in ? SCAN_DANGEROUS : SCAN_PROGRAM, "onnx-operator", name, level->at,
-                built_in ? "an operator that calls Python" : "an operator of a domain of its own");
+    return report(walk, built_in ? SCAN_DANGEROUS : SCAN_PROGRAM, "onnx-operator", name, level->at,
+                  built_in ? "an operator that calls Python"
+                           : "an operator of a domain of its own");
 }
 
 static bool end_external(struct walk *walk, const struct level *level) {
@@ -208,8 +208,8 @@ static bool end_external(struct walk *walk, const struct level *level) {
     if (!tc_text_equal(level->name, TC_TEXT("location")))
         return true;
     if (!onnx_location_is_below(level->domain))
-        return tell(walk, SCAN_DANGEROUS, "external-data", level->domain, level->at,
-                    "the model names a file outside its folder");
+        return report(walk, SCAN_DANGEROUS, "external-data", level->domain, level->at,
+                      "the model names a file outside its folder");
     if (walk->view->region->archived || tc_name_map_find(&walk->files, level->domain) ||
         !tc_name_add(&walk->files, level->domain, 0, TC_MAX_SHARDS, &ignored))
         return true;
@@ -223,18 +223,18 @@ static bool end_message(struct walk *walk, const struct level *level) {
     case EXTERNAL:
         return end_external(walk, level);
     case FUNCTION:
-        return tell(walk, SCAN_PROGRAM, "onnx-function", level->name, level->at,
-                    "a function of the model's own");
+        return report(walk, SCAN_PROGRAM, "onnx-function", level->name, level->at,
+                      "a function of the model's own");
     case TF_NODE:
         return !AMONG(level->name, tf_system) ||
-               tell(walk, SCAN_DANGEROUS, "tensorflow-system", level->name, level->at,
-                    "an operator that runs Python or reaches files");
+               report(walk, SCAN_DANGEROUS, "tensorflow-system", level->name, level->at,
+                      "an operator that runs Python or reaches files");
     default:
         return true;
     }
 }
 
-/* A text of the message that is read. */
+/* Where the text of this field goes; NULL: it is not needed. */
 static struct tc_text *text_of(struct level *level, const struct wire_field *field) {
     static const struct {
         uint8_t message;
@@ -264,7 +264,7 @@ static bool refuse_depth(struct walk *walk) {
     return tc_error_hint(walk->damage, TC_FIXED_LIMIT);
 }
 
-/* False where the walk can't go on: damage or error say why. */
+/* Walks over the messages. False where that can't go on: damage or error say why. */
 static bool run(struct walk *walk, struct wire_source *source, enum message kind) {
     struct level *levels = calloc(MAX_DEPTH, sizeof *levels);
     unsigned depth = 1;
@@ -298,12 +298,12 @@ static bool scan_graph(const struct scan_view *view, struct wire_source *source,
     struct walk walk = {.view = view, .damage = calloc(1, sizeof *walk.damage), .error = error};
     if (!walk.damage)
         return tc_fail_memory(error);
-    tc_name_map_init(&walk.told, &view->reader->arena);
+    tc_name_map_init(&walk.reported, &view->reader->arena);
     tc_name_map_init(&walk.files, &view->reader->arena);
     bool ok =
         run(&walk, source, kind) ||
         (error->class == TC_OK && (!known || scan_note_broken(view->scan, walk.damage, error)));
-    tc_name_map_release(&walk.told);
+    tc_name_map_release(&walk.reported);
     tc_name_map_release(&walk.files);
     free(walk.damage);
     return ok;
@@ -317,8 +317,8 @@ bool scan_onnx(const struct scan_view *view, bool opened, struct tc_error *error
     return ok;
 }
 
-/* Whether a message has a field of this number that is bytes, and in it one of
- * the next number, and so on. */
+/* Whether a message has a field of bytes with the first number of the path, inside of
+ * that one with the next number, and so on. */
 static bool holds(struct wire wire, const unsigned *path, size_t length) {
     struct tc_error ignored = {0};
     struct wire_field field;
@@ -329,8 +329,8 @@ static bool holds(struct wire wire, const unsigned *path, size_t length) {
     return found;
 }
 
-/* A saved model need not have all that TensorFlow writes for a graph in it to be
- * run: a node of a graph of some part of it, with an operator, is enough. */
+/* TensorFlow runs a saved model that lacks much of what TensorFlow itself writes: one
+ * node with an operator, in the graph of one of its meta graphs, is enough. */
 static bool is_saved_model(struct wire_source *source, uint64_t size) {
     static const unsigned operators[] = {2, 2, 1, 2};
     return holds(wire_open(source, 0, size), operators, sizeof operators / sizeof *operators);

@@ -1,6 +1,6 @@
 /*
- * What a region is to the readers of formats: whether one can open it, and which
- * other files it then names.
+ * Whether the reader of a known format can open a region, and which other files it then
+ * names.
  */
 
 #include "formats/scan/known.h"
@@ -20,13 +20,13 @@
 #include "formats/shards.h"
 
 #define INDEX_LIMIT UINT64_C(100000000)
-/* A probe this sure saw the format's own mark. */
+/* The score of a probe that saw the format's magic bytes. */
 #define SURE 90
-/* And this one saw more than an accident. */
+/* The score of a probe that did not match by accident. */
 #define LIKELY 50
 
-/* An index's shards, whether or not it can be read as a whole: any that is there
- * is looked at, under the rules of names that reading has. */
+/* Adds a shard of an index, also where the index can't be read as a whole. Names are
+ * checked as in reading. */
 static bool add_shard(const struct scan_view *view, struct shards *shards, struct tc_text file,
                       struct tc_error *error) {
     struct tc_error *refused = calloc(1, sizeof *refused);
@@ -94,14 +94,14 @@ static bool is_model(const struct scan_view *view, const struct tc_backend *back
     return backend == &tc_backend_onnx || (backend == &tc_backend_ot && !zip);
 }
 
-/* Whether its word counts where the bytes were accounted for without it: torch's
- * files are more than the archive or the pickles that they are made of. */
+/* Whether the format is torch's, which must open a file even where its bytes are
+ * accounted for: a torch file is more than an archive or pickles. */
 static bool is_torch(const struct scan_view *view, const struct tc_backend *backend) {
     bool named = backend == &tc_backend_pt || backend == &tc_backend_ot;
     return named && (!view->zip || view->torch);
 }
 
-/* Bytes behind what is packed in it are only seen at its end. */
+/* Reads the last tensor to its end, where bytes behind compressed data are noticed. */
 static bool read_to_end(const struct scan_view *view, struct tc_reader *reader,
                         struct tc_error *error) {
     const struct tc_tensor *last = NULL;
@@ -120,10 +120,10 @@ static bool read_to_end(const struct scan_view *view, struct tc_reader *reader,
     return ok;
 }
 
-/* What a reader that opened the region says of it. */
+/* Adds what a reader that opened the region names: shards and external data. */
 static bool follow(const struct scan_view *view, struct tc_reader *reader, struct tc_error *error) {
     bool ok = !reader->compressed || view->zip || read_to_end(view, reader, error);
-    /* Those of a model are told by what it names (scan_onnx). */
+    /* scan_onnx adds the files of an ONNX model. */
     for (size_t i = 0; i < reader->companion_count && ok && !is_model(view, reader->backend); i++)
         ok = scan_add_file(view, reader->companions[i]->path,
                            tc_text_of(reader->companions[i]->path), SCAN_DATA, error);
@@ -155,7 +155,7 @@ static bool try_backend(const struct scan_view *view, const struct tc_backend *b
         *known->why = *why;
         known->sure = score >= SURE && why->class == TC_INVALID && is_torch(view, backend);
     }
-    /* What can't be read as a model names its operators and files all the same. */
+    /* A model that can't be opened is scanned for operators and files too. */
     if (ok && is_model(view, backend) && (reader || score >= LIKELY))
         ok = scan_onnx(view, reader != NULL, error);
     tc_reader_close(reader);
@@ -189,7 +189,7 @@ bool scan_formats(const struct scan_view *view, struct scan_known *known, struct
         const struct tc_backend *by_name = tc_registry_probe(view->input, known->why);
         if (by_name && !try_backend(view, by_name, 0, known, error))
             return false;
-        /* A name alone makes no format of it. */
+        /* The extension alone does not make it a file of that format. */
         if (by_name && !known->opened) {
             *known->why = (struct tc_error){0};
             tc_fail(known->why, TC_INVALID, "unknown-format", "not a file of any known format");

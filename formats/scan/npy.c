@@ -1,8 +1,7 @@
 /*
- * .npy arrays, for a scan: what stands behind a header is numbers or text only
- * where the reader of .npy files measures it. Anything else counts as Python
- * objects, which numpy loads by a pickle: what that reader refuses, Python may
- * still read.
+ * Scans .npy arrays. The data behind a header counts as numbers or text only where the
+ * reader of .npy files knows its size. Anything else counts as Python objects, which
+ * numpy loads by a pickle, since Python may read what that reader refuses.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@ struct array {
     uint64_t base;
     uint64_t data; /* where its data starts, whether or not the header can be read */
     bool seen;
-    bool plain; /* and it is no pickle */
+    bool plain; /* its data is not a pickle */
     uint64_t size;
 };
 
@@ -29,7 +28,7 @@ static bool fetch(void *context, uint64_t offset, void *buffer, size_t length,
     return tc_input_read(array->view->input, array->base + offset, buffer, length, error);
 }
 
-/* Where a header would end by its prefix. */
+/* Finds where the header ends by the length in its prefix. */
 static bool find_data(struct array *array, struct tc_error *error) {
     unsigned char prefix[12] = {0};
     uint64_t left = array->view->input->size - array->base;
@@ -76,7 +75,7 @@ bool scan_npy(const struct scan_view *view, uint64_t *behind, struct tc_error *e
         uint64_t pickled;
         if (!scan_pickles(view, array.data, &pickled, error))
             return false;
-        /* No numbers and no pickle: nobody knows what it is. */
+        /* Neither numbers nor a pickle: it is not known what it is. */
         if (pickled == array.data) {
             scan_note(view->scan, "npy", "an array of objects without a pickle, or cut short");
             *behind = 0;

@@ -1,7 +1,7 @@
 /*
- * Compressed bytes, unpacked to a file without a name so that memory stays small
- * whatever they hold. Whole files may be packed too: joblib and pandas unpack
- * what they are given by its first bytes.
+ * Unpacks compressed bytes into a temporary file without a name, so that little memory
+ * is needed. Whole files may be compressed too: joblib and pandas unpack a file if its
+ * first bytes say so.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +21,14 @@
 #include "formats/zip/read.h"
 
 #define STEP ((size_t)1 << 17)
-/* Up to this much is kept in memory. */
+/* Up to this size, unpacked bytes are kept in memory instead. */
 #define SMALL ((uint64_t)4 << 20)
-/* Streams behind another: empty ones cost time and unpack to nothing. */
+/* How many streams may follow each other: empty ones cost time and unpack to nothing. */
 #define MAX_STREAMS UINT64_C(1000000)
 
-/* LZMA's header has no mark: a byte of properties, the dictionary's size, the
- * data's (all ones: unknown), then a stream that starts with a zero. liblzma
- * takes a dictionary of 2^n or 2^n + 2^(n-1) bytes, and data below 256 GiB. */
+/* LZMA's header has no magic bytes: a byte of properties, the dictionary's size, the
+ * data's size (all ones: unknown), then a stream that starts with a zero. liblzma
+ * accepts dictionaries of 2^n or 2^n + 2^(n-1) bytes, and data below 256 GiB. */
 static bool may_be_lzma(const struct scan_view *view) {
     const unsigned char *head = view->head;
     if (view->shown < 18 || head[0] >= 9 * 5 * 5 || head[13])
@@ -50,7 +50,7 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
         return SCAN_ZSTD;
     if (memcmp(head, "BZh", 3) == 0)
         return SCAN_BZIP2;
-    /* joblib takes the two bytes that most LZMA files start with for a mark. */
+    /* joblib recognises LZMA by the two bytes that most such files start with. */
     if (memcmp(head, "\xFD\x37zXZ", 6) == 0 || memcmp(head, "LZIP", 4) == 0 ||
         (head[0] == 0x5D && head[1] == 0 && may_be_lzma(view)))
         return SCAN_XZ;
@@ -74,8 +74,8 @@ struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
     return tc_input_adopt(fd, path, length, error);
 }
 
-/* Where gzip's own header ends: optional fields, told by flags. False where it
- * is none. */
+/* Moves *at behind gzip's header, whose flags say which optional fields it has. False
+ * where it is not a header. */
 static bool skip_gzip_header(struct tc_input *input, uint64_t *at, uint64_t end,
                              struct tc_error *error) {
     unsigned char head[1024];
@@ -101,7 +101,7 @@ static bool skip_gzip_header(struct tc_input *input, uint64_t *at, uint64_t end,
     return !bad || tc_fail(error, TC_INVALID, "gzip", "a gzip header is cut short or too long");
 }
 
-/* Takes bytes as they are unpacked. */
+/* Where unpacked bytes go. */
 struct sink {
     struct scan *scan;
     int fd;
@@ -131,7 +131,7 @@ static bool spill(struct sink *sink, struct tc_error *error) {
     return ok;
 }
 
-/* *full where the limit is met: what follows is not looked at. */
+/* Adds unpacked bytes. *full: the limit is reached, and the rest is not looked at. */
 static bool take(struct sink *sink, const void *bytes, size_t length, bool *full,
                  struct tc_error *error) {
     struct scan *scan = sink->scan;
@@ -150,7 +150,7 @@ static bool take(struct sink *sink, const void *bytes, size_t length, bool *full
     return tc_write_all(sink->fd, bytes, length, error);
 }
 
-/* Whether one more stream is looked at. */
+/* Whether one more stream may be looked at. */
 static bool may_go_on(struct scan *scan) {
     if (scan->streams++ < MAX_STREAMS)
         return true;
@@ -158,7 +158,7 @@ static bool may_go_on(struct scan *scan) {
     return false;
 }
 
-/* One stream of deflate, up to its end. */
+/* Inflates one stream of deflate, up to its end. */
 static bool inflate_stream(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
                            bool *full, struct tc_error *damage, struct tc_error *error) {
     bool ok = true;
@@ -171,7 +171,7 @@ static bool inflate_stream(struct sink *sink, struct tc_inflater *inflater, unsi
     return ok;
 }
 
-/* Likewise; *at moves behind it. */
+/* Inflates the stream at *at, which moves behind it. */
 static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uint64_t end,
                     bool *full, struct tc_error *damage, struct tc_error *error) {
     struct tc_inflater inflater = {0};
@@ -185,7 +185,7 @@ static bool inflate(struct sink *sink, struct tc_input *input, uint64_t *at, uin
     return ok;
 }
 
-/* gzip's streams may follow each other. */
+/* Inflates gzip's streams, of which several may follow each other. */
 static bool inflate_gzip(struct sink *sink, struct tc_inflater *inflater, unsigned char *buffer,
                          bool *full, struct tc_error *damage, struct tc_error *error) {
     struct tc_input *input = inflater->input;
@@ -203,7 +203,7 @@ static bool inflate_gzip(struct sink *sink, struct tc_inflater *inflater, unsign
             tc_fail(damage, TC_INVALID, "truncated", "a gzip stream is cut short");
             break;
         }
-        at += 8; /* CRC and size: what they say changes nothing of what is loaded */
+        at += 8; /* CRC and size, which do not matter for what is loaded */
         if (at < input->size && !may_go_on(sink->scan))
             break;
     }
@@ -232,7 +232,7 @@ static bool unpack_zlib(struct sink *sink, struct tc_input *input, bool *full,
     return true;
 }
 
-/* A member of a zip: its size and CRC are known. */
+/* Inflates a member of a zip, and checks its size and CRC where they are known. */
 static bool unpack_deflate(struct sink *sink, struct tc_input *input,
                            const struct scan_region *region, bool *full, struct tc_error *damage,
                            struct tc_error *error) {
@@ -291,7 +291,7 @@ static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
     return ok;
 }
 
-/* Goes on to the next stream where one has ended. *more: there was one. */
+/* Goes on to the next stream where one has ended. *more: there is one. */
 static bool next_stream(struct sink *sink, struct tc_decoder *decoder, bool *more,
                         struct tc_error *error) {
     if (!decoder->ended)
@@ -300,8 +300,8 @@ static bool next_stream(struct sink *sink, struct tc_decoder *decoder, bool *mor
     return !*more || tc_decoder_next(decoder, error);
 }
 
-/* Streams of bzip2, or of those that liblzma tells apart, in one file. What follows
- * the last stream and is none is damage. */
+/* Unpacks streams of bzip2, or of the formats that liblzma knows, that follow each
+ * other. Other bytes behind the last stream are damage. */
 static bool unpack_streams(struct sink *sink, struct tc_input *input, bool bzip2, bool *full,
                            struct tc_error *damage, struct tc_error *error) {
     struct tc_decoder decoder = {0};

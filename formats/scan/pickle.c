@@ -1,4 +1,4 @@
-/* Pickles on the machine: what they name, call and misuse. */
+/* Runs pickles on the pickle machine, and reports what they name, call and misuse. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +12,12 @@
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
 
-/* Bytes that pickles of one file hand to loaders. */
+/* How many strings of bytes that a file's pickles hand to loaders are looked into. */
 #define MAX_NESTED 1000u
 
-/* A name that importing could make something of: its first part, the package,
- * is an identifier. Bytes that are no pickle hold such a name between two line
- * ends once in some hundred million tries. */
+/* Whether Python could import a name: its first part, the package, is an identifier.
+ * Bytes that are not a pickle have such a name between two line ends once in some
+ * hundred million cases. */
 static bool is_importable(struct tc_text name) {
     size_t length = 0;
     bool ascii = true;
@@ -30,7 +30,8 @@ static bool is_importable(struct tc_text name) {
         ascii = ascii && c < 0x80;
         length++;
     }
-    /* Numbers have bytes of other scripts more often; then all of it is text. */
+    /* Numbers look like letters of other scripts more often, so then the rest must be
+     * text too. */
     for (size_t i = length; i < name.length && !ascii; i++)
         if ((unsigned char)name.bytes[i] < ' ')
             return false;
@@ -67,12 +68,12 @@ bool scan_on_global(void *context, const struct pickle_node *global, struct tc_e
                             error);
 }
 
-/* What a loader would be given: a pickle, or any other file, in a pickle. */
+/* Adds the bytes that a pickle hands to a loader, which may be a pickle or any file. */
 static bool look_inside(struct scan *scan, struct pickle_node *bytes, enum scan_role role,
                         struct tc_error *error) {
     if (!pickle_is(bytes, PICKLE_BYTES) || bytes->length < 2 || bytes->seen)
         return true;
-    bytes->seen = true; /* one may be given again and again */
+    bytes->seen = true; /* it may be handed over many times */
     if (scan->budget.nested++ >= MAX_NESTED) {
         scan_note_limit(scan, "pickles inside pickles", NULL);
         return true;
@@ -95,8 +96,7 @@ bool scan_on_call(void *context, const struct pickle_node *callable,
                                    .offset = at};
     if (!scan_add_finding(scan, finding, error))
         return false;
-    /* torch's own loader of bytes may be on the list: then what it loads must be
-     * as clean as a file. */
+    /* What torch's own loader of bytes loads must be as clean as a file. */
     bool loader = tc_text_equal(finding.name, TC_TEXT("torch.storage._load_from_bytes"));
     enum scan_role role = loader ? SCAN_FILE : SCAN_DATA;
     if (loader && !pickle_is(pickle_item(arguments, 0), PICKLE_BYTES))
@@ -120,7 +120,7 @@ bool scan_on_misuse(void *context, const char *what, struct tc_text name, uint64
                             error);
 }
 
-/* What was found before something turned out to be no pickle. */
+/* The state of the findings before a pickle, to go back to if it is none. */
 struct before {
     size_t count;
     size_t left_out;
@@ -139,7 +139,7 @@ static void forget(struct scan *scan, const struct before *before) {
     memcpy(scan->seen, before->seen, sizeof scan->seen);
 }
 
-/* Pickles in a row. */
+/* Pickles one after the other. */
 struct row {
     const struct scan_view *view;
     struct pickle pickle;
@@ -149,8 +149,8 @@ struct row {
     bool reached; /* one of them named something */
 };
 
-/* An extension is a name by its number, in two bytes that any data may have: it
- * is one where the pickle has two more marks of a pickle. */
+/* An opcode EXT1 has two bytes, which any data may have by accident. It counts only
+ * where the pickle has two more signs of being one. */
 static bool is_extended(const struct row *row, uint64_t start, bool stopped) {
     const struct scan *scan = row->view->scan;
     unsigned char first[2] = {0};
@@ -164,7 +164,7 @@ static bool is_extended(const struct row *row, uint64_t start, bool stopped) {
     return protocol + scan->extension_called + stopped >= 2;
 }
 
-/* The last did not reach its STOP: it broke, or it never was a pickle. */
+/* The last one did not reach STOP: it is damaged, or not a pickle at all. */
 static bool end_row(struct row *row, const struct before *before, struct tc_error *error) {
     struct scan *scan = row->view->scan;
     bool limit = row->failure->class == TC_UNSAFE;
@@ -175,7 +175,7 @@ static bool end_row(struct row *row, const struct before *before, struct tc_erro
     return true;
 }
 
-/* Some loaders go on at another place. */
+/* Scans the pickles at the other place where some loaders go on (pickle.also_at). */
 static bool look_elsewhere(struct row *row, struct tc_error *error) {
     struct scan *scan = row->view->scan;
     uint64_t at = row->pickle.also_at;
@@ -210,23 +210,23 @@ static bool run_row(struct row *row, struct tc_error *error) {
     return true;
 }
 
-/* Numbers may look like a short pickle by accident, and the first bytes of any
- * format: what names nothing can do nothing, so it only counts where nothing but
- * pickles is there. What was passed over, as some loader might, is another
- * reading. */
+/* Numbers, and the first bytes of any format, may look like a short pickle by accident.
+ * A pickle that names nothing can do nothing, so it only counts where the region has
+ * nothing but pickles. Errors that the machine tolerated make it broken: loaders differ
+ * in what they read. */
 static bool judge_row(struct row *row, const struct before *before, struct tc_error *error) {
     struct scan *scan = row->view->scan;
     bool whole = row->behind == row->pickle.end && row->view->region->role != SCAN_DATA;
-    struct tc_error odd = {0};
+    struct tc_error damage = {0};
     if (!row->reached && !whole) {
         forget(scan, before);
         return true;
     }
     scan->pickles += row->count;
-    if (!row->pickle.odd)
+    if (!row->pickle.tolerated)
         return true;
-    tc_fail(&odd, TC_INVALID, "pickle", "%s", row->pickle.odd);
-    return scan_note_broken(scan, &odd, error);
+    tc_fail(&damage, TC_INVALID, "pickle", "%s", row->pickle.tolerated);
+    return scan_note_broken(scan, &damage, error);
 }
 
 bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
@@ -241,7 +241,7 @@ bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
     pickle_init(&row.pickle, &arena, &scan->options->limits, row.failure);
     row.pickle.mode = PICKLE_SCAN;
     row.pickle.script = view->region->script;
-    row.pickle.nested = true; /* by scan_on_call */
+    row.pickle.nested = true; /* scan_on_call handles such bytes */
     row.pickle.keys = view->region->keys;
     row.pickle.input = view->input;
     row.pickle.at = at;

@@ -1,18 +1,19 @@
 /*
- * What loading a file would run, found without loading anything. The default is
- * doubt: a file is clean only where it opens whole as a known format, every byte
- * is accounted for, and everything in it that any loader could take for a pickle
- * was run to its end on the machine (pickle.h) with only harmless results.
+ * Finds what code loading a file would run, without loading anything. A file is
+ * called clean only if it opens as a known format, every byte of it is accounted
+ * for, and everything in it that any loader could take for a pickle was run to its
+ * end on the pickle machine (pickle/pickle.h) with only harmless results.
  *
  *     scan_init(&scan, &options);
  *     scan_file(&scan, path, &error);
- *     scan_verdict(&scan); …
+ *     scan_verdict(&scan, allowed); …
  *     scan_release(&scan);
  *
- * file.c walks over regions: the file, members of archives, what compressed
- * bytes hold, bytes that a pickle hands to a loader, shards, external data.
- * What each may be is told by pickle.c, zip.c, tar.c, npy.c,
- * source.c and graph.c.
+ * file.c walks over regions: the file, members of archives, unpacked bytes, bytes
+ * that a pickle hands to a loader, shards, external data. pickle.c, zip.c, tar.c,
+ * npy.c, packed.c, source.c and graph.c each look at a region for one thing that it
+ * may be. A scan is used by one thread; findings and their texts live until
+ * scan_release.
  */
 #ifndef TCONV_FORMATS_SCAN_SCAN_H
 #define TCONV_FORMATS_SCAN_SCAN_H
@@ -26,16 +27,16 @@
 /* Worst last. */
 enum scan_verdict {
     SCAN_CLEAN,
-    SCAN_OTHER,  /* no known format, and nothing found */
-    SCAN_BROKEN, /* not all of it can be read as every loader would */
-    SCAN_CODE,   /* a program for a framework's own interpreter */
+    SCAN_OTHER,  /* not of a known format, and nothing was found */
+    SCAN_BROKEN, /* damaged, or loaders may read it in different ways */
+    SCAN_CODE,   /* has a program for a framework's own interpreter */
     SCAN_UNSAFE,
 };
 
 enum scan_level {
     SCAN_ALLOWED, /* a name that tensor files need */
-    SCAN_SCRIPT,  /* TorchScript's functions */
-    SCAN_PROGRAM, /* another framework's: custom operators, graphs */
+    SCAN_SCRIPT,  /* code of TorchScript */
+    SCAN_PROGRAM, /* code of another framework: custom operators, graphs */
     SCAN_UNKNOWN,
     SCAN_DANGEROUS, /* known to run code or to reach the system */
 };
@@ -46,11 +47,11 @@ struct scan_finding {
     enum scan_kind kind;
     enum scan_level level;
     struct tc_text name;   /* "module.name"; of a call: what is called */
-    const char *code;      /* a stable slug; */
-    const char *what;      /* and what is wrong, unless the name says it all */
+    const char *code;      /* a short name that never changes, for programs */
+    const char *what;      /* what is wrong; NULL where the name says it all */
     struct tc_text member; /* of an archive, or another file; bytes are NULL: the file itself */
-    uint64_t offset;       /* in the file, or in what is packed or nested */
-    bool relative;         /* the latter */
+    uint64_t offset;       /* in the file, or where `relative` in the unpacked bytes */
+    bool relative;
 };
 
 struct scan_region;
@@ -61,34 +62,36 @@ struct scan {
     struct scan_finding *findings;
     size_t count;
     size_t capacity;
-    size_t left_out; /* beyond a limit */
+    size_t left_out; /* findings beyond the limit of how many are kept */
     size_t pickles;
-    bool seen[SCAN_DANGEROUS + 1]; /* levels, of those left out too */
-    struct tc_error *broken;       /* what is wrong; class TC_OK: nothing */
-    struct tc_error *other;        /* what the file seems to be; likewise */
-    struct tc_text broken_in;      /* the member that is; bytes are NULL: the file itself */
-    struct tc_text other_in;
-    /* What it may cost, over all of the file's regions. */
+    bool seen[SCAN_DANGEROUS + 1]; /* levels found, including findings left out */
+    struct tc_error *broken;       /* the first damage; class TC_OK: none */
+    struct tc_error *other;        /* why it is of no known format; class TC_OK: it is of one */
+    struct tc_text broken_in;      /* the damaged member; bytes are NULL: the file itself */
+    struct tc_text other_in;       /* the member of no known format, in the same way */
+    /* Work done and its limits, over all regions. */
     struct pickle_budget budget;
     uint64_t regions;
     uint64_t most_regions;
     uint64_t unpacked;
     uint64_t most_unpacked;
-    uint64_t streams; /* compressed ones, that follow another */
-    /* Where it is now. */
-    struct scan_region *pending;
-    const struct scan_region *region;
-    struct scan_region *tar; /* the same, while a member of torch's tar is read */
-    bool reached;            /* this pickle named something that Python could import */
-    bool extended;           /* this one named an extension */
-    bool extension_called;
+    uint64_t streams; /* compressed streams that follow another one */
+    /* The state of the walk. */
+    struct scan_region *pending;      /* regions to look at */
+    const struct scan_region *region; /* the one that is looked at */
+    struct scan_region *tar; /* stands for that one while a member of torch's tar is read */
+    bool reached;            /* the current pickle named something that Python could import */
+    bool extended;           /* the current pickle named an extension (copyreg) */
+    bool extension_called;   /* and called it */
 };
 
 void scan_init(struct scan *scan, const struct tc_format_options *options);
 void scan_release(struct scan *scan);
-/* False where the file can't be opened or read; what it holds is in *scan. */
+/* Scans a file. False where it can't be opened or read; damage is no failure, but
+ * recorded in *scan with the findings. */
 bool scan_file(struct scan *scan, const char *path, struct tc_error *error);
-/* Levels up to and with `allowed` do not count against the file. */
+/* The verdict, where findings of levels up to and including `allowed` do not count
+ * against the file. */
 enum scan_verdict scan_verdict(const struct scan *scan, enum scan_level allowed);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Programs in text, for a scan: TorchScript's source, Python's, Keras's configs.
- * They are read as words, never parsed: a word in a comment counts too.
+ * Scans programs as text: the source of TorchScript and Python, Keras's configs. They
+ * are read as words and not parsed, so that a word in a comment counts too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,17 +26,17 @@ static bool is_word(unsigned char c) {
            c == ':' || c >= 0x80;
 }
 
-/* TorchScript's operators that read or write files, or call other machines: as
- * its source has them (torch.save) and as its bytecode has (aten::save). */
+/* TorchScript's operators that read or write files, or call other machines. Its source
+ * has them as torch.save, its bytecode as aten::save. */
 static const char *const system_operators[] = {
     "save", "load", "from_file", "rpc_async", "rpc_sync", "rpc_remote", "load_library",
 };
-/* In an operator of another library, whose name is all that is known of it. */
+/* Words in the name of another library's operator, of which only the name is known. */
 static const char *const system_words[] = {
     "read", "write", "file", "open", "load", "save", "exec", "system", "download", "rpc", "http",
 };
 
-/* The word behind a prefix, or NULL bytes. */
+/* What follows a prefix; bytes are NULL where the word does not start with it. */
 static struct tc_text behind(struct tc_text word, const char *prefix) {
     size_t length = strlen(prefix);
     return tc_text_starts(word, tc_text_of(prefix))
@@ -62,17 +62,17 @@ static bool reaches_system(struct tc_text word) {
     return in_folder(word, "distributed.rpc");
 }
 
-/* Words of a text: functions, and operators that reach the system. */
+/* Reports functions in a text, and operators that reach the system. */
 static bool read_words(const struct scan_view *view, struct tc_text text, struct tc_error *error) {
-    bool told = false;
+    bool has_function = false;
     for (size_t at = 0; at < text.length;) {
         size_t start = at;
         while (at < text.length && is_word((unsigned char)text.bytes[at]))
             at++;
         struct tc_text word = {text.bytes + start, at - start};
         at += at == start;
-        if (!told && tc_text_equal(word, TC_TEXT("def"))) {
-            told = true;
+        if (!has_function && tc_text_equal(word, TC_TEXT("def"))) {
+            has_function = true;
             if (!scan_find(view, SCAN_SCRIPT, "torchscript", view->region->name, start,
                            "functions of TorchScript", error))
                 return false;
@@ -85,7 +85,7 @@ static bool read_words(const struct scan_view *view, struct tc_text text, struct
     return true;
 }
 
-/* Bytecode is a pickle: names of operators stand among its opcodes. */
+/* Searches bytecode, which is a pickle, for names of operators. */
 static bool search_bytecode(const struct scan_view *view, struct tc_text bytes,
                             struct tc_error *error) {
     bool ok = true;
@@ -101,15 +101,15 @@ static bool search_bytecode(const struct scan_view *view, struct tc_text bytes,
     return ok;
 }
 
-/* Keras: strings of a JSON text, and the key that stands before each */
+/* Keras: strings of a JSON text, each with the key before it */
 
 struct keras {
     const struct scan_view *view;
     char module[MAX_STRING];
 };
 
-/* A string from its opening quote on; *at moves behind it. What is escaped is
- * written out, up to a length. */
+/* Reads a string from its opening quote on; *at moves behind it. Escapes are replaced
+ * by what they stand for; a long string is cut. */
 static void take_string(struct tc_text text, size_t *at, char string[MAX_STRING]) {
     size_t length = 0;
     for ((*at)++; *at < text.length && text.bytes[*at] != '"'; (*at)++) {
@@ -173,7 +173,7 @@ static bool read_config(const struct scan_view *view, struct tc_text text, struc
     struct keras keras = {.view = view};
     char key[MAX_STRING] = {0};
     char string[MAX_STRING];
-    bool value = false; /* a colon stands before */
+    bool value = false; /* a colon came before */
     if (!memmem(text.bytes, text.length, "class", 5) && !memmem(text.bytes, text.length, "\\u", 2))
         return true;
     for (size_t at = 0; at < text.length;) {
@@ -194,7 +194,7 @@ static bool read_config(const struct scan_view *view, struct tc_text text, struc
     return true;
 }
 
-/* HDF5 has no reader here; Keras's config in it is plain text. */
+/* There is no reader of HDF5, but Keras's config is plain text in it. */
 static bool search_hdf5(const struct scan_view *view, struct tc_error *error) {
     static const char *const marks[] = {"\"Lambda\"", "\"__lambda__\""};
     struct tc_input *input = view->input;
@@ -235,8 +235,8 @@ static enum kind kind_of(const struct scan_region *region) {
     return scan_name_ends(name, ".json") ? CONFIG : NO_SOURCE;
 }
 
-/* What a kind says before a word is read. */
-static bool tell_kind(const struct scan_view *view, enum kind kind, struct tc_error *error) {
+/* Reports what the kind of file says by itself. */
+static bool report_kind(const struct scan_view *view, enum kind kind, struct tc_error *error) {
     struct tc_text name = view->region->name;
     switch (kind) {
     case BYTECODE:
@@ -259,7 +259,7 @@ bool scan_source_text(const struct scan_view *view, bool *accounted, struct tc_e
         return search_hdf5(view, error);
     if (kind == NO_SOURCE)
         return true;
-    if (!tell_kind(view, kind, error))
+    if (!report_kind(view, kind, error))
         return false;
     if (view->input->size > MAX_SOURCE) {
         scan_note_limit(view->scan, "bytes of source text", NULL);

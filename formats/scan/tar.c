@@ -1,7 +1,7 @@
 /*
- * Tars, for a scan: torch takes any file for one whose first 512 bytes are a
- * tar's header, before it looks for anything else. A member whose header is
- * damaged does not hide those behind it: every step of 512 bytes is tried.
+ * Scans tars. torch takes any file for a tar whose first 512 bytes are a tar's header,
+ * before it looks for anything else. A member whose header is damaged does not hide
+ * those behind it: every block of 512 bytes is tried.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define SUM_FIELD 148u
 #define KIND_FIELD 156u
 
-/* Octal digits among spaces and zeros; or 256 as the base, as GNU has it. */
+/* Reads octal digits with spaces and NULs around them, or GNU's base 256. */
 static bool read_number(const unsigned char *field, size_t length, uint64_t *number) {
     *number = 0;
     if (field[0] == 0x80) {
@@ -41,7 +41,8 @@ static bool read_number(const unsigned char *field, size_t length, uint64_t *num
     return true;
 }
 
-/* Bytes added up, some programs take them as signed. */
+/* Whether a block is a header, by its checksum: the sum of its bytes, which some
+ * programs take as signed. */
 static bool is_header(const unsigned char *block) {
     uint64_t expected;
     int64_t plain = 0;
@@ -62,14 +63,14 @@ static bool is_zero(const unsigned char *block) {
     return true;
 }
 
-/* Where the walk is. */
+/* The state of the walk over the blocks. */
 struct tar {
     const struct scan_view *view;
     unsigned char *window;
     uint64_t window_at;
     size_t window_size;
     unsigned torch; /* which of torch's four members were seen */
-    bool ended;     /* by an empty block */
+    bool ended;     /* an empty block was reached */
     bool damaged;
 };
 
@@ -101,7 +102,7 @@ static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at
     for (unsigned i = 0; i < 4; i++)
         if (tc_text_equal(text, tc_text_of(torch_members[i])))
             tar->torch |= 1u << i;
-    /* A link or device of this name: no tensor file has one. */
+    /* A link, a device or the like, which no tensor file has. */
     if (!strchr("0157xgL", header[KIND_FIELD]) && header[KIND_FIELD])
         tar->damaged = true;
     bool data = tar->damaged || tar->view->region->role == SCAN_DATA;
@@ -147,8 +148,8 @@ static void on_member(void *context, const char *name) {
     ((struct scan *)context)->tar->name = tc_text_of(name);
 }
 
-/* torch's own tar has pickles behind other bytes: its reader knows where, and
- * tells what they name. */
+/* A tar of torch has pickles between other bytes: torch's reader knows where they are,
+ * and reports what they name. */
 static bool look_as_torch(const struct scan_view *view, bool *opened, struct tc_error *error) {
     struct scan *scan = view->scan;
     struct scan_region named = *view->region;
@@ -187,7 +188,7 @@ bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *er
         ok = look_as_torch(view, &opened, error);
     if (ok && tar.damaged)
         scan_note(view->scan, "tar", "bad tar: a member is damaged, cut short, or of an odd kind");
-    /* Bytes between the pickles of torch's members are numbers. */
+    /* The bytes between the pickles in torch's members are numbers. */
     for (struct scan_region *region = view->scan->pending; tar.torch == 15 && region != before;
          region = region->next) {
         region->role = opened ? SCAN_DATA : region->role;

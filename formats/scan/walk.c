@@ -1,8 +1,7 @@
 /*
- * Regions, what is found in them, and what is wrong with them. Regions wait in a
- * list, the last added is looked at first, so that archives in archives need no
- * recursion, and at most one of each depth is unpacked at a time. Every bound is
- * one for the whole file.
+ * The list of regions, the findings and the damage. The region that was added last is
+ * looked at first, so that nested archives need no recursion, and at most one archive
+ * of each depth is unpacked at a time. All limits are for the whole file.
  */
 
 #include "formats/scan/walk.h"
@@ -17,10 +16,10 @@
 #include "core/base/limits.h"
 #include "core/io/publish.h"
 
-/* No honest member of an archive is this short. */
+/* The least bytes that an honest member of an archive takes, with its header. */
 #define BYTES_A_REGION 64u
 #define MAX_FINDINGS 100000u
-/* Repetitions of what was found shortly before are not told again. */
+/* A finding that repeats one of so many before it is not added. */
 #define REMEMBERED 64u
 
 void scan_source_drop(struct scan_source *source) {
@@ -80,7 +79,7 @@ void scan_note_limit(struct scan *scan, const char *what, const char *option) {
         tc_error_hint(scan->broken, TC_FIXED_LIMIT);
 }
 
-static bool told_before(const struct scan *scan, const struct scan_finding *finding) {
+static bool is_repeated(const struct scan *scan, const struct scan_finding *finding) {
     size_t first = scan->count > REMEMBERED ? scan->count - REMEMBERED : 0;
     for (size_t i = first; i < scan->count; i++) {
         const struct scan_finding *other = &scan->findings[i];
@@ -99,13 +98,13 @@ bool scan_add_finding(struct scan *scan, struct scan_finding finding, struct tc_
     finding.member = region->name;
     finding.relative = region->source->packed;
     finding.offset += region->offset;
-    /* The unsafe ones matter most. */
+    /* Findings of allowed names must leave room for the others. */
     size_t most = finding.level == SCAN_ALLOWED ? MAX_FINDINGS : 2 * MAX_FINDINGS;
     if (scan->count >= most) {
         scan->left_out++;
         return true;
     }
-    if (told_before(scan, &finding))
+    if (is_repeated(scan, &finding))
         return true;
     if (scan->count == scan->capacity) {
         size_t capacity = scan->capacity ? scan->capacity * 2 : 64;
@@ -115,7 +114,8 @@ bool scan_add_finding(struct scan *scan, struct scan_finding finding, struct tc_
         scan->findings = findings;
         scan->capacity = capacity;
     }
-    /* The machine's own arena goes before the finding is told. */
+    /* The name is in the pickle machine's arena, which is released before findings are
+     * printed. */
     finding.name.bytes = tc_arena_copy(&scan->arena, finding.name.length ? finding.name.bytes : "",
                                        finding.name.length, error);
     if (!finding.name.bytes)
@@ -158,7 +158,7 @@ struct scan_region *scan_push_region(struct scan *scan, struct scan_region regio
                                      struct tc_error *error) {
     bool many = scan->regions >= scan->options->limits.tensors;
     if (many || scan->regions >= scan->most_regions) {
-        /* The walk goes on with those that wait. */
+        /* The scan goes on with the regions that are in the list. */
         scan_note_limit(scan, "members", many ? "--max-tensors" : NULL);
         scan_source_drop(region.source);
         return tc_arena_alloc(&scan->arena, sizeof region, error);
@@ -217,10 +217,10 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
     struct tc_error *missing = calloc(1, sizeof *missing);
     struct stat status;
     /* A pipe or a device is never opened. */
-    bool odd = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    if (odd && missing)
+    bool special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    if (special && missing)
         tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
-    struct tc_input *input = missing && !odd ? tc_input_open(path, NULL, missing) : NULL;
+    struct tc_input *input = missing && !special ? tc_input_open(path, NULL, missing) : NULL;
     char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
     bool ok = missing != NULL && copy;
     if (ok && !input)
@@ -248,7 +248,7 @@ bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum sca
     const char *whole = view->input->path;
     size_t folder = (size_t)(tc_path_name(whole) - whole);
     struct tc_buffer path = {0};
-    /* "-" is a name like any other here. */
+    /* With "./" before it, "-" is a file's name and not the standard input. */
     tc_buffer_add(&path, folder ? whole : "./", folder ? folder : 2);
     tc_buffer_add_text(&path, name);
     tc_buffer_add(&path, "", 1);

@@ -1,8 +1,8 @@
 /*
- * Zips, for a scan. The strict reader (zip_read.h) has the say: what it can't
- * read is broken. But other readers find an archive by a record near its end,
- * whatever stands before it, and members by headers that the strict one never
- * gets to: each of those is tried too, so that what they would load is named.
+ * Scans zip archives. What the strict reader (zip/read.h) can't read is broken. But
+ * other readers find an archive by a record near its end, whatever comes before it, and
+ * members by headers that the strict one never reaches. All of these are tried too, so
+ * that what those readers would load is reported.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +24,11 @@
 #define TAIL_BYTES ((size_t)65535 + END_BYTES)
 #define LOCAL_BYTES 30u
 #define WINDOW ((size_t)1 << 20)
-/* The file is broken whatever they hold; this many are enough to tell why. */
+/* How many members of a broken archive are looked at; the file is broken anyway. */
 #define MAX_FRAGMENTS 10000u
 #define MAX_NAME 4096u
-/* Stored members up to this are checked against their CRC; whether weights are
- * damaged is for tconv verify to tell. */
+/* Stored members up to this size have their CRC checked. Larger ones are weights, which
+ * tconv verify checks. */
 #define MAX_CHECKED ((uint64_t)16 << 20)
 
 static bool has_mark(struct tc_input *input, uint64_t at, const char *mark) {
@@ -38,8 +38,8 @@ static bool has_mark(struct tc_input *input, uint64_t at, const char *mark) {
            tc_input_read(input, at, bytes, sizeof bytes, &ignored) && memcmp(bytes, mark, 4) == 0;
 }
 
-/* Whether a directory is where an end record says, counted from the file's start
- * or back from the record, or a larger record tells where. */
+/* Whether there is a directory where an end record says, counted from the file's start
+ * or back from the record, or a zip64 record. */
 static bool leads_somewhere(struct tc_input *input, const unsigned char *record, uint64_t at) {
     uint64_t size = tc_load(record + 12, 4);
     uint64_t offset = tc_load(record + 16, 4);
@@ -69,7 +69,7 @@ bool scan_zip_seen(struct scan_view *view, struct tc_error *error) {
     return true;
 }
 
-/* What an archive is, told by the names of its members. */
+/* What kind of archive it is, by the names of its members. */
 struct traits {
     struct tc_text root; /* torch's folder, with its slash; bytes are NULL: none */
     bool script;
@@ -80,7 +80,8 @@ static bool in_folder(struct tc_text name, const char *folder) {
     return memmem(name.bytes, name.length, folder, strlen(folder)) != NULL;
 }
 
-/* torch 1.0's, in the archive's one folder: torch.export has one below another. */
+/* Whether it is model.json of torch 1.0, which is in the archive's top folder;
+ * torch.export has a file of that name further down. */
 static bool is_old_model(struct tc_text name) {
     return scan_name_ends(name, "/model.json") &&
            memchr(name.bytes, '/', name.length) == name.bytes + name.length - 11;
@@ -106,7 +107,8 @@ static struct traits traits_of(const struct zip *zip) {
     return traits;
 }
 
-/* Numbers: nothing but an accident makes them look like anything else. */
+/* Whether a member is a storage: numbers, which look like anything else only by
+ * accident. */
 static bool is_storage(const struct traits *traits, struct tc_text name) {
     static const char *const folders[] = {"data/", "constants/", "tensors/"};
     if (traits->package && in_folder(name, "/.data/") && tc_text_ends(name, TC_TEXT(".storage")))
@@ -143,7 +145,7 @@ static bool add_member(const struct scan_view *view, const struct traits *traits
     bool readable = zip_member_readable(member, &closed);
     if (!readable && !scan_note_broken(scan, &closed, error))
         return false;
-    /* Loaders that pass over the flag of encryption read the bytes as they are. */
+    /* Loaders that ignore the flag for encryption read the bytes as they are. */
     if (!readable && member->method != ZIP_STORED && member->method != ZIP_DEFLATED)
         return true;
     bool data = is_storage(traits, text) || view->region->role == SCAN_DATA;
@@ -164,7 +166,7 @@ static bool add_member(const struct scan_view *view, const struct traits *traits
     return true;
 }
 
-/* A name that is there twice is read differently by different loaders. */
+/* Records names that occur twice: loaders differ in which member they read. */
 static bool check_names(const struct scan_view *view, const struct zip *zip,
                         struct tc_error *error) {
     struct tc_name_map names;
@@ -181,7 +183,7 @@ static bool check_names(const struct scan_view *view, const struct zip *zip,
     return ok;
 }
 
-/* Bytes behind the end record. */
+/* Adds the bytes behind the end record: the comment. */
 static bool look_at_comment(const struct scan_view *view, struct tc_error *error) {
     struct tc_input *input = view->input;
     size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
@@ -201,7 +203,7 @@ static bool look_at_comment(const struct scan_view *view, struct tc_error *error
     return ok;
 }
 
-/* One member of a broken zip, by its local header alone. */
+/* Adds a member of a broken zip, by its local header alone. */
 static bool add_fragment(const struct scan_view *view, uint64_t at, struct tc_error *error) {
     struct tc_input *input = view->input;
     unsigned char header[LOCAL_BYTES];
@@ -232,9 +234,8 @@ static bool add_fragment(const struct scan_view *view, uint64_t at, struct tc_er
     return true;
 }
 
-/* Every local header of a zip that can't be read as one: what is in there may
- * still be found by some loader. Headers in members that are stored zips are
- * among them. */
+/* Adds a region for every local header of a broken zip, since some loader may find its
+ * member. That includes headers inside of members that are stored zips. */
 static bool add_fragments(const struct scan_view *view, struct tc_error *error) {
     struct tc_input *input = view->input;
     unsigned char *window = malloc(WINDOW);

@@ -7,13 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Small: what they bound is tested elsewhere, and costs time here. */
+/* The limits are small, since large files cost time here; limits are tested elsewhere. */
 #define FUZZ_LIMITS                                                                                \
     { .tensors = 10000, .memory = 64 << 20, .made = 16 << 20, .pickle = 1 << 20 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length);
 
-/* The path of the file that has them; one for all runs. */
+/* The path of a file that holds these bytes; it is the same file in every run. */
 static inline const char *fuzz_file(const unsigned char *bytes, size_t length) {
     static int file = -1;
     static char path[64];

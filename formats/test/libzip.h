@@ -15,7 +15,7 @@ struct libzip_member {
     uint16_t method;
 };
 
-/* The bytes must stay until it is closed. NULL: libzip refuses them. */
+/* The bytes must stay until libzip_close. NULL: libzip refuses them. */
 struct libzip *libzip_open(const void *bytes, size_t length);
 size_t libzip_count(const struct libzip *libzip);
 /* False where libzip does not know each of the fields. */
@@ -25,7 +25,7 @@ bool libzip_member(struct libzip *libzip, size_t index, struct libzip_member *me
  */
 bool libzip_read(struct libzip *libzip, size_t index, unsigned char *buffer, size_t length,
                  size_t *got);
-/* Why the last of these failed. */
+/* Why the last of these functions failed. */
 const char *libzip_error(const struct libzip *libzip);
 void libzip_close(struct libzip *libzip);
 

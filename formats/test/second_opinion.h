@@ -1,11 +1,10 @@
 /*
- * What formats/zip/read makes of an archive beside what libzip makes of it. Where both accept
- * something they must agree: on how many members there are, on their names, sizes and CRCs and on
- * their bytes.
+ * Compares how formats/zip/read.h and libzip read an archive. Where both accept something they must
+ * agree: on how many members there are, on their names, sizes and CRCs and on their bytes.
  *
- * Either may refuse what the other takes. Ours is the stricter of the two about the archive: one
- * reading or none (its header tells). libzip unpacks with zlib, which need not be as strict about
- * deflated data as ISA-L is, or stricter; and before version 1.8 it does not know LZMA.
+ * Either may refuse what the other accepts. Ours is the stricter of the two about the archive (see
+ * formats/zip/read.h). libzip unpacks with zlib, which may be more or less strict about deflated
+ * data than ISA-L; and before version 1.8 it does not know LZMA.
  */
 #ifndef TCONV_FORMATS_TEST_SECOND_OPINION_H
 #define TCONV_FORMATS_TEST_SECOND_OPINION_H
@@ -15,12 +14,12 @@
 enum second_opinion {
     SECOND_OPINION_SAME,
     SECOND_OPINION_OURS_REFUSES,   /* the archive or a member of it; what was read agrees */
-    SECOND_OPINION_LIBZIP_REFUSES, /* likewise */
+    SECOND_OPINION_LIBZIP_REFUSES, /* the archive or a member of it; what was read agrees */
     SECOND_OPINION_DIFFERS
 };
 
 #define SECOND_OPINION_TEXT 1024
-/* `path` is a file of these bytes. `what` tells how the two differ, or why one refuses. */
+/* `path` is a file of these bytes. `what` then says how the two differ, or why one refuses. */
 enum second_opinion second_opinion(const char *path, const void *bytes, size_t length,
                                    const struct tc_format_options *options,
                                    char what[SECOND_OPINION_TEXT]);

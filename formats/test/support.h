@@ -11,7 +11,8 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
-/* A test may change them: each runs in a process of its own. */
+/* How test_open and test_convert read files. A test may change it: each test runs in
+ * a process of its own. */
 extern struct tc_format_options test_options;
 
 /* A fresh folder, removed when the test ends. Use as .init and .fini. */
@@ -36,26 +37,27 @@ struct tc_reader *test_open(const char *path);
 unsigned char *test_read(struct tc_reader *reader, const struct tc_tensor *tensor);
 /* The tensor of this name, which must be there. */
 const struct tc_tensor *test_find(struct tc_reader *reader, const char *name);
-/* That a tensor has this dtype, shape ("[2,3]") and these bytes, read as a whole and one by one. */
+/* Asserts that a tensor has this dtype, shape ("[2,3]") and these bytes, read as a whole and one
+ * by one. */
 void test_expect(struct tc_reader *reader, const char *name, enum tc_dtype dtype, const char *shape,
                  const void *bytes, size_t nbytes);
 #define TEST_EXPECT(reader, name, dtype, shape, type, ...)                                         \
     test_expect(reader, name, dtype, shape, (const type[]){__VA_ARGS__},                           \
                 sizeof(type[]){__VA_ARGS__})
 void test_expect_metadata(const struct tc_metadata *metadata, const char *key, const char *value);
-/* in.safetensors, of a header made of TEST_ENTRY and data; its path. */
+/* Writes in.safetensors with this header, made of TEST_ENTRY, and data; returns its path. */
 #define TEST_ENTRY(name, dtype, shape, offsets)                                                    \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 const char *test_make_safetensors(const char *header, const void *data, size_t nbytes);
 /* The text of `tconv hash`, from malloc. */
 char *test_digest(const char *path);
 
-/* Converts; the error's class. `changes` counts entries in the ledger of kind
- * "dtype"; may be NULL. */
+/* Converts; returns the error's class. *promoted is the number of tensors whose dtype
+ * was changed to one that the target has; may be NULL. */
 enum tc_class test_convert(const char *from, const char *to, const struct tc_backend *target,
                            const struct tc_plan_options *options, size_t *promoted);
 
-/* A zip put together by hand, each member stored or deflated. */
+/* Writes a zip archive without formats/zip/write.h, each member stored or deflated. */
 struct test_member {
     const char *name;
     const void *bytes;
@@ -66,7 +68,7 @@ void test_write_zip(const char *path, const struct test_member *members, size_t 
 /* Where a stored member's bytes lie in an archive that tconv wrote; NULL where
  * it has no such member. */
 const char *test_zip_find(const char *zip, size_t length, const char *name, size_t *size);
-/* How many members' names start so. */
+/* How many members have a name that starts with the prefix. */
 size_t test_zip_count(const char *zip, size_t length, const char *prefix);
 
 /* Calls `each` for every file below testdata/NAME. */

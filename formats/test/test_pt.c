@@ -15,6 +15,7 @@
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
+#include "core/tensor/select.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/option.h"
@@ -97,6 +98,32 @@ Test(pt, a_zip) {
     expect_state(reader);
     cr_assert(has_extent(reader, "a") && has_extent(reader, "b"));
     tc_reader_close(reader);
+}
+
+#define SIX(key) TENSOR(STORE("FloatStorage", key, "\6"), "\0", ONE("\6"), ONE("\1"))
+
+/* The table refuses a name with a NUL. Where nobody selected that tensor the file opens, and
+ * tensors behind it share data only with those that they share a storage with. */
+Test(pt, a_refused_name_does_not_move_what_shares_data) {
+    static const float others[] = {6, 7, 8, 9, 10, 11};
+    struct tc_select select;
+    struct tc_error error = {0};
+    tc_select_init(&select);
+    cr_assert(tc_select_exclude(&select, "^x", &error));
+    const char *path = make(&(struct archive){
+        P(DICT("Vx\\u0000y\n" SIX("0") "Va\n" SIX("1") "Vb\n" SIX("1") "Vc\n" SIX("2"))),
+        .more = {
+            FLOATS("x/data/0"), FLOATS("x/data/1"), {"x/data/2", others, sizeof others, false}}});
+    refused(path, TC_INVALID, "name-nul");
+    test_options.select = &select;
+    struct tc_reader *reader = test_open(path);
+    cr_assert_eq(reader->table.count, 3);
+    cr_assert_eq(test_find(reader, "a")->tie, 1);
+    cr_assert_eq(test_find(reader, "b")->tie, 1);
+    cr_assert_eq(test_find(reader, "c")->tie, 0);
+    EXPECT(reader, "c", TC_F32, "[6]", float, 6, 7, 8, 9, 10, 11);
+    tc_reader_close(reader);
+    tc_select_release(&select);
 }
 
 /* The five pickles before an old file's storages. */

@@ -1,7 +1,8 @@
 /*
- * TensorFlow's graphs (GraphDef) and saved models: programs, told for what they
- * are and not read. Their messages may lie in each other without end, so they
- * are walked with a stack of fixed depth, protobuf's own limit.
+ * TensorFlow's graphs (GraphDef) and saved models are programs. They are recognised,
+ * so that an error can say what they are, and not read. Their messages may be nested
+ * without a limit, so they are walked with a stack of fixed depth, protobuf's own
+ * limit.
  */
 
 #include "core/base/error.h"
@@ -28,11 +29,12 @@ enum message {
     VARIANT,
 };
 
-static const struct part {
-    uint8_t whole;
+/* Which field of a message is a message of which kind. */
+static const struct inner {
+    uint8_t outer;
     uint8_t field;
     uint8_t message;
-} parts[] = {
+} inner_messages[] = {
     {SAVED_MODEL, 2, META_GRAPH},
     {META_GRAPH, 2, GRAPH},
     {GRAPH, 1, NODE},
@@ -52,15 +54,16 @@ static const struct part {
     {VARIANT, 3, TENSOR},
 };
 
-static enum message message_of(enum message whole, const struct wire_field *field) {
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].whole == whole && parts[i].field == field->number && field->type == WIRE_BYTES)
-            return parts[i].message;
+static enum message message_of(enum message outer, const struct wire_field *field) {
+    for (size_t i = 0; i < sizeof inner_messages / sizeof *inner_messages; i++)
+        if (inner_messages[i].outer == outer && inner_messages[i].field == field->number &&
+            field->type == WIRE_BYTES)
+            return inner_messages[i].message;
     return NONE;
 }
 
-/* Whether a message has these two fields, and none but such of bytes up to the
- * last. */
+/* Whether a message has these two fields, and only fields of bytes with numbers up to
+ * `last`. */
 static bool has_bytes(struct wire wire, uint32_t first, uint32_t second, uint32_t last,
                       struct tc_error *ignored) {
     struct wire_field field;
@@ -74,7 +77,7 @@ static bool has_bytes(struct wire wire, uint32_t first, uint32_t second, uint32_
     return ignored->class == TC_OK && seen[0] && seen[1];
 }
 
-/* What the first field makes of the whole. */
+/* What kind of file may start with this field. */
 static enum message kind_of(const struct wire *wire, const struct wire_field *field,
                             struct tc_error *ignored) {
     if (field->number != 1)
@@ -107,7 +110,7 @@ unsigned tf_graph_seen(struct wire_source *source) {
         if (kind == NONE)
             return NONE;
     }
-    /* A saved model is more than its version. */
+    /* A saved model has more than its version, which is the first field. */
     return ignored.class == TC_OK && (kind == GRAPH || count > 1) ? kind : NONE;
 }
 

@@ -8,9 +8,9 @@
 #include "core/io/input.h"
 #include "core/tensor/shape.h"
 
-/* Fields of the top level that a probe looks at. */
+/* How many fields of a message a probe looks at. */
 #define MOST_PROBED 4096u
-/* TensorFlow numbers references to variables from here on. */
+/* A dtype's number plus this is a reference to a variable of that dtype. */
 #define REFERENCE 100u
 
 enum {
@@ -46,14 +46,14 @@ static const struct kind {
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
-/* Those that are known, and not supported. */
-static const char *const foreign[] = {
+/* The names of dtypes that are not supported, by number. */
+static const char *const unsupported[] = {
     [11] = "QINT8",         [12] = "QUINT8",   [13] = "QINT32",  [15] = "QINT16",
     [16] = "QUINT16",       [20] = "RESOURCE", [21] = "VARIANT", [27] = "FLOAT8_E4M3B11FNUZ",
     [29] = "INT4",          [30] = "UINT4",    [31] = "INT2",    [32] = "UINT2",
     [33] = "FLOAT4_E2M1FN",
 };
-#define FOREIGN (sizeof foreign / sizeof *foreign)
+#define UNSUPPORTED (sizeof unsupported / sizeof *unsupported)
 
 unsigned tf_dtype_number(enum tc_dtype dtype) {
     for (size_t i = 0; i < KINDS; i++)
@@ -103,14 +103,15 @@ static bool shape_seen(struct wire wire, struct tc_error *ignored) {
     return ignored->class == TC_OK;
 }
 
-/* Whether the bytes are one number: then they are no message. */
+/* Whether the bytes are exactly one number, and so not a message. */
 static bool is_number(struct wire wire, struct tc_error *ignored) {
     uint64_t value;
     return wire_varint(&wire, &value, ignored) && wire.at == wire.end;
 }
 
-/* ONNX's models have a text where the shape is, which only an empty one can be
- * taken for, and a graph where an integer's value is. */
+/* An ONNX model must not be taken for a tensor. It has a text in the field of the
+ * shape, which looks like a shape only if it is empty, and a graph in field 7, where a
+ * tensor has integers. */
 bool tf_tensor_seen(struct wire_source *source, uint64_t start, uint64_t end) {
     struct tc_error ignored = {0};
     struct wire wire = wire_open(source, start, end);
@@ -139,17 +140,17 @@ bool tf_tensor_seen(struct wire_source *source, uint64_t start, uint64_t end) {
            (!scalar || !integers.number || is_number(wire_inside(&wire, &integers), &ignored));
 }
 
-/* The fields of a message; those that are not there have number 0. */
+/* The fields of a message; one that does not occur has number 0. */
 struct fields {
     struct wire_field dtype;
     struct wire_field shape;
     struct wire_field content;
-    struct wire_field list; /* the first piece of it */
-    uint64_t pieces;
-    uint64_t held;   /* bytes of all pieces */
-    unsigned types;  /* of all pieces, a bit each */
-    uint32_t second; /* another list */
-    uint32_t unknown;
+    struct wire_field list; /* the first field of the list of values */
+    uint64_t pieces;        /* how many fields the list has */
+    uint64_t held;          /* bytes of all these fields */
+    unsigned types;         /* wire types of all these fields, a bit each */
+    uint32_t second;        /* number of another list of values; 0: none */
+    uint32_t unknown;       /* number of an unknown field; 0: none */
 };
 
 static bool take_once(struct wire_field *into, const struct wire_field *field, enum wire_type type,
@@ -242,7 +243,7 @@ static bool read_shape(struct tf_reader *tf, struct wire wire, struct tf_tensor 
 
 static bool refuse_dtype(const struct wire_field *field, struct tc_error *error) {
     unsigned long long number = field->value;
-    const char *name = number < FOREIGN ? foreign[number] : NULL;
+    const char *name = number < UNSUPPORTED ? unsupported[number] : NULL;
     if (number % REFERENCE == 0 || number > 2 * REFERENCE)
         return wire_bad(error, field->at, "dtype %llu is none", number);
     if (number > REFERENCE)
@@ -255,9 +256,9 @@ static bool refuse_dtype(const struct wire_field *field, struct tc_error *error)
     return tc_error_at(error, field->at);
 }
 
-/* A list's bytes against those of the tensor. What the list can't hold is made
- * from its last value; how many numbers a varint's bytes are is known only when
- * they are read, but at least one in ten and at most one each. */
+/* Compares a list's bytes with those of the tensor, whose missing elements repeat the
+ * last value. How many varints there are is known only when they are decoded, but it
+ * is at least one for each ten bytes and at most one for each byte. */
 static bool place_list(const struct fields *fields, struct tf_tensor *tensor,
                        struct tc_error *error) {
     bool varint = tensor->element == WIRE_VARINT;
@@ -345,7 +346,7 @@ bool tf_tensor_find(struct tf_reader *tf, uint64_t start, uint64_t end, struct t
                 fields.unknown);
         return tc_error_at(error, start);
     }
-    /* Strings are counted as if a byte each. */
+    /* Strings are measured as if each had one byte. */
     enum tc_dtype measured = tensor->dtype == TC_NONE ? TC_U8 : tensor->dtype;
     if (!tc_shape_measure(measured, tensor->shape, tensor->rank, &tensor->count, &tensor->nbytes,
                           error))
@@ -382,9 +383,10 @@ static bool add_values(struct tf_reader *tf, const struct tf_tensor *tensor, uin
     return true;
 }
 
-/* What is not wanted is never made. */
-static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor, struct tc_text name,
-                       struct tc_error *error) {
+/* Counts the bytes of elements that no value in the file stands for, which are
+ * limited. They are only produced for tensors that the user selected. */
+static bool count_missing(struct tf_reader *tf, const struct tf_tensor *tensor, struct tc_text name,
+                          struct tc_error *error) {
     uint64_t limit = tc_reader_made_limit(tf->reader);
     if (tensor->missing == 0 || !tc_reader_wants(tf->reader, name))
         return true;
@@ -396,8 +398,8 @@ static bool count_made(struct tf_reader *tf, const struct tf_tensor *tensor, str
     return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
 }
 
-static const uint64_t *swapped(struct tf_reader *tf, const uint64_t *shape,
-                               struct tc_error *error) {
+static const uint64_t *transposed_shape(struct tf_reader *tf, const uint64_t *shape,
+                                        struct tc_error *error) {
     uint64_t *result = tc_arena_array(&tf->reader->arena, 2, sizeof *result, error);
     if (result) {
         result[0] = shape[1];
@@ -416,12 +418,12 @@ bool tf_tensor_add(struct tf_reader *tf, const struct tf_tensor *tensor, struct 
                               .nbytes = tensor->nbytes,
                               .offset = tensor->raw ? tensor->data : tensor->start};
     struct tf_tensor found = *tensor;
-    if (found.transposed && !(entry.shape = swapped(tf, found.shape, error)))
+    if (found.transposed && !(entry.shape = transposed_shape(tf, found.shape, error)))
         return false;
-    /* A matrix of one row or column is its own transpose. */
+    /* A matrix of one row or column has the same bytes when it is transposed. */
     found.transposed &= found.nbytes && found.shape[0] > 1 && found.shape[1] > 1;
     entry.sequential = !found.raw || found.transposed;
-    if (!count_made(tf, &found, name, error) ||
+    if (!count_missing(tf, &found, name, error) ||
         (entry.sequential && !add_values(tf, &found, &entry.cookie, error)))
         return tc_error_in_tensor(error, name.bytes, name.length);
     tf->zeroes += found.nbytes && found.pieces == 0 && !found.raw;
@@ -437,7 +439,7 @@ bool tf_reader_finish(struct tf_reader *tf, struct tc_error *error) {
     return refused_finish(&tf->refused, tf->reader, error);
 }
 
-/* Elements as stored, from offset 0. */
+/* The elements as they are stored; offsets count from the first. */
 static bool fetch_current(void *context, uint64_t offset, void *buffer, size_t length,
                           struct tc_error *error) {
     struct tf_reader *tf = context;

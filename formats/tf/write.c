@@ -1,4 +1,4 @@
-/* TensorFlow's messages, by protobuf-c; the elements follow as they are. */
+/* Packs TensorFlow's messages with protobuf-c, except for the elements. */
 #include <limits.h>
 
 #include "core/base/checked.h"
@@ -11,7 +11,7 @@
 
 #include "formats/tensorflow.pb-c.h"
 
-/* 64 dimensions of 13 bytes each, and the fields around them. */
+/* Enough for 64 dimensions of 13 bytes each and the other fields. */
 #define LONGEST_HEAD 1024u
 #define TAG_CONTENT (4 << 3 | WIRE_BYTES)
 

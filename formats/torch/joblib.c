@@ -3,9 +3,9 @@
  * joblib.numpy_pickle.NumpyArrayWrapper, with the state
  *     {'subclass', 'shape', 'order': 'C' or 'F', 'dtype', 'allow_mmap',
  *      'numpy_array_alignment_bytes'}
- * and the array's bytes stand in the file right behind the opcode that sets it:
- * where the last member is there and not None, behind one byte that counts the
- * padding, and the padding. An array of objects is a pickle of its own there.
+ * The array's bytes follow the opcode (BUILD) that sets this state. Where the last key
+ * is there and not None, one byte comes before them that says how much padding follows,
+ * and the padding. For an array of objects a pickle follows instead.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static bool skip_padding(struct pickle *pickle, const struct pickle_node *alignm
     return true;
 }
 
-/* Bytes that stay where they are. */
+/* A node for the array's bytes, which are not copied. */
 static struct pickle_node *take_data(struct pickle *pickle, uint64_t nbytes) {
     struct pickle_node *data = pickle_node(pickle, PICKLE_BYTES);
     if (!data)
@@ -54,7 +54,7 @@ static struct pickle_node *take_data(struct pickle *pickle, uint64_t nbytes) {
     return data;
 }
 
-/* Makes of the wrapper what numpy's own pickle would have had:
+/* Turns the wrapper into what a pickle of numpy itself has: a call of
  * _frombuffer(data, dtype, shape, order). */
 static bool make_array(struct pickle *pickle, struct pickle_node *wrapper, struct pickle_node *data,
                        struct pickle_node *dtype, struct pickle_node *shape,
@@ -75,8 +75,8 @@ static bool make_array(struct pickle *pickle, struct pickle_node *wrapper, struc
     return true;
 }
 
-/* The pickle of an array of objects: run to find its end, under the same rules
- * as any other. */
+/* Runs the pickle of an array of objects, to find its end, under the same rules as any
+ * other pickle. */
 static bool pass_objects(struct torch *torch, struct pickle *outer, struct pickle_node *wrapper) {
     struct pickle pickle;
     struct pickle_node *root = NULL;

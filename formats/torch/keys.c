@@ -1,7 +1,7 @@
 /*
- * What a checkpoint's values are called: dict keys and list indices joined with
- * dots. A key that is neither a string nor an integer is called ?N, N its place
- * in the dict; where two paths come to one name the later gets NAME~1.
+ * The names of a checkpoint's values: dict keys and list indices joined with dots. A
+ * key that is neither a string nor an integer is called ?N, where N is its position in
+ * the dict. Where two paths give one name, the later gets NAME~1.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,21 +17,21 @@
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
 
-/* Dict keys, as Python tells them apart */
+/* Dict keys, which are equal where they are in Python */
 
 enum { NUMBER, WORD, OTHER };
 struct key {
-    struct tc_text text; /* of a word; of what is neither, its value spelt out */
+    struct tc_text text; /* of a WORD; of OTHER: a text that only equal keys have */
     int64_t integer;
-    uint32_t place; /* of its pair */
+    uint32_t place; /* the position of its pair in the dict */
     uint8_t kind;
 };
 
-/* A tuple that is nested deeper or longer than this is equal only to itself. */
+/* A tuple that is nested deeper or has a longer text is equal only to itself. */
 #define MAX_KEY_DEPTH 16
 #define MAX_KEY_TEXT 1024u
 
-/* 1, 1.0 and True are one key. */
+/* Whether it equals an integer: 1, 1.0 and True are one key. */
 static bool as_integer(const struct pickle_node *node, int64_t *integer) {
     *integer = node->kind == PICKLE_BOOL ? node->value : 0;
     if (node->kind == PICKLE_INT)
@@ -43,7 +43,7 @@ static bool as_integer(const struct pickle_node *node, int64_t *integer) {
     return whole;
 }
 
-/* A value that has no parts; equal values have equal texts. */
+/* Appends a text for a value that is not a tuple. Equal values have equal texts. */
 static void spell_leaf(struct tc_buffer *text, const struct pickle_node *node) {
     int64_t integer;
     if (as_integer(node, &integer))
@@ -130,7 +130,7 @@ static int compare_keys(const void *a, const void *b) {
     return order ? order : (x->place > y->place) - (x->place < y->place);
 }
 
-/* Of equal keys the first keeps its place, and has the last one's value. */
+/* Of equal keys keeps the first, at its place, with the last one's value. */
 static void merge_pairs(struct pickle_node *dict, const struct key *keys, size_t pairs) {
     bool again = false;
     for (size_t i = pairs; i > 1; i--) {
@@ -175,7 +175,8 @@ bool torch_settle_dict(struct torch_walk *walk, struct pickle_node *dict) {
 
 /* Names */
 
-/* Half a character, which the machine has as `\\udXXX`, is one mark in a name. */
+/* Appends text in which a lone surrogate, which the pickle machine has escaped as
+ * `\\udXXX`, is replaced by "?". */
 static void add_without_surrogates(struct tc_buffer *to, struct tc_text text) {
     for (size_t at = 0; at < text.length;) {
         bool half = text.length - at >= 6 && memcmp(text.bytes + at, "\\ud", 3) == 0;
@@ -231,8 +232,8 @@ static bool any_taken(const struct torch_walk *walk, struct tc_buffer *name,
     return taken;
 }
 
-/* The next number to try behind a name, so that a thousand of one name take a
- * thousand tries and not a million. */
+/* The last number that was tried for a name. It is kept, so that a thousand tensors of
+ * one name take a thousand tries and not a million. */
 static uint32_t *find_number(struct torch_walk *walk, struct tc_name_map *numbers,
                              struct tc_text name) {
     uint32_t *number = tc_name_map_find(numbers, name);

@@ -1,14 +1,16 @@
-/* Plain values of a checkpoint, as metadata has them. */
+/* Plain values of a checkpoint as text for metadata. */
 
 #include "formats/torch/leaf.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Bytes that may be metadata; the machine keeps no longer ones in memory. */
+/* The most bytes that become metadata; the pickle machine keeps longer ones in the
+ * file, not in memory. */
 #define MAX_BYTES 4096u
 
-/* Names that are values: dtypes, schemes. Any other is a class or a function. */
+/* Whether a global is a constant: a dtype or a quantization scheme. Any other is a
+ * class or a function. */
 static bool is_constant(const struct pickle_node *node) {
     return node->kind == PICKLE_GLOBAL &&
            (node->global == PICKLE_DTYPE || node->global == PICKLE_QSCHEME);
@@ -30,7 +32,7 @@ void torch_leaf_number(struct tc_json_writer *json, const struct pickle_node *no
         tc_json_add_null(json, NULL);
 }
 
-/* Bytes are text of the characters U+0000 to U+00FF, all of them escaped. */
+/* Writes bytes as text of the characters U+0000 to U+00FF, all of them escaped. */
 static void add_bytes(struct tc_json_writer *json, const struct pickle_node *node) {
     struct tc_buffer text = {0};
     tc_buffer_add_string(&text, "\"");
@@ -42,7 +44,6 @@ static void add_bytes(struct tc_json_writer *json, const struct pickle_node *nod
     tc_buffer_release(&text);
 }
 
-/* What is a word rather than a number: as it stands. */
 void torch_leaf_word(struct tc_buffer *text, const struct pickle_node *node) {
     if (node->kind == PICKLE_TEXT || node->kind == PICKLE_GLOBAL) {
         tc_buffer_add_text(text, pickle_text(node));

@@ -1,11 +1,11 @@
 /*
- * torch < 1.6: pickles in a row, then the storages.
+ * Files of torch before 1.6: pickles one after the other, then the storages.
  *     0x1950a86a20f9469cfc6c     the magic number
  *     1001                       the protocol
  *     {'little_endian': …, …}    sys_info
  *     the object
- *     [key, …]                   the storages, in the order in which they follow:
- *     i64 number of elements, and the elements
+ *     [key, …]                   the storages' keys, in the order of the storages
+ *     then for each storage: i64 number of elements, and the elements
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@
 bool torch_legacy_seen(const struct tc_probe *probe) {
     static const unsigned char binary[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                            0x20, 0x6a, 0xa8, 0x50, 0x19};
-    /* At most a protocol, a frame, and the opcode with its length stand before
-     * it: further on it may be in a storage's bytes. */
+    /* Only PROTO, FRAME and the number's opcode with its length can come before it.
+     * Further on it may occur by accident, in a storage's bytes. */
     size_t most = 13 + sizeof binary;
     size_t text = 3 + strlen(MAGIC_DECIMAL);
     size_t length = probe->length;
@@ -75,8 +75,8 @@ bool torch_read_system(struct pickle *pickle) {
         if (tc_text_equal(pickle_text(key), TC_TEXT("little_endian"))) {
             if (value->kind != PICKLE_BOOL)
                 return bad(pickle, "the byte order is neither true nor false");
-            /* torch writes storages little-endian on every machine; whether
-             * such a file was ever made otherwise nobody can tell. */
+            /* torch writes storages little-endian on every machine, so it is not known
+             * what byte order such a file has. */
             if (!value->value)
                 return tc_fail(pickle->error, TC_UNSUPPORTED, "byte-order",
                                "an old torch file of a big-endian machine");
@@ -130,7 +130,8 @@ bool torch_place_storage(struct pickle *pickle, struct torch_storage *storage) {
     return true;
 }
 
-/* One storage: its count, which the pickle told already, and its elements. */
+/* Reads a storage: the number of its elements, which must be that in the pickle, and
+ * its elements. */
 static bool read_storage(struct pickle *pickle, struct torch_storage *storage) {
     uint64_t start = pickle->at;
     uint64_t count;
@@ -182,11 +183,12 @@ bool torch_open_legacy(struct torch *torch, struct tc_error *error) {
 }
 
 /*
- * Python's own pickle of a tensor calls torch.storage._load_from_bytes with the
- * bytes of a legacy file that holds one storage.
+ * A tensor that was pickled by Python's pickle, without torch.save, has its storage as
+ * a call of torch.storage._load_from_bytes with the bytes of a legacy file.
  */
 
-/* Of the storages of one such file; their keys are its own. */
+/* What is saved of the outer file while such a file, which has storage keys of its
+ * own, is read. */
 struct nested {
     struct torch *torch;
     struct tc_name_map keys;
@@ -247,7 +249,7 @@ struct pickle_node *torch_nested_storage(struct torch_walk *walk, const struct p
         return bytes->content->kind == PICKLE_STORAGE ? bytes->content : NULL;
     }
     size_t before = torch->storage_count;
-    /* Broken, until it is known not to be: it is tried once. */
+    /* Marks it as broken, until it was read: it is tried only once. */
     bytes->content = bytes;
     begin_nested(&nested, torch);
     torch_pickle_init(torch, &pickle, bytes->offset, bytes->offset + bytes->length, walk->error);

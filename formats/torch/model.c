@@ -1,6 +1,6 @@
 /*
- * TorchScript of torch 1.0 and 1.1: ROOT/model.json is a protobuf message as
- * JSON, in which whole numbers are mostly strings.
+ * TorchScript archives of torch 1.0 and 1.1: ROOT/model.json is a protobuf message as
+ * JSON, in which integers are mostly strings.
  *     {"mainModule": MODULE, "tensors": [TENSOR, …], …}
  *     MODULE  {"name", "submodules": [MODULE, …],
  *              "parameters": [{"name", "tensorId": "0", "isBuffer"}, …],
@@ -8,7 +8,7 @@
  *     TENSOR  {"dims": ["2", "3"], "strides": ["3", "1"], "offset": "0",
  *              "dataType": "FLOAT", "data": {"key": "tensors/0"}, …}
  * A tensor's data is the member ROOT/KEY. Attributes are pickled in
- * ROOT/attributes.pkl, which is not looked into.
+ * ROOT/attributes.pkl, which is not read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +33,13 @@ struct definition {
     uint64_t offset;
     unsigned rank;
     unsigned strides;
-    enum tc_dtype dtype; /* TC_NONE: none that is known */
+    enum tc_dtype dtype; /* TC_NONE: not known */
 };
 
 struct module {
-    struct tc_text text;
-    size_t path; /* length of its parent's name */
-    bool named;  /* that is one */
+    struct tc_text text; /* its JSON */
+    size_t path;         /* length of its parent's name */
+    bool named;          /* its parent has a name */
 };
 
 struct model {
@@ -69,7 +69,7 @@ static struct tc_json read_text(struct model *model, struct tc_text text) {
     return json;
 }
 
-/* A number, or the string of one. */
+/* Reads a number, or a string that is one. */
 static bool read_number(struct tc_json *json, uint64_t *value) {
     struct tc_text text;
     if (tc_json_peek(json) != TC_JSON_STRING)
@@ -85,7 +85,8 @@ static bool read_number(struct tc_json *json, uint64_t *value) {
     return text.length || tc_json_fail(json, "not a whole number");
 }
 
-/* Numbers beyond the most dimensions there may be are counted only. */
+/* Reads a list of numbers. Those beyond TC_MAX_RANK are not kept; *count is then
+ * TC_MAX_RANK + 1. */
 static bool read_numbers(struct tc_json *json, struct tc_arena *arena, uint64_t **numbers,
                          unsigned *count) {
     uint64_t list[TC_MAX_RANK];
@@ -157,7 +158,7 @@ static bool read_definition(struct tc_json *json, struct tc_arena *arena,
     return ok && !json->failed;
 }
 
-/* Room for one more of a list that doubles. */
+/* Makes room for one more element; the list's capacity doubles. */
 static bool make_room(struct model *model, void **list, size_t count, size_t *capacity,
                       size_t size) {
     if (count < *capacity)
@@ -190,7 +191,7 @@ static bool read_tensors(struct model *model, struct tc_text text) {
     return !json.failed;
 }
 
-/* A storage is a member as a whole; only tensors tell its dtype. */
+/* Adds the member as a storage. Only its tensors have dtypes. */
 static bool find_storage(struct torch *torch, const struct definition *tensor,
                          struct torch_shape *shape, struct tc_error *error) {
     const uint32_t *found = torch_find_member(torch, "", tensor->key);
@@ -236,7 +237,7 @@ static bool add_parameter(struct model *model, uint64_t id) {
     return ok || torch_walk_forgive(walk);
 }
 
-/* The path behind a parent's, with this name at its end. */
+/* Sets the path to a parent's, of this length, with the name appended. */
 static void extend(struct torch_walk *walk, size_t path, bool named, struct tc_text name) {
     walk->path.length = path;
     if (named)
@@ -245,7 +246,7 @@ static void extend(struct torch_walk *walk, size_t path, bool named, struct tc_t
     walk->named = true;
 }
 
-/* {"name", "tensorId"} and {"name", "type"}: what is called so. */
+/* A parameter, {"name", "tensorId"}, or an attribute, {"name", "type"}. */
 struct entry {
     struct tc_text name;
     struct tc_text type;
@@ -284,9 +285,9 @@ static bool read_parameters(struct model *model, struct tc_text text, size_t pat
     return ok && !json.failed;
 }
 
-/* Attributes of type Tensor are buffers too; lists and dicts of tensors are
- * only in attributes.pkl. */
-static bool tell_attributes(struct model *model, struct tc_text text, size_t path, bool named) {
+/* Reports the attributes that hold tensors, as lists and dicts, which are left out: they
+ * are in attributes.pkl. Attributes of type Tensor are among the parameters too. */
+static bool skip_attributes(struct model *model, struct tc_text text, size_t path, bool named) {
     struct tc_json json = read_text(model, text);
     struct entry entry;
     bool ok = tc_json_begin(&json, TC_JSON_ARRAY);
@@ -310,7 +311,7 @@ static bool push_module(struct model *model, struct tc_text text, size_t path, b
     return true;
 }
 
-/* The first one comes next. */
+/* Pushes modules so that the first is popped first. */
 static bool push_modules(struct model *model, struct tc_text text, size_t path, bool named) {
     struct tc_json json = read_text(model, text);
     size_t first = model->module_count;
@@ -328,7 +329,8 @@ static bool push_modules(struct model *model, struct tc_text text, size_t path, 
     return !json.failed;
 }
 
-/* A module's name stands behind its parts: they are found first, and read then. */
+/* A module's name may come behind its members, whose names need it: so the members are
+ * found first, and read when the name is known. */
 static bool read_module(struct model *model, struct module module, bool main) {
     struct tc_json json = read_text(model, module.text);
     struct tc_text member;
@@ -355,12 +357,12 @@ static bool read_module(struct model *model, struct module module, bool main) {
     size_t path = model->walk.path.length;
     return tc_buffer_ok(&model->walk.path, model->walk.error) &&
            (!parameters.bytes || read_parameters(model, parameters, path, !main)) &&
-           (!attributes.bytes || tell_attributes(model, attributes, path, !main)) &&
+           (!attributes.bytes || skip_attributes(model, attributes, path, !main)) &&
            (!modules.bytes || push_modules(model, modules, path, !main));
 }
 
-/* Modules of one parent lie one behind the other on the stack, and what the
- * path has beyond a module's parent is another's. */
+/* Reads the modules depth first. Each cuts the path back to the name of its parent,
+ * which is still there, since only descendants of that parent were read in between. */
 static bool read_modules(struct model *model, struct tc_text main) {
     bool ok = push_module(model, main, 0, false);
     for (bool first = true; ok && model->module_count; first = false) {
@@ -404,11 +406,12 @@ bool torch_read_model(struct torch *torch, struct tc_error *error) {
         return tc_error_hint(error, "raise the limit with --max-header if you trust this file");
     }
     const char *text = zip_load(torch->reader, member, error);
-    /* A module takes some sixty bytes: as many values as that may be told of. */
+    /* The walk's limit grows with the size of the JSON, as with a pickle's opcodes: a
+     * module takes some sixty bytes. */
     torch->steps += member->size / 16;
     bool ok = text && read_all(&model, (struct tc_text){text, member->size});
     if (!ok)
-        error->has_offset = false; /* of the text, not of the file */
+        error->has_offset = false; /* the offset is one in the JSON, not in the file */
     tc_buffer_release(&model.walk.path);
     free(model.tensors);
     free(model.modules);

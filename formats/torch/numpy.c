@@ -40,7 +40,8 @@ static struct tc_text read_code(const struct pickle_node *dtype) {
     return code;
 }
 
-/* Types of no fixed size have it in their state, the others in their name. */
+/* Types without a fixed size (text, records) have it in their state, all others in
+ * their name. */
 bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *objects) {
     struct tc_text code = read_code(dtype);
     const struct pickle_node *size = code.length ? pickle_item(dtype->state, 5) : NULL;
@@ -59,7 +60,7 @@ bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *o
     return code.length > 1 || *objects;
 }
 
-/* Types that numpy has by another package, as jax uses it. */
+/* Types that the package ml_dtypes adds to numpy, which jax uses. */
 static enum tc_dtype find_class(struct tc_text name) {
     static const struct {
         const char *name;
@@ -78,7 +79,7 @@ static enum tc_dtype find_class(struct tc_text name) {
     return TC_NONE;
 }
 
-/* TC_NONE for what is no number. */
+/* Reads a numpy dtype; TC_NONE where its elements are not numbers. */
 static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, bool *swap,
                        struct tc_error *error) {
     const struct pickle_node *name =
@@ -104,7 +105,7 @@ static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, boo
     return true;
 }
 
-/* What an array is made of, from whichever of the three calls. */
+/* The parts of an array, from whichever of the three calls it is. */
 struct parts {
     const struct pickle_node *dtype;
     const struct pickle_node *shape; /* NULL: a scalar */
@@ -153,7 +154,7 @@ static void fortran_strides(struct torch_shape *shape) {
     }
 }
 
-/* What an array of no number is made of. */
+/* What an array is whose elements are not numbers. */
 static const char *name_other(const struct pickle_node *dtype) {
     struct tc_text code = read_code(dtype);
     switch (code.length ? code.bytes[0] : 0) {

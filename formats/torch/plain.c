@@ -1,7 +1,7 @@
 /*
- * A plain pickle (.pkl): one object, and nothing behind it. Python's own pickle
- * makes such files of dicts and lists of arrays, and of tensors, whose storages
- * it holds as whole legacy files in bytes.
+ * A plain pickle (.pkl): one object, and nothing behind it. Python's pickle writes
+ * such files from dicts and lists of arrays, and from tensors, whose storages are
+ * then legacy files in strings of bytes (legacy.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@
 #include "formats/registry.h"
 #include "formats/torch/torch.h"
 
-/* What stands behind the first pickle: another one is well formed, though no
- * file of ours; anything else is damage. */
+/* Fails where something follows the first pickle: more pickles are not supported,
+ * anything else is damage. */
 static bool check_behind(struct pickle *pickle, struct tc_error *error) {
     uint64_t first = pickle->at;
     struct pickle_node *other;
@@ -40,7 +40,8 @@ static bool check_behind(struct pickle *pickle, struct tc_error *error) {
     return tc_error_at(error, first);
 }
 
-/* What starts with no protocol, names nothing and breaks was never a pickle. */
+/* A file that starts without PROTO, names nothing and fails was never a pickle: the
+ * error then says what it is instead. */
 static bool explain(struct torch *torch, const struct pickle *pickle, struct tc_error *error) {
     unsigned char head[2] = {0};
     struct tc_input *input = torch->reader->input;
@@ -55,7 +56,7 @@ static bool explain(struct torch *torch, const struct pickle *pickle, struct tc_
     return tc_registry_explain(input, error);
 }
 
-/* In memory, or where that is NULL the file itself. */
+/* Opens a pickle in memory, or where that is NULL the file itself. */
 static bool open_pickle(struct torch *torch, const unsigned char *memory, uint64_t length,
                         struct tc_error *error) {
     struct pickle pickle;
@@ -100,18 +101,18 @@ bool torch_add_objects(struct torch *torch, struct tc_text name, const unsigned 
                            "an array of Python objects in which there is no tensor"));
 }
 
-/* As a whole in a zlib or gzip stream, as joblib packs its dumps */
+/* Files that are compressed as a whole, by zlib or gzip, as joblib does it */
 
 #define GZIP_HEADER 10u
 #define FIRST_STEP ((size_t)1 << 20)
 
 struct packed {
-    uint64_t start; /* of the deflated data, */
-    uint64_t end;   /* and what stands behind it */
+    uint64_t start; /* of the deflated data */
+    uint64_t end;   /* of the deflated data, where the checksum starts */
     bool gzip;
 };
 
-/* Headers as joblib and zlib write them; one with a name in it is gzip's own. */
+/* Reads a header of zlib, or of gzip, with no optional field but a file's name. */
 static bool read_header(struct tc_input *input, const unsigned char *head, struct packed *packed) {
     packed->gzip = head[0] == 0x1F && head[1] == 0x8B;
     bool zlib = (head[0] & 0x0F) == 8 && head[0] >> 4 <= 7 && (head[0] << 8 | head[1]) % 31 == 0 &&
@@ -123,7 +124,7 @@ static bool read_header(struct tc_input *input, const unsigned char *head, struc
     packed->end = input->size - tail;
     if (!packed->gzip || head[3] == 0)
         return head[2] == 8 || !packed->gzip;
-    /* A name, as `gzip FILE` and Python's GzipFile keep it. */
+    /* The file's name, which `gzip FILE` and Python's GzipFile write. */
     unsigned char name[512];
     struct tc_error ignored = {0};
     size_t length = input->size - tail < sizeof name ? input->size - tail : sizeof name;
@@ -148,7 +149,7 @@ bool torch_packed_seen(const struct tc_probe *probe) {
     return ok && got == 2 && first[0] == OP_PROTO && first[1] >= 2 && first[1] <= PICKLE_PROTOCOL;
 }
 
-/* The check sum behind the data, and in gzip's the length. */
+/* Checks the checksum behind the data, and for gzip the length. */
 static bool check_sum(struct torch *torch, const struct packed *packed, const unsigned char *bytes,
                       size_t length, struct tc_error *error) {
     unsigned char tail[8] = {0};
@@ -163,7 +164,7 @@ static bool check_sum(struct torch *torch, const struct packed *packed, const un
     return same || tc_fail(error, TC_INVALID, "checksum", "the packed data's check sum is wrong");
 }
 
-/* Inflates all of it into memory that doubles; the reader's arena counts it. */
+/* Inflates all of it into one buffer, whose size counts against the arena's limit. */
 static bool unpack(struct torch *torch, const struct packed *packed, unsigned char **bytes,
                    size_t *length, struct tc_error *error) {
     struct tc_inflater inflater = {0};

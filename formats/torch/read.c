@@ -1,4 +1,4 @@
-/* The elements of views: from the file, gathered, unpacked, turned round. */
+/* Reads the elements of views: strided, packed, big-endian or negated. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,26 +16,26 @@
 
 #define SPOOL_STEP ((size_t)1 << 18)
 
-static void forget_current(struct torch *torch) {
-    if (torch->gathering)
+static void release_view(struct torch *torch) {
+    if (torch->viewing)
         tc_view_reader_release(&torch->view_reader);
-    torch->gathering = false;
+    torch->viewing = false;
     torch->current = NULL;
 }
 
-void torch_forget(struct torch *torch) {
-    forget_current(torch);
+void torch_release_reading(struct torch *torch) {
+    release_view(torch);
     zip_stream_release(&torch->inflating);
     tc_spool_release(&torch->spool);
 }
 
-/* A packed storage must be there as a whole before views can be read of it. */
+/* Unpacks a whole storage into the spool, so that views of it can be read. */
 static bool fill_spool(struct torch *torch, const struct torch_storage *storage,
                        struct tc_error *error) {
     tc_spool_release(&torch->spool);
     torch->spooled = NULL;
-    /* Views that go to and fro between packed storages unpack them again and
-     * again: all of that counts. */
+    /* Reads that alternate between packed storages unpack them again each time: all
+     * of that counts. */
     uint64_t limit = tc_reader_made_limit(torch->reader);
     if (!tc_add(torch->unpacked_total, storage->nbytes, &torch->unpacked_total) ||
         torch->unpacked_total > limit) {
@@ -84,16 +84,16 @@ static bool fetch_storage(void *context, uint64_t offset, void *buffer, size_t l
 static bool read_strided(struct torch *torch, const struct torch_view *view, struct fetch *fetch,
                          uint64_t offset, void *buffer, size_t length, struct tc_error *error) {
     if (torch->current != view) {
-        struct tc_view gathered = {.rank = view->rank,
-                                   .element = view->element,
-                                   .start = view->start,
-                                   .storage = fetch->storage->nbytes};
-        forget_current(torch);
-        memcpy(gathered.shape, view->shape, view->rank * sizeof *view->shape);
-        memcpy(gathered.stride, view->stride, view->rank * sizeof *view->stride);
-        torch->gathering = true;
-        if (!tc_view_reader_init(&torch->view_reader, &gathered, fetch_storage, fetch, error)) {
-            forget_current(torch);
+        struct tc_view strided = {.rank = view->rank,
+                                  .element = view->element,
+                                  .start = view->start,
+                                  .storage = fetch->storage->nbytes};
+        release_view(torch);
+        memcpy(strided.shape, view->shape, view->rank * sizeof *view->shape);
+        memcpy(strided.stride, view->stride, view->rank * sizeof *view->stride);
+        torch->viewing = true;
+        if (!tc_view_reader_init(&torch->view_reader, &strided, fetch_storage, fetch, error)) {
+            release_view(torch);
             return false;
         }
         torch->current = view;
@@ -102,10 +102,10 @@ static bool read_strided(struct torch *torch, const struct torch_view *view, str
     return tc_view_reader_read(&torch->view_reader, offset, buffer, length, error);
 }
 
-/* Turns the signs that the view's notes ask for: of every number, or of the
- * imaginary parts. The sign is a little-endian number's last bit. */
-static void turn_signs(const struct torch_view *view, uint64_t offset, unsigned char *bytes,
-                       size_t length) {
+/* Negates every number (negative), or the imaginary parts (conjugate). The sign is the
+ * highest bit of a little-endian number's last byte. */
+static void negate(const struct torch_view *view, uint64_t offset, unsigned char *bytes,
+                   size_t length) {
     unsigned part = tc_dtype_component(view->dtype);
     for (size_t i = 0; i < length; i++) {
         unsigned at = (unsigned)((offset + i) % view->element);
@@ -132,7 +132,7 @@ static void reverse(unsigned char *bytes, unsigned length) {
     }
 }
 
-/* Big-endian: whole components are read and turned round. */
+/* Reads big-endian elements: whole components, whose bytes are then reversed. */
 static bool read_swapped(struct torch *torch, const struct torch_view *view, uint64_t offset,
                          unsigned char *buffer, size_t length, struct tc_error *error) {
     unsigned part = tc_dtype_component(view->dtype);
@@ -165,7 +165,7 @@ bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t of
                      : read_raw(torch, view, offset, buffer, length, error)))
         return false;
     if (view->conjugate || view->negative)
-        turn_signs(view, offset, buffer, length);
+        negate(view, offset, buffer, length);
     return true;
 }
 

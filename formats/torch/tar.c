@@ -1,5 +1,5 @@
 /*
- * torch 0.1: a tar of four members, never unpacked to disk.
+ * Files of torch 0.1: a tar of four members, which is read in place.
  *     sys_info   as in legacy files
  *     storages   pickled count; for each a pickled (key, location, class), i64
  *                number of elements, elements; then a pickled list of views
@@ -40,8 +40,8 @@ struct range {
 struct tar {
     struct torch *torch;
     struct range members[MEMBERS];
-    struct tc_name_map tensors; /* keys; the number is a position in `made` */
-    struct pickle_node **made;
+    struct tc_name_map tensors; /* by key; the number is a position in `calls` */
+    struct pickle_node **calls; /* a call of torch's rebuild function for each tensor */
     size_t count;
     struct tc_name_map views; /* storages and parts of them; the number is one in `parts` */
     struct pickle_node **parts;
@@ -52,7 +52,7 @@ static bool bad(struct tc_error *error, uint64_t at, const char *what) {
     return tc_error_at(error, at);
 }
 
-/* Octal digits, as ustar has them; GNU's base 256 for what they can't hold. */
+/* Reads octal digits, as ustar has them, or GNU's base 256 for larger numbers. */
 static bool read_number(const unsigned char *field, size_t length, uint64_t *number) {
     *number = 0;
     if (field[0] & 0x80) {
@@ -101,7 +101,7 @@ static struct tc_text member_name(const unsigned char *header) {
     return text;
 }
 
-/* What kind of member it is: only plain files have any business here. */
+/* Checks a member's kind: only plain files and folders, and PAX headers, are accepted. */
 static bool check_kind(const unsigned char *header, uint64_t at, uint64_t size,
                        struct tc_error *error) {
     struct tc_text name = member_name(header);
@@ -139,7 +139,8 @@ static bool holds(struct tc_text text, const char *word) {
     return text.bytes && memmem(text.bytes, text.length, word, strlen(word));
 }
 
-/* A PAX header's records "LENGTH key=value\n" must fill it. None is needed. */
+/* Checks that a PAX header consists of records "LENGTH key=value\n", none of which
+ * changes how a member is read. */
 static bool check_pax(struct tar *tar, uint64_t at, uint64_t size, struct tc_error *error) {
     char *text = tc_reader_load(tar->torch->reader, at, size, error);
     bool ok = true;
@@ -178,7 +179,7 @@ static bool find_members(struct tar *tar, struct tc_error *error) {
         if (!tc_input_read(input, at, header, BLOCK, error))
             return false;
         if (is_zero(header)) {
-            /* Two such blocks end a tar. */
+            /* Two empty blocks end a tar. */
             if (input->size - at < 2 * BLOCK)
                 return bad(error, at, "it is cut short");
             if (!tc_input_read(input, at + BLOCK, header, BLOCK, error))
@@ -225,7 +226,7 @@ static bool find_members(struct tar *tar, struct tc_error *error) {
     return true;
 }
 
-/* The number that a member starts with. */
+/* Reads the pickled number that a member starts with. */
 static bool read_count(struct pickle *pickle, uint64_t *count) {
     struct pickle_node *node;
     if (!pickle_load(pickle, &node))
@@ -236,7 +237,7 @@ static bool read_count(struct pickle *pickle, uint64_t *count) {
     return true;
 }
 
-/* Keys are numbers here; tables have texts. */
+/* A key as text for a name map, in the arena; in the file keys are mostly numbers. */
 static bool key_text(struct tar *tar, const struct pickle_node *node, struct tc_text *key,
                      struct tc_error *error) {
     struct tc_buffer text = {0};
@@ -273,7 +274,7 @@ static struct pickle_node *storage_node(struct pickle *pickle, uint32_t index, u
     return node;
 }
 
-/* Behind the last of a list of `count`, which doubles when it is full. */
+/* Appends a node to a list of `count`, which doubles when it is full. */
 static bool put_node(struct tar *tar, struct pickle_node ***list, size_t count,
                      struct pickle_node *node, struct tc_error *error) {
     bool full = count == 0 || (count >= 16 && (count & (count - 1)) == 0);
@@ -373,7 +374,7 @@ static struct pickle_node *take_integer(struct pickle *pickle) {
     return node;
 }
 
-/* Makes (storage, offset, sizes, strides) of a tensor's record. */
+/* Reads a tensor's record as arguments of a call: (storage, offset, sizes, strides). */
 static struct pickle_node *read_arguments(struct pickle *pickle, struct pickle_node *storage) {
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
     struct pickle_node *lists[2] = {pickle_node(pickle, PICKLE_TUPLE),
@@ -382,7 +383,7 @@ static struct pickle_node *read_arguments(struct pickle *pickle, struct pickle_n
         arguments && lists[0] && lists[1] ? take_integer(pickle) : NULL;
     if (!first)
         return NULL;
-    /* An i32, then four bytes of no meaning. */
+    /* The rank is an i32, and four bytes without a meaning follow. */
     int32_t rank = (int32_t)((uint64_t)first->integer & UINT32_MAX);
     if (rank < 0 || rank > (int32_t)TC_MAX_RANK) {
         pickle_bad(pickle, "a tensor has %d dimensions", rank);
@@ -418,16 +419,16 @@ static bool read_tensor(struct tar *tar, struct pickle *pickle, struct pickle_no
         return pickle_bad(pickle, found ? "a tensor is there twice"
                                         : "a tensor of a storage that is not there");
     struct pickle_node *arguments = read_arguments(pickle, tar->parts[*found]);
-    struct pickle_node *made = arguments ? pickle_node(pickle, PICKLE_CALL) : NULL;
-    if (!made || !put_node(tar, &tar->made, tar->count, made, error))
+    struct pickle_node *call = arguments ? pickle_node(pickle, PICKLE_CALL) : NULL;
+    if (!call || !put_node(tar, &tar->calls, tar->count, call, error))
         return false;
-    made->callable = rebuild;
-    made->arguments = arguments;
+    call->callable = rebuild;
+    call->arguments = arguments;
     return tc_name_add(&tar->tensors, key, (uint32_t)tar->count++, TC_MAX_NAMES, error);
 }
 
-/* Classes of tensors, torch.FloatTensor and so on, name nothing but a dtype
- * that the storage has too: they are taken as names without a meaning. */
+/* The class of a tensor, torch.FloatTensor and so on, is not used: it only says the
+ * dtype, which the storage has too. */
 static bool read_tensors(struct tar *tar, struct pickle *pickle, struct tc_error *error) {
     uint64_t count = 0;
     struct pickle_node *rebuild = pickle_node(pickle, PICKLE_GLOBAL);
@@ -444,7 +445,7 @@ static bool persistent(void *context, const struct pickle_node *id, struct pickl
                        struct tc_error *error) {
     struct tar *tar = ((struct torch *)context)->container;
     struct tc_text key;
-    /* Classes of whole modules come as (class, file, source). */
+    /* The class of a whole module is stored as (class, file, source). */
     if (id->kind == PICKLE_TUPLE) {
         const struct pickle_node *class = pickle_item(id, 0);
         if (!class || !pickle_is_inert(tar->torch->reader->options))
@@ -459,11 +460,11 @@ static bool persistent(void *context, const struct pickle_node *id, struct pickl
     const uint32_t *storage = tensor ? NULL : tc_name_map_find(&tar->views, key);
     if (!tensor && !storage)
         return tc_fail(error, TC_INVALID, "tar", "the pickle names a tensor that is not there");
-    *node = tensor ? *tar->made[*tensor] : *tar->parts[*storage];
+    *node = tensor ? *tar->calls[*tensor] : *tar->parts[*storage];
     return true;
 }
 
-/* Each member has a machine of its own place; budgets are the file's. */
+/* Reads one of the four members. One machine, and so one budget, serves all of them. */
 static bool run(struct tar *tar, struct pickle *pickle, int member) {
     pickle->at = tar->members[member].at;
     pickle->end = tar->members[member].end;
@@ -505,7 +506,7 @@ bool torch_open_tar(struct torch *torch, struct tc_error *error) {
     pickle_release(&pickle);
     tc_name_map_release(&tar.tensors);
     tc_name_map_release(&tar.views);
-    free(tar.made);
+    free(tar.calls);
     free(tar.parts);
     return ok;
 }

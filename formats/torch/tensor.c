@@ -1,7 +1,7 @@
 /*
- * The values of a pickle that are tensors: what torch's rebuild functions would
- * make, numpy's arrays and scalars, and storages by themselves. Sparse and
- * quantised ones become several, called NAME.indices, NAME.scales and so on.
+ * The values of a pickle that are tensors: calls of torch's rebuild functions, numpy's
+ * arrays and scalars, and storages by themselves. A sparse or quantised tensor becomes
+ * several, called NAME.indices, NAME.scales and so on.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
 
-/* Wrappers of one tensor: a parameter of a subclass has two. */
+/* How many wrappers a tensor may have; a parameter of a subclass has two. */
 #define MAX_WRAPPERS 16
 
 bool torch_add_metadata(struct torch_walk *walk, struct tc_metadata *metadata, struct tc_text key,
@@ -40,7 +40,7 @@ bool torch_add_metadata(struct torch_walk *walk, struct tc_metadata *metadata, s
 
 /* Tensors */
 
-/* How many arguments the functions take. */
+/* Checks the number of arguments of a call. */
 static bool check_count(struct torch_walk *walk, const struct pickle_node *call) {
     static const struct {
         enum pickle_global function;
@@ -83,7 +83,7 @@ static bool read_rebuild(struct torch_walk *walk, const struct pickle_node *argu
     return true;
 }
 
-/* {'conj': True, 'neg': True}, behind the other arguments. */
+/* Reads the tensor's own metadata, the last argument: {'conj': True, 'neg': True}. */
 static bool read_notes(struct torch_walk *walk, const struct pickle_node *notes,
                        struct torch_shape *shape) {
     if (!notes || notes->kind == PICKLE_NONE)
@@ -123,7 +123,7 @@ static bool read_dense(struct torch_walk *walk, const struct pickle_node *node,
     return function == PICKLE_REBUILD || read_notes(walk, pickle_item(arguments, 6), shape);
 }
 
-/* Adds a tensor, or the part of one, under a name that was taken for it. */
+/* Adds a tensor under a name from torch_take_name, with this ending. */
 static bool add_tensor(struct torch_walk *walk, struct tc_text base, const char *ending,
                        const struct torch_shape *shape, struct tc_metadata *metadata) {
     struct tc_text name = base;
@@ -145,7 +145,7 @@ static bool add_alone(struct torch_walk *walk, const struct torch_shape *shape) 
     return torch_take_name(walk, NULL, 0, &name) && add_tensor(walk, name, "", shape, NULL);
 }
 
-/* Takes parameters and subclasses off: what is inside is the same tensor. */
+/* The tensor inside of parameters and subclasses, which only wrap it. */
 static const struct pickle_node *unwrap(struct torch_walk *walk, const struct pickle_node *node) {
     for (int i = 0; i < MAX_WRAPPERS && node; i++) {
         if (node->kind == PICKLE_CALL && !check_count(walk, node))
@@ -179,7 +179,7 @@ static bool is_dense_call(const struct pickle_node *node) {
            pickle_calls(node, PICKLE_REBUILD_V3);
 }
 
-/* A dense tensor that is part of another. */
+/* Adds a dense tensor that belongs to a sparse or quantised one. */
 static bool add_part(struct torch_walk *walk, struct tc_text base, const struct pickle_node *node,
                      const char *ending, struct tc_metadata *metadata) {
     struct torch_shape shape = {0};
@@ -202,7 +202,7 @@ static bool set_metadata(struct torch_walk *walk, struct tc_metadata *metadata, 
            tc_metadata_set(metadata, torch_walk_arena(walk), tc_text_of(key), value, walk->error);
 }
 
-/* The dense shape of a sparse tensor, as a tensor of its own. */
+/* Adds the shape of a sparse tensor as a tensor of its own. */
 static bool add_shape(struct torch_walk *walk, struct tc_text base, const struct pickle_node *size,
                       const char *ending, struct tc_metadata *metadata) {
     uint64_t sizes[TC_MAX_RANK];
@@ -222,7 +222,7 @@ static bool add_shape(struct torch_walk *walk, struct tc_text base, const struct
            add_tensor(walk, base, ending, &shape, metadata);
 }
 
-/* torch calls them torch.sparse_coo and so on. */
+/* The layout that torch calls torch.sparse_coo and so on. */
 static const struct tc_sparse_layout *find_layout(const struct pickle_node *named) {
     const struct tc_text prefix = TC_TEXT("torch.sparse_");
     const struct pickle_node *word =
@@ -233,7 +233,7 @@ static const struct tc_sparse_layout *find_layout(const struct pickle_node *name
         (struct tc_text){word->text + prefix.length, word->length - prefix.length});
 }
 
-/* NAME.indices and so on; NAME itself is then no other tensor's. */
+/* Takes the names NAME.indices and so on, and reserves NAME itself. */
 static bool take_group(struct torch_walk *walk, const struct tc_sparse_layout *layout,
                        char endings[4][32], struct tc_text *base) {
     const char *texts[4];
@@ -274,8 +274,8 @@ static bool add_quantity(struct torch_walk *walk, struct tc_metadata *metadata, 
     return torch_add_metadata(walk, metadata, tc_text_of(key), &text);
 }
 
-/* The integers, and how to read them: in metadata, and where each channel has
- * a scale of its own in two tensors beside it. */
+/* Adds a quantised tensor as its integers. How to compute the values from them is in
+ * the metadata, and where each channel has its own scale, in two more tensors. */
 static bool add_quantized(struct torch_walk *walk, const struct pickle_node *node) {
     static const char *const endings[] = {".scales", ".zero_points"};
     const struct pickle_node *how = pickle_item(node->arguments, 4);
@@ -325,8 +325,7 @@ static bool add_numpy(struct torch_walk *walk, const struct pickle_node *node) {
     return other ? torch_walk_skip(walk, TC_SKIP_VALUE, "%s", other) : add_alone(walk, &shape);
 }
 
-/* Kinds of tensors that are known by their functions, with the reason why they
- * are not read. */
+/* Why tensors that this function makes are not supported. */
 static const char *why_unsupported(struct tc_text function) {
     static const struct {
         const char *ending;

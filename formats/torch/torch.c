@@ -10,8 +10,8 @@
 #include "core/tensor/shape.h"
 #include "formats/pickle/option.h"
 
-/* Names in a pickle that are told one by one; the others are counted. */
-#define MAX_CLASSES_TOLD 20u
+/* How many unknown names are reported one by one; the others are counted. */
+#define MAX_CLASSES_REPORTED 20u
 
 void torch_init(struct torch *torch, struct tc_reader *reader) {
     torch->reader = reader;
@@ -25,7 +25,7 @@ void torch_init(struct torch *torch, struct tc_reader *reader) {
 }
 
 void torch_release(struct torch *torch) {
-    torch_forget(torch);
+    torch_release_reading(torch);
     free(torch->storages);
     free(torch->views);
     free(torch->unpacked);
@@ -78,7 +78,7 @@ bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, u
     return true;
 }
 
-/* A storage that is named again must be the same again. */
+/* Checks that a storage that is named again has the same dtype and size. */
 static bool check_again(const struct torch *torch, uint32_t index, struct tc_text key,
                         enum tc_dtype dtype, uint64_t numel, struct tc_error *error) {
     const struct torch_storage *storage = &torch->storages[index];
@@ -101,8 +101,8 @@ static bool make_storage(struct torch *torch, enum tc_dtype dtype, uint64_t nume
            tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
 }
 
-/* In a zip a storage is a member, of exactly its size. One that is not there is
- * told of with the tensor that needs it. */
+/* In a zip a storage is a member, of exactly its size. A member that is missing becomes
+ * an error with the tensor that needs it (torch_check_storage). */
 static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
                        uint32_t *index, struct tc_error *error) {
     const uint32_t *found = torch_find_member(torch, torch->folder, key);
@@ -162,7 +162,7 @@ static bool bad_id(struct tc_error *error, const char *what) {
     return tc_fail(error, TC_INVALID, "persistent-id", "a bad persistent id: %s", what);
 }
 
-/* (view key, offset, size), in elements: a part of a storage. */
+/* Reads a part of a storage: (key, offset, size), in elements. */
 static bool read_part(struct torch *torch, const struct pickle_node *part, struct pickle_node *node,
                       uint64_t element, struct tc_error *error) {
     const struct pickle_node *key = pickle_item(part, 0);
@@ -204,7 +204,7 @@ bool torch_persistent(void *context, const struct pickle_node *id, struct pickle
         return bad_id(error, "not a tuple that starts with a word");
     if (tc_text_equal(pickle_text(tag), TC_TEXT("module"))) {
         if (class && pickle_is_inert(torch->reader->options)) {
-            *node = *class; /* the class itself; its source text is of no use */
+            *node = *class; /* the class alone, without its source text */
             return true;
         }
         tc_fail(error, TC_UNSAFE, "pickle-module",
@@ -259,7 +259,7 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
     pickle->on_misuse = torch->watch.on_misuse;
     pickle->on_build = NULL;
     pickle->persistent = NULL;
-    pickle->keys = true; /* of a tar, the only kind of file that is watched */
+    pickle->keys = true; /* only tar files are read with a watch */
 }
 
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
@@ -302,7 +302,7 @@ bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank
         return false;
     *rank = node->count;
     if (node->count > TC_MAX_RANK)
-        return true; /* the caller says so */
+        return true; /* the caller refuses such a rank */
     for (size_t i = 0; i < node->count; i++) {
         if (node->items[i]->kind != PICKLE_INT || node->items[i]->integer < 0)
             return false;
@@ -315,7 +315,7 @@ void torch_dense(struct torch_shape *shape) {
     uint64_t stride = 1;
     for (unsigned i = shape->rank; i > 0; i--) {
         shape->stride[i - 1] = stride;
-        /* Where it wraps the tensor is empty or too large, and is found out. */
+        /* Where this overflows the tensor is empty, or too large and refused later. */
         stride *= shape->size[i - 1] ? shape->size[i - 1] : 1;
     }
 }
@@ -332,7 +332,7 @@ static bool is_dense(const struct torch_shape *shape) {
     return true;
 }
 
-/* No element lies outside the part of the storage that counts. */
+/* Checks that all elements lie in the bytes [base, base + extent) of the storage. */
 static bool check_extent(const struct torch_shape *shape, uint64_t count, unsigned element,
                          struct tc_error *error) {
     uint64_t last = shape->offset;
@@ -343,15 +343,15 @@ static bool check_extent(const struct torch_shape *shape, uint64_t count, unsign
     }
     uint64_t end = shape->offset;
     ok = ok && (!count || tc_add(last, 1, &end)) && tc_mul(end, element, &end);
-    /* An empty tensor may start anywhere, as torch lets it. */
+    /* An empty tensor may start anywhere, as in torch. */
     if (ok && (end <= shape->extent || !count))
         return true;
     return tc_fail(error, TC_INVALID, "view", "the tensor reaches past its storage (%llu bytes)",
                    (unsigned long long)shape->extent);
 }
 
-/* Bytes of the view's strides, and the shape of the table, which counts single
- * elements where torch counts pairs. */
+/* Sets the view's strides, in bytes, and the tensor's shape. torch's shape of F4 counts
+ * pairs of elements, the table's counts elements. */
 static bool fill_view(struct torch *torch, const struct torch_shape *shape, struct torch_view *view,
                       struct tc_tensor *tensor, struct tc_error *error) {
     struct tc_arena *arena = &torch->reader->arena;
@@ -428,11 +428,15 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
     if (torch->view_count == torch->view_capacity &&
         !grow(torch, (void **)&torch->views, &torch->view_capacity, sizeof *torch->views, error))
         return false;
-    torch->views[torch->view_count++] = view;
-    return tc_table_add(&torch->reader->table, &tensor, error);
+    torch->views[torch->view_count] = view;
+    /* tie_views needs as many views as tensors: none for a tensor that is refused. */
+    if (!tc_table_add(&torch->reader->table, &tensor, error))
+        return false;
+    torch->view_count++;
+    return true;
 }
 
-/* By everything that makes two views the same; then by place. */
+/* 0 where two views show the same data in the same way. */
 static int compare_views(const void *a, const void *b, void *context) {
     const struct torch *torch = context;
     uint32_t i = *(const uint32_t *)a;
@@ -461,7 +465,7 @@ static int order_views(const void *a, const void *b, void *context) {
     return order ? order : (i > j) - (i < j);
 }
 
-/* Two views of one storage that are not the same. */
+/* Marks two different views of one storage as sharing data. */
 static void mark_views(struct torch *torch, uint32_t a, uint32_t b) {
     struct tc_tensor *tensors = torch->reader->table.tensors;
     uint32_t storage = torch->views[a].storage;
@@ -470,8 +474,8 @@ static void mark_views(struct torch *torch, uint32_t a, uint32_t b) {
     tensors[a].storage = tensors[b].storage = storage + 1;
 }
 
-/* Ties tensors that are one view of one storage. Each tensor has a view, in
- * the table's order. */
+/* Marks tensors that are the same view of one storage as sharing all their data. The
+ * i-th tensor of the table has the i-th view. */
 static bool tie_views(struct torch *torch, struct tc_error *error) {
     size_t count = torch->view_count;
     uint32_t *order = malloc((count ? count : 1) * sizeof *order);
@@ -491,7 +495,7 @@ static bool tie_views(struct torch *torch, struct tc_error *error) {
     return true;
 }
 
-/* Storages that nothing made a tensor of must be there all the same. */
+/* Storages that no tensor uses must be in the file too. */
 static bool check_storages(const struct torch *torch, struct tc_error *error) {
     for (size_t i = 0; i < torch->storage_count; i++)
         if (!torch->storages[i].excused && !torch_check_storage(torch, (uint32_t)i, error))
@@ -499,10 +503,10 @@ static bool check_storages(const struct torch *torch, struct tc_error *error) {
     return true;
 }
 
-/* A line for each name with its count, of the first few. */
-static void tell_classes(struct torch *torch) {
+/* Reports the unknown classes, with the number of their objects. */
+static void report_classes(struct torch *torch) {
     struct tc_reader *reader = torch->reader;
-    for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_TOLD; i++) {
+    for (size_t i = 0; i < torch->classes.count && i < MAX_CLASSES_REPORTED; i++) {
         const struct tc_named_number *class = &torch->classes.entries[i];
         if (class->number == 0)
             tc_reader_lose(reader, "%.*s is named and not understood; nothing was made of it",
@@ -514,12 +518,12 @@ static void tell_classes(struct torch *torch) {
                 tc_text_shown(class->name, 200), class->name.bytes, class->number,
                 class->number == 1 ? "" : "s");
     }
-    if (torch->classes.count > MAX_CLASSES_TOLD)
+    if (torch->classes.count > MAX_CLASSES_REPORTED)
         tc_reader_lose(reader, "%zu more names are not understood",
-                       torch->classes.count - MAX_CLASSES_TOLD);
+                       torch->classes.count - MAX_CLASSES_REPORTED);
 }
 
-/* What has no tensor because its objects are not understood is no success. */
+/* Fails where a file has no tensor and unknown classes, which may hold some. */
 static bool check_anything(const struct torch *torch, struct tc_error *error) {
     if (torch->reader->table.count || !torch->classes.count)
         return true;
@@ -534,7 +538,7 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
     struct tc_reader *reader = torch->reader;
     uint64_t size = reader->input->size;
     uint64_t limit = tc_reader_made_limit(reader);
-    /* Views may show one storage many times over. */
+    /* Many views may show one storage, which limits must bound. */
     reader->made = torch->total > size ? torch->total - size : 0;
     if (reader->made > limit) {
         tc_fail(error, TC_UNSAFE, "size-limit",
@@ -544,8 +548,8 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
                 (unsigned long long)limit);
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
-    tell_classes(torch);
-    /* One tensor by its name has no structure that could be lost. */
+    report_classes(torch);
+    /* Where one tensor is selected by its name, no structure can be lost. */
     const struct tc_select *select = reader->options->select;
     bool whole = !select || !select->only.bytes;
     if (torch->nested && whole &&
@@ -557,6 +561,6 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
 }
 
 bool torch_finish_objects(struct torch *torch, struct tc_error *error) {
-    tell_classes(torch);
+    report_classes(torch);
     return check_anything(torch, error);
 }

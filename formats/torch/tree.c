@@ -1,15 +1,15 @@
 /*
- * What a pickle holds, as tensors and metadata. Dict keys and list indices,
- * joined with dots, are the names (keys.c). A tensor is what
- * tensor.c understands; every other leaf is metadata: strings as they
- * are, the rest as JSON, and a list of plain values as one JSON array. What is
- * neither is left out by its name.
+ * Turns what a pickle built into tensors and metadata. Names are dict keys and list
+ * indices, joined with dots (keys.c). tensor.c adds the values that are tensors; every
+ * other leaf is metadata: strings as they are, anything else as JSON, and a list of
+ * plain values as one JSON array. Values that are neither are left out, and reported by
+ * name.
  *
- * Objects of classes that are not understood are there with --pickle=inert,
- * and those of a few plain classes always: whatever tensors their state, their
- * items and the arguments of the call that makes them hold are taken.
+ * Objects of unknown classes occur with --pickle=inert, those of a few plain classes
+ * always. Tensors in their state, in their items and in the arguments of the call that
+ * makes them are added.
  *
- * The walk has its own stack: no pickle is deep enough to overflow ours.
+ * The walk has a stack of its own, so that a deep pickle can't overflow the program's.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,9 +31,9 @@
 #include "formats/torch/walk.h"
 
 #define MAX_DEPTH 1000u
-/* A pickle of a few bytes can hold one value along 2^64 paths. An honest one
- * shares little: it has about as many values as opcodes, and its names and
- * texts are a few times its own length. */
+/* A few bytes of pickle can reach one value by 2^64 paths. An honest pickle shares
+ * little: it has about as many values as opcodes, and its names and texts are a few
+ * times as long as the pickle. */
 #define FREE_VISITS (UINT64_C(1) << 18)
 #define VISITS_PER_STEP 16u
 #define FREE_TEXT (UINT64_C(16) << 20)
@@ -85,7 +85,7 @@ bool torch_walk_charge(struct torch_walk *walk, uint64_t values) {
            torch_walk_over(walk, "repeat along more paths than its length warrants", limit);
 }
 
-/* Metadata is copied to wherever the file goes. */
+/* Counts bytes of metadata, all of which may be written to the output. */
 static bool charge_text(struct torch_walk *walk, uint64_t bytes) {
     uint64_t limit = (FREE_TEXT + TEXT_PER_STEP * walk->torch->steps + walk->torch->text) *
                      torch_walk_scale(walk);
@@ -110,8 +110,8 @@ static void add_items(struct torch_walk *walk, struct tc_json_writer *json,
     tc_json_close(json);
 }
 
-/* A key as the file's metadata has it: what could be no tensor's name could be
- * no key either. */
+/* The current path as a key of the file's metadata. A path that can't be a tensor's
+ * name can't be a key: the value is then left out, and key->bytes is NULL. */
 static bool make_key(struct torch_walk *walk, struct tc_text *key) {
     struct tc_text path = torch_walk_path(walk);
     struct tc_error unfit = {0};
@@ -172,7 +172,7 @@ static bool grow_frames(struct torch_walk *walk) {
     return true;
 }
 
-/* What is to be walked next; its name is the path as it is now. */
+/* Pushes a value to be walked next; its name is the current path. */
 static bool push(struct torch_walk *walk, struct pickle_node *node, bool members) {
     uint32_t level = walk->depth ? walk->frames[walk->depth - 1].level + 1 : 0;
     uint64_t limit = MAX_DEPTH * torch_walk_scale(walk);
@@ -195,7 +195,8 @@ static bool only_scalars(const struct pickle_node *node) {
     return true;
 }
 
-/* Tensors are written in one dict; a module's nest by themselves. */
+/* Records that values are nested, which is lost when tensors are written as one dict.
+ * The modules of TorchScript don't count: nesting is their nature. */
 static void note_nesting(struct torch_walk *walk, const struct pickle_node *node) {
     bool flat = walk->depth == 0 && node->kind == PICKLE_DICT;
     if (walk->torch->script || flat)
@@ -206,13 +207,13 @@ static void note_nesting(struct torch_walk *walk, const struct pickle_node *node
 
 static bool visit_container(struct torch_walk *walk, struct pickle_node *node, bool members) {
     bool dict = node->kind == PICKLE_DICT;
-    /* The outermost has no name, and so is no leaf, whatever it holds. */
+    /* The outermost value has no name, so it can't be a leaf. */
     bool leaf = walk->depth && (dict ? node->count == 0 : only_scalars(node));
     if (!torch_walk_charge(walk, node->count))
         return false;
     if (node->open)
         return torch_walk_skip(walk, TC_SKIP_VALUE, "a list or dict that holds itself");
-    /* A dict's own attributes, such as torch's _metadata, come behind it. */
+    /* A dict's attributes, such as torch's _metadata, are walked after its items. */
     if (dict && node->state && is_container(node->state) && node->state->count &&
         !push(walk, node->state, true))
         return false;
@@ -252,15 +253,15 @@ static bool visit_object(struct torch_walk *walk, struct pickle_node *node, bool
     return push(walk, node, members);
 }
 
-/* (dict, slots) is how objects with slots have their state. */
+/* Whether a state is (dict, slots), as that of objects with __slots__ is. */
 static bool has_slots(const struct pickle_node *state) {
     return pickle_is(state, PICKLE_TUPLE) && state->count == 2 &&
            (state->items[0]->kind == PICKLE_DICT || state->items[0]->kind == PICKLE_NONE) &&
            state->items[1]->kind == PICKLE_DICT;
 }
 
-/* A call that is an argument: a function that is known, then its arguments, and
- * where it is numpy's the array's state. */
+/* A call that is passed on as arguments, to be made by the callee: a known function,
+ * then its arguments, and for numpy's function the array's state. */
 static struct pickle_node *find_deferred(struct torch_walk *walk,
                                          const struct pickle_node *arguments, size_t i) {
     const struct pickle_node *function = pickle_item(arguments, i);
@@ -282,7 +283,7 @@ static struct pickle_node *find_deferred(struct torch_walk *walk,
     return call;
 }
 
-/* What is walked next, and how. */
+/* A value inside the one that is walked. */
 struct child {
     struct pickle_node *node;      /* NULL: nothing here */
     const struct pickle_node *key; /* of a dict; NULL: none */
@@ -290,7 +291,7 @@ struct child {
     bool attributes;
 };
 
-/* A module's state that is an argument, as torch.fx has it. */
+/* An object with this state: torch.fx passes a module's state as an argument. */
 static struct pickle_node *as_object(struct torch_walk *walk, struct pickle_node *state) {
     struct pickle_node *object =
         tc_arena_alloc(torch_walk_arena(walk), sizeof *object, walk->error);
@@ -301,8 +302,8 @@ static struct pickle_node *as_object(struct torch_walk *walk, struct pickle_node
     return object;
 }
 
-/* Arguments have the number of their place behind the object's name; a dict
- * among them is as good as the object's attributes. */
+/* The i-th argument of the call that made an object. Its number is appended to the
+ * object's name, except for a dict, whose items are like the object's attributes. */
 static void argument_child(struct torch_walk *walk, struct torch_frame *frame,
                            const struct pickle_node *arguments, size_t i, struct child *child) {
     struct pickle_node *argument = pickle_item(arguments, i);
@@ -322,8 +323,9 @@ static void argument_child(struct torch_walk *walk, struct torch_frame *frame,
     walk->named = true;
 }
 
-/* An object's parts: items put into it, its state (a module's parts first), the
- * arguments of the call that made it. False behind the last. */
+/* The next child of an object: its items, then its state (of a module first parameters,
+ * buffers and submodules), then the arguments of the call that made it. False behind
+ * the last. */
 static bool object_child(struct torch_walk *walk, struct torch_frame *frame, struct child *child) {
     enum { CONTENT, PART, STATE = PART + 3, SLOTS, CALLABLE, ARGUMENTS };
     struct pickle_node *object = frame->node;
@@ -356,7 +358,7 @@ static bool object_child(struct torch_walk *walk, struct torch_frame *frame, str
     return true;
 }
 
-static bool is_settled(const struct child *child) {
+static bool is_empty(const struct child *child) {
     return !child->node || (is_container(child->node) && child->node->count == 0);
 }
 
@@ -369,7 +371,7 @@ static bool next_child(struct torch_walk *walk, struct torch_frame *frame, struc
     *child = (struct child){.members = frame->members};
     if (node->kind == PICKLE_OBJECT) {
         bool more = object_child(walk, frame, child);
-        if (is_settled(child))
+        if (is_empty(child))
             child->node = NULL;
         return more;
     }
@@ -397,8 +399,8 @@ static bool next_child(struct torch_walk *walk, struct torch_frame *frame, struc
 
 /* Values */
 
-/* A tensor that is well formed but nothing we hold is left out; one that is
- * broken costs the file, unless nobody wants it. */
+/* A tensor that is not supported is left out. A damaged one is an error, unless the
+ * user did not select it. */
 bool torch_walk_forgive(struct torch_walk *walk) {
     struct tc_error failure = *walk->error;
     if (failure.class == TC_UNSUPPORTED) {
@@ -413,7 +415,7 @@ bool torch_walk_forgive(struct torch_walk *walk) {
     return false;
 }
 
-/* Attributes that were set on a tensor: of a parameter, of a subclass. */
+/* The attributes that were set on a parameter or on a tensor of a subclass. */
 static struct pickle_node *find_attributes(const struct pickle_node *node) {
     bool wrapper = pickle_calls(node, PICKLE_REBUILD_PARAMETER) ||
                    pickle_calls(node, PICKLE_REBUILD_FROM_TYPE);
@@ -423,23 +425,24 @@ static struct pickle_node *find_attributes(const struct pickle_node *node) {
     return pickle_is(state, PICKLE_DICT) && state->count ? state : NULL;
 }
 
-/* Plain attributes have no place beside a tensor; torch's own say nothing that
- * its state dict keeps. */
-static bool tell_attributes(struct torch_walk *walk, const struct pickle_node *attributes) {
-    size_t told = 0;
+/* Reports plain attributes of a tensor, which are left out. Those of torch itself are
+ * not reported: its own state dicts leave them out too. */
+static bool report_attributes(struct torch_walk *walk, const struct pickle_node *attributes) {
+    size_t left_out = 0;
     for (size_t i = 0; i + 1 < attributes->count; i += 2) {
         const struct pickle_node *key = attributes->items[i];
         bool own =
             key->kind == PICKLE_TEXT && (tc_text_starts(pickle_text(key), TC_TEXT("_")) ||
                                          tc_text_equal(pickle_text(key), TC_TEXT("persistent")));
-        told += !own && torch_leaf_is_scalar(attributes->items[i + 1]);
+        left_out += !own && torch_leaf_is_scalar(attributes->items[i + 1]);
     }
-    return told == 0 || torch_walk_skip(walk, TC_SKIP_VALUE, "%zu plain attribute%s of the tensor",
-                                        told, told == 1 ? "" : "s");
+    return left_out == 0 ||
+           torch_walk_skip(walk, TC_SKIP_VALUE, "%zu plain attribute%s of the tensor", left_out,
+                           left_out == 1 ? "" : "s");
 }
 
-/* An array of objects is looked into only where the user asked for whatever
- * tensors there are. */
+/* The items of an array of objects, where the user asked for tensors in objects
+ * (--pickle=inert); else NULL. */
 static struct pickle_node *find_objects(const struct torch_walk *walk,
                                         const struct pickle_node *node) {
     struct pickle_node *items =
@@ -447,7 +450,7 @@ static struct pickle_node *find_objects(const struct torch_walk *walk,
     return is_inert(walk) && pickle_is(items, PICKLE_LIST) ? items : NULL;
 }
 
-/* A parameter of what is no tensor that we know. */
+/* The object that a parameter wraps instead of a tensor; NULL: it does not. */
 static struct pickle_node *find_object(struct pickle_node *node) {
     for (int i = 0; i < 16 && pickle_calls(node, PICKLE_REBUILD_PARAMETER); i++)
         node = pickle_item(node->arguments, 0);
@@ -466,23 +469,24 @@ static bool visit_call(struct torch_walk *walk, struct pickle_node *node, bool m
     size_t before = walk->torch->reader->table.count;
     if (!torch_add_call(walk, node))
         return torch_walk_forgive(walk);
-    /* Parts of what was left out are no more than that, unless all is wanted. */
+    /* Where the tensor was left out, its attributes are too, unless the user asked for
+     * all tensors (--pickle=inert). */
     struct pickle_node *attributes = find_attributes(node);
     if (!attributes || (walk->torch->reader->table.count == before && !is_inert(walk)))
         return true;
-    return (members || tell_attributes(walk, attributes)) &&
+    return (members || report_attributes(walk, attributes)) &&
            visit_container(walk, attributes, true);
 }
 
 static bool visit_global(struct torch_walk *walk, const struct pickle_node *node, bool members) {
     if (members || node->global == PICKLE_UNKNOWN)
-        return true; /* one on no list is told of with the others of its name */
+        return true; /* report_classes reports unknown names */
     return torch_walk_skip(walk, TC_SKIP_VALUE, "a class or function, %.*s",
                            tc_text_shown(pickle_text(node), 200), node->text);
 }
 
-/* A key is a name: what else it held is gone. */
-static bool tell_key(struct torch_walk *walk, const struct pickle_node *key) {
+/* Reports a key that is not a plain value: only its name is kept. */
+static bool report_key(struct torch_walk *walk, const struct pickle_node *key) {
     bool plain = key->kind <= PICKLE_BYTES || key->kind == PICKLE_TUPLE ||
                  key->kind == PICKLE_GLOBAL || torch_leaf_is_scalar(key);
     return plain || torch_walk_skip(walk, TC_SKIP_VALUE, "a dict's key that is no plain value");
@@ -491,7 +495,7 @@ static bool tell_key(struct torch_walk *walk, const struct pickle_node *key) {
 static bool visit(struct torch_walk *walk, const struct child *child) {
     struct pickle_node *node = child->node;
     bool members = child->members;
-    if (!torch_walk_charge(walk, 1) || (child->key && !tell_key(walk, child->key)))
+    if (!torch_walk_charge(walk, 1) || (child->key && !report_key(walk, child->key)))
         return false;
     if (torch_leaf_is_scalar(node))
         return members || add_leaf(walk, node);
@@ -519,8 +523,8 @@ static bool visit(struct torch_walk *walk, const struct child *child) {
 
 /* The walk */
 
-/* A frame that comes to its turn while the same value is being walked further
- * out holds itself. */
+/* Starts on a frame's value. Where that value is being walked further out already, it
+ * holds itself. */
 static bool enter(struct torch_walk *walk, struct torch_frame *frame) {
     if (frame->entered)
         return true;
@@ -548,7 +552,7 @@ static bool step(struct torch_walk *walk) {
            (!child.node || visit(walk, &child));
 }
 
-static void tell(struct torch_walk *walk) {
+static void report_renamed(struct torch_walk *walk) {
     struct tc_reader *reader = walk->torch->reader;
     walk->torch->nested |= walk->renamed > 0;
     if (walk->renamed)
@@ -572,7 +576,7 @@ static bool run(struct torch_walk *walk, struct pickle_node *root, bool members)
     ok = ok && torch_settle_metadata(walk) &&
          tc_metadata_sort(&walk->torch->reader->table.metadata, walk->error);
     if (ok)
-        tell(walk);
+        report_renamed(walk);
     tc_buffer_release(&walk->path);
     free(walk->frames);
     return ok;

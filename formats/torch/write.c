@@ -17,14 +17,14 @@
 #include "formats/pickle/opcodes.h"
 
 #define ROOT "archive/"
-/* Of the pickle, as torch.save has it. */
+/* The pickle's protocol, that of torch.save. */
 #define PROTOCOL 2
-/* As Python's pickler has it: so many pairs between two SETITEMS. */
+/* How many pairs one SETITEMS puts into a dict, as in Python's pickler. */
 #define BATCH 1000
 #define MAX_MEMO 64
 
-/* What each dtype is to torch: old ones have a class of storage, new ones a
- * dtype beside untyped bytes. Globals, as a pickle names them. */
+/* How torch names each dtype, as globals of a pickle: older dtypes have a class of
+ * storage; newer ones have an untyped storage and a dtype. */
 static const struct torch_type {
     const char *storage; /* NULL: untyped */
     const char *dtype;
@@ -53,17 +53,17 @@ static const struct torch_type {
     [TC_F4] = {.dtype = "torch\nfloat4_e2m1fn_x2"},
 };
 
-/* A sparse tensor, by positions of its parts in the output file. */
+/* A sparse tensor, with the positions of its tensors in the output file. */
 struct sparse_group {
     const struct tc_sparse_layout *layout;
     struct tc_text parent;
     size_t parts[4];
 };
 
-/* What becomes of an item. */
+/* How an item is written. */
 struct torch_slot {
     uint64_t number;                  /* of its storage */
-    const struct sparse_group *group; /* that it is a part of; NULL: none */
+    const struct sparse_group *group; /* the sparse tensor it belongs to; NULL: none */
     bool silent;                      /* it has no storage: the shape of a sparse tensor */
 };
 
@@ -73,7 +73,7 @@ static const struct tc_sparse_layout *find_layout(const struct tc_metadata *meta
     const struct tc_text *name = tc_metadata_find(metadata, TC_SPARSE_LAYOUT);
     if (!tc_sparse_parent(metadata))
         return NULL;
-    /* deathtensors has COO alone, and no name for it. */
+    /* In deathtensors a sparse tensor without a layout's name is COO. */
     return name ? tc_sparse_layout(*name) : &tc_sparse_layouts[TC_SPARSE_COO];
 }
 
@@ -85,7 +85,7 @@ static bool index_names(const struct tc_item *items, size_t count, struct tc_nam
     return true;
 }
 
-/* Whether an item is what a sparse tensor of torch can be made of. */
+/* Whether an item can be this part of a sparse tensor in torch. */
 static bool fits_part(const struct tc_item *item, const struct tc_sparse_layout *layout,
                       unsigned part) {
     const struct tc_text *own = tc_metadata_find(item->metadata, TC_SPARSE_ROLE);
@@ -101,7 +101,8 @@ static bool fits_part(const struct tc_item *item, const struct tc_sparse_layout 
                               : item->dtype == TC_I64 && item->rank == 2;
 }
 
-/* The whole group of an item; false where it can't be written as one. */
+/* Finds the sparse tensor that an item belongs to; false where there is none, or torch
+ * can't hold it. */
 static bool find_group(const struct tc_item *items, const struct tc_name_map *names,
                        const struct tc_item *item, struct sparse_group *group) {
     const struct tc_text *parent = tc_sparse_parent(item->metadata);
@@ -132,7 +133,7 @@ static bool has_groups(const struct tc_item *items, size_t count) {
     return false;
 }
 
-/* Gives each part of a sparse tensor its group. */
+/* Sets the group of each item that belongs to a sparse tensor. */
 static bool find_groups(const struct tc_item *items, size_t count, struct tc_arena *arena,
                         struct torch_slot *slots, struct tc_error *error) {
     struct tc_name_map names;
@@ -156,7 +157,7 @@ static bool find_groups(const struct tc_item *items, size_t count, struct tc_are
     return ok;
 }
 
-/* A group stands where its first part would. */
+/* Whether a sparse tensor is written at this position: at that of its first part. */
 static bool stands_at(const struct sparse_group *group, size_t position) {
     for (unsigned p = 0; group && p < group->layout->parts; p++)
         if (group->parts[p] < position)
@@ -187,7 +188,7 @@ struct pickler {
     const struct torch_slot *slots;
     struct tc_buffer text;
     bool script;
-    const char *memo[MAX_MEMO]; /* texts and globals written before, by their number */
+    const char *memo[MAX_MEMO]; /* texts and globals that were written, by memo key */
     unsigned memo_count;
 };
 
@@ -212,7 +213,7 @@ static void add_integer(struct pickler *pickler, uint64_t value) {
         add_byte(pickler, OP_BININT);
         add_little(pickler, value, 4);
     } else {
-        /* libtorch takes it with eight bytes and no others. */
+        /* libtorch accepts LONG1 only with eight bytes. */
         add_byte(pickler, OP_LONG1);
         add_byte(pickler, 8);
         add_little(pickler, value, 8);
@@ -225,13 +226,14 @@ static void add_text(struct pickler *pickler, struct tc_text text) {
     tc_buffer_add_text(&pickler->text, text);
 }
 
-/* "module\nname". */
+/* Writes a global, given as "module\nname". */
 static void add_global(struct pickler *pickler, const char *global) {
     add_byte(pickler, OP_GLOBAL);
     tc_buffer_addf(&pickler->text, "%s\n", global);
 }
 
-/* Writes it once, and later refers to it. A global has a newline in it. */
+/* Writes a text or global the first time, and later refers to it by the memo. A global
+ * has a newline in it. */
 static void add_shared(struct pickler *pickler, const char *text) {
     for (unsigned i = 0; i < pickler->memo_count; i++)
         if (strcmp(pickler->memo[i], text) == 0) {
@@ -267,7 +269,7 @@ static void add_sizes(struct pickler *pickler, const uint64_t *sizes, size_t cou
     end_tuple(pickler, count);
 }
 
-/* torch's shape counts pairs of F4 elements, which fill a byte. */
+/* Sizes and strides as torch has them, which counts pairs of F4 elements. */
 static void sizes_in_torch(const struct tc_item *item, uint64_t *sizes, uint64_t *strides) {
     uint64_t stride = 1;
     for (unsigned i = item->rank; i > 0; i--) {
@@ -277,7 +279,7 @@ static void sizes_in_torch(const struct tc_item *item, uint64_t *sizes, uint64_t
     }
 }
 
-/* ("storage", class, key, "cpu", count) as a persistent id. */
+/* Writes the persistent id of a storage: ("storage", class, key, "cpu", count). */
 static void add_storage(struct pickler *pickler, const struct tc_item *item, uint64_t number) {
     const struct torch_type *type = &types[item->dtype];
     char key[24];
@@ -323,7 +325,8 @@ static void add_dense(struct pickler *pickler, size_t index) {
     add_byte(pickler, OP_REDUCE);
 }
 
-/* A sparse tensor needs its shape's values here, before any data is written. */
+/* Writes a sparse tensor. The pickle has its shape, so that the shape's values are read
+ * before any data is written. */
 static bool add_sparse(struct pickler *pickler, const struct sparse_group *group,
                        struct tc_error *error) {
     unsigned last = group->layout->parts - 1;
@@ -363,7 +366,7 @@ static bool add_sparse(struct pickler *pickler, const struct sparse_group *group
     return true;
 }
 
-/* In TorchScript a dot would be an attribute's attribute: tch writes a bar. */
+/* Writes a name. In TorchScript "." would separate attributes: tch writes "|" for it. */
 static void add_key(struct pickler *pickler, struct tc_text name) {
     size_t start = pickler->text.length + 5;
     add_text(pickler, name);
@@ -421,7 +424,7 @@ static bool add_member(struct torch_writer *torch, const char *name, const void 
            zip_member_end(&torch->zip, error);
 }
 
-/* A string of TorchScript's source. */
+/* Appends a string literal of TorchScript's source. */
 static void add_quoted(struct tc_buffer *text, struct tc_text name) {
     tc_buffer_add_string(text, "\"");
     for (size_t i = 0; i < name.length; i++) {
@@ -436,7 +439,8 @@ static void add_quoted(struct tc_buffer *text, struct tc_text name) {
     tc_buffer_add_string(text, "\"");
 }
 
-/* The class that libtorch needs to see: every tensor a parameter. */
+/* Adds the source of the module's class, which libtorch needs: every tensor is a
+ * parameter of it. */
 static bool add_source(struct tc_writer *writer, struct torch_writer *torch,
                        struct tc_error *error) {
     const struct tc_item *items = writer->plan->items + writer->file->first;
@@ -459,8 +463,8 @@ static bool add_source(struct tc_writer *writer, struct torch_writer *torch,
     return ok;
 }
 
-/* Metadata has no place in a state dict, so it has a member of its own. What
- * the pickle says of sparse tensors itself is not said again. */
+/* Adds metadata as a member of its own, since a state dict can't hold it. Metadata
+ * about sparse tensors is left out, since the pickle says that itself. */
 static bool add_metadata(struct tc_writer *writer, struct torch_writer *torch,
                          struct tc_error *error) {
     size_t count = writer->file->count;
@@ -498,7 +502,8 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     if (!torch->slots ||
         (!script && !find_groups(items, count, &writer->arena, torch->slots, error)))
         return false;
-    /* A shape that another tensor shares has a storage after all. */
+    /* The shape of a sparse tensor is written with a storage if another tensor shares
+     * its data. */
     for (size_t i = 0; i < count; i++)
         if (items[i].tied)
             torch->slots[tc_ties_kept(writer->plan, &items[i]) - items].silent = false;
@@ -517,7 +522,7 @@ bool torch_write_begin(struct tc_writer *writer, bool script, struct tc_error *e
     return ok && add_metadata(writer, torch, error);
 }
 
-/* The member that holds an item's data, where it has one. */
+/* Begins the member that holds an item's data, if it has one. */
 static bool begin_storage(struct tc_writer *writer, size_t index, struct tc_error *error) {
     struct torch_writer *torch = writer->state;
     const struct torch_slot *slot = &torch->slots[index];
@@ -555,7 +560,7 @@ bool torch_write_put(struct tc_writer *writer, size_t index, struct tc_source *s
     return ok && next == TC_NEXT_END && (slot->silent || zip_member_end(&torch->zip, error));
 }
 
-/* What tells an archive's kind comes last: a probe looks at the directory's
+/* Small members come last in the directory, so that torch_zip_seen finds them at its
  * end. */
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error) {
     struct torch_writer *torch = writer->state;

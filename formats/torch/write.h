@@ -21,7 +21,7 @@
 
 struct torch_slot;
 
-/* A backend's writer_size. */
+/* The writer's state: writer_size of a backend is its size. */
 struct torch_writer {
     struct zip_writer zip;
     struct torch_slot *slots; /* by item of the file */
@@ -35,12 +35,12 @@ bool torch_write_leave_room(struct tc_writer *writer, size_t index, struct tc_er
 bool torch_write_finish(struct tc_writer *writer, struct tc_error *error);
 void torch_write_abort(struct tc_writer *writer);
 
-/* Under which names the tensors of an output file are found in it: for
- * tc_sharding. */
+/* The names under which an index lists the tensors of an output file: the listed
+ * of a backend's tc_sharding. */
 bool torch_write_listed(const struct tc_plan *plan, const struct tc_output_file *file,
                         struct tc_arena *arena, struct tc_text *names, struct tc_error *error);
 
-/* Shapes that torch has no form for: for a backend's check. */
+/* Fails where torch can't hold a tensor of that shape: a backend's check. */
 bool torch_write_check(struct tc_plan *plan, struct tc_error *error);
 
 #endif

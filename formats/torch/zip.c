@@ -1,5 +1,5 @@
 /*
- * torch ≥ 1.6 and TorchScript: a zip, everything in one folder ROOT.
+ * Files of torch since 1.6 and of TorchScript: a zip with everything in one folder ROOT.
  *     ROOT/data.pkl          the object
  *     ROOT/data/KEY          a storage each
  *     ROOT/version           "3"
@@ -7,7 +7,7 @@
  *     ROOT/constants.pkl     TorchScript: a tuple of tensors that its code has
  *     ROOT/constants/KEY     their storages
  *     ROOT/model.json        torch 1.0 and 1.1, in the place of data.pkl (model.c)
- *     ROOT/code/…            TorchScript: source text, never looked at
+ *     ROOT/code/…            TorchScript: source text, never run
  *     ROOT/tconv.json        metadata that tconv wrote
  */
 #include <stdlib.h>
@@ -28,15 +28,15 @@
 #include "formats/zip/read.h"
 
 #define MAX_SMALL 64u
-/* What libtorch itself takes; 3 is what everything writes. */
+/* The highest version that libtorch accepts; all programs write 3. */
 #define MAX_VERSION 10
 #define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
-/* What only a torch.package has. */
+/* A member that only archives of torch.package have. */
 #define PACKAGE_MEMBER "/.data/extern_modules"
 #define TAIL_BYTES ((size_t)1 << 16)
 
-/* Names in the directory, which lies at the file's end; most archives' fits
- * the tail, or at least its end, where small members are. */
+/* Looks for names in the directory, at the file's end. The directory of most archives
+ * fits into TAIL_BYTES, or at least its end, where small members are. */
 bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
     struct tc_error ignored = {0};
     struct tc_input *input = probe->input;
@@ -74,8 +74,8 @@ static const struct zip_member *find_member(const struct torch *torch, const cha
     return found ? &torch->zip.members[*found] : NULL;
 }
 
-/* torch finds members whatever the case of their letters: no two may differ in
- * nothing else. */
+/* torch ignores the case of letters in members' names, so no two may differ only in
+ * that. */
 static bool check_cases(struct torch *torch, struct tc_error *error) {
     struct tc_name_map folded;
     tc_name_map_init(&folded, &torch->reader->arena);
@@ -98,7 +98,7 @@ static bool check_cases(struct torch *torch, struct tc_error *error) {
     return ok;
 }
 
-/* The names of all members, each once. */
+/* Fills the map of members' names, each of which may occur once. */
 static bool index_members(struct torch *torch, struct tc_error *error) {
     for (size_t i = 0; i < torch->zip.count; i++) {
         struct tc_text name = torch->zip.members[i].name;
@@ -111,7 +111,7 @@ static bool index_members(struct torch *torch, struct tc_error *error) {
     return check_cases(torch, error);
 }
 
-/* Whether a folder, with its slash, is anything but a plain path. */
+/* Whether a folder's path, which ends in "/", has an empty, "." or ".." component. */
 static bool leaves_folder(struct tc_text folder) {
     size_t start = 0;
     for (size_t i = 0; i < folder.length; i++) {
@@ -125,7 +125,7 @@ static bool leaves_folder(struct tc_text folder) {
     return false;
 }
 
-/* Members of this name, whatever their folder; the last one's folder is the
+/* Counts the members of this name in any folder. The last one's folder becomes the
  * archive's root. */
 static size_t find_main(struct torch *torch, struct tc_text main) {
     size_t found = 0;
@@ -140,7 +140,7 @@ static size_t find_main(struct torch *torch, struct tc_text main) {
     return found;
 }
 
-/* torch.package: Python source and pickles of any name. */
+/* Whether it is an archive of torch.package: Python source and pickles of any name. */
 static bool is_package(const struct torch *torch) {
     for (size_t i = 0; i < torch->zip.count; i++)
         if (tc_text_ends(torch->zip.members[i].name, TC_TEXT(PACKAGE_MEMBER)))
@@ -148,7 +148,7 @@ static bool is_package(const struct torch *torch) {
     return false;
 }
 
-/* The one folder that holds data.pkl, and everything else. */
+/* Finds the folder that has data.pkl, and must have everything else. */
 static bool find_root(struct torch *torch, struct tc_error *error) {
     if (is_package(torch))
         return tc_fail(error, TC_UNSUPPORTED, "torch-package",
@@ -178,7 +178,7 @@ static bool find_root(struct torch *torch, struct tc_error *error) {
     return torch->used != NULL;
 }
 
-/* The whole of a small member; NULL with no error where it is not there. */
+/* The whole of a small member; NULL without an error where it does not exist. */
 static const char *load_small(struct torch *torch, const char *name, size_t *length,
                               struct tc_error *error) {
     const struct zip_member *member = find_member(torch, name);
@@ -256,8 +256,8 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
     }
     torch_count_pickle(torch, &pickle);
     pickle_release(&pickle);
-    /* The error says what is wrong; where the bytes were damaged on their way
-     * that is the better reason. */
+    /* Where the CRC is wrong, the error says that instead: then the damage is the
+     * reason. */
     if (member->method == ZIP_STORED && (ok || error->class == TC_INVALID)) {
         struct tc_error damage = {0};
         if (!zip_verify_stored(torch->reader->input, member, &damage)) {
@@ -268,7 +268,7 @@ static bool load_pickle(struct torch *torch, const struct zip_member *member,
     return ok;
 }
 
-/* Storages that nothing refers to, as some tools leave behind. */
+/* Warns of storages that nothing refers to, which some tools leave behind. */
 static void note_unused(struct torch *torch) {
     struct tc_buffer prefix = {0};
     size_t unused = 0;
@@ -292,27 +292,28 @@ static void note_unused(struct torch *torch) {
 
 #define MAX_SOURCE (1u << 20)
 
-/* Whether a TorchScript archive has code beyond the bare class that tch and
- * tconv write. */
+/* Whether a TorchScript archive has more code than the class without functions that
+ * tch and tconv write. */
 static bool has_code(struct torch *torch, struct tc_error *error) {
     struct tc_buffer prefix = {0};
-    const struct zip_member *bare = find_member(torch, "code/__torch__.py");
-    bool more = bare && bare->size > MAX_SOURCE;
+    const struct zip_member *source = find_member(torch, "code/__torch__.py");
+    bool more = source && source->size > MAX_SOURCE;
     tc_buffer_add_text(&prefix, torch->root);
     tc_buffer_add_string(&prefix, "code/");
     for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
         const struct zip_member *member = &torch->zip.members[i];
-        more |= member != bare && tc_text_ends(member->name, TC_TEXT(".py")) &&
+        more |= member != source && tc_text_ends(member->name, TC_TEXT(".py")) &&
                 tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
     }
     tc_buffer_release(&prefix);
-    if (more || !bare)
+    if (more || !source)
         return more;
-    const char *text = zip_load(torch->reader, bare, error);
+    const char *text = zip_load(torch->reader, source, error);
     return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
 }
 
-/* A bare module is tch's, whatever the file is called. */
+/* Warns that code is left out. A module without code is from tch, whatever the file's
+ * extension, and so has "|" for "." in its names. */
 static bool note_code(struct torch *torch, struct tc_error *error) {
     if (!torch->script)
         return true;
@@ -324,8 +325,8 @@ static bool note_code(struct torch *torch, struct tc_error *error) {
     return error->class == TC_OK;
 }
 
-/* Tensors that TorchScript's code has as constants, as freezing a module makes
- * them of all its parameters. */
+/* Adds the tensors that are constants of TorchScript's code, as all parameters of a
+ * frozen module are. */
 static bool read_constants(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
     torch->folder = "constants/";
@@ -347,7 +348,7 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
     if (text && tc_sidecar_read(torch->reader, text, member->size, error))
         return true;
     if (error->class == TC_INVALID)
-        error->has_offset = false; /* of the text, not of the file */
+        error->has_offset = false; /* the offset is one in the JSON, not in the file */
     return false;
 }
 

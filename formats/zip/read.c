@@ -34,12 +34,12 @@
 
 #define FIELD_UTF8_NAME 0x7075u
 #define UTF8_NAME_VERSION 1u
-#define UTF8_NAME_HEAD 5u /* its version, and the CRC-32 of the other name */
+#define UTF8_NAME_HEAD 5u /* its version, and the CRC-32 of the name in the header */
 
 #define FLAG_ENCRYPTED 0x0001u
 #define FLAG_DESCRIPTOR 0x0008u
-/* Compression options, a data descriptor, UTF-8 names. */
 #define FLAG_UTF8 0x0800u
+/* 0x0006 are options of the compression, which do not matter for unpacking. */
 #define FLAGS_KNOWN (0x0006u | FLAG_DESCRIPTOR | FLAG_UTF8)
 
 static uint16_t u16(const unsigned char *bytes) {
@@ -59,9 +59,9 @@ static bool bad(struct tc_error *error, uint64_t offset, const char *what) {
     return tc_error_at(error, offset);
 }
 
-/* The directory's place, from the end records. */
+/* What the end records say of the directory. */
 struct end {
-    uint64_t offset; /* of the end record; zip64: of its own */
+    uint64_t offset; /* of the end record; in a zip64 archive: of the zip64 end record */
     uint64_t directory;
     uint64_t size;
     uint64_t count;
@@ -71,8 +71,9 @@ static bool is_end(const unsigned char *bytes) {
     return memcmp(bytes, "PK\5\6", 4) == 0;
 }
 
-/* Finds the end record: the one whose comment ends with the file. A second
- * signature behind it, or a second record that would fit, is another reading. */
+/* Finds the end record: the one whose comment ends with the file. A second signature
+ * behind it, or a second record that would fit, is refused: other readers may take
+ * that one. */
 static bool find_end(const unsigned char *tail, size_t length, uint64_t base, size_t *place,
                      struct tc_error *error) {
     size_t found = 0;
@@ -90,7 +91,8 @@ static bool find_end(const unsigned char *tail, size_t length, uint64_t base, si
     return found ? true : bad(error, base + length, "no end record; the file may be cut short");
 }
 
-/* Where a 16- or 32-bit field is full, the 64-bit one counts. */
+/* A 16- or 32-bit field must have the value of the 64-bit one, or be full (all bits
+ * set), so that only the 64-bit one counts. */
 static bool same_or_full(uint64_t narrow, uint64_t full, uint64_t wide) {
     return narrow == full || narrow == wide;
 }
@@ -150,8 +152,8 @@ static bool read_end(struct tc_input *input, struct end *end, struct tc_error *e
     return ok;
 }
 
-/* The zip64 extra field holds, in this order, those of size, stored size and
- * local offset that are full in the entry. */
+/* Reads the zip64 extra field. It has, in this order, those of size, stored size and
+ * local offset that are full (0xFFFFFFFF) in the entry. */
 static bool read_extra(const unsigned char *extra, size_t length, struct zip_member *member,
                        bool local, uint64_t where, struct tc_error *error) {
     bool full[3] = {member->size == 0xFFFFFFFF, member->stored == 0xFFFFFFFF,
@@ -187,8 +189,8 @@ static bool read_extra(const unsigned char *extra, size_t length, struct zip_mem
     return true;
 }
 
-/* Info-ZIP's field of a name in UTF-8 counts for readers that know it, where the CRC in it is that
- * of the name in the header: they would see a member that others do not. */
+/* Info-ZIP's extra field has a name in UTF-8. Readers that know it take that name, if the CRC in
+ * it is that of the name in the header; others would see another member. */
 static bool gives_another_name(const unsigned char *extra, size_t length, struct tc_text name) {
     while (length >= 4 && u16(extra + 2) <= length - 4) {
         size_t size = u16(extra + 2);
@@ -213,14 +215,14 @@ static bool is_ascii(struct tc_text name) {
     return true;
 }
 
-/* Names a folder: by its name, or by the attributes of DOS or Unix. Some readers
- * then look at no data, others at all of it. */
+/* Whether a member is a folder: by its name, or by the attributes of DOS or Unix.
+ * Some readers ignore a folder's data, others do not. */
 static bool is_folder(const struct zip_member *member, uint32_t attributes) {
     return tc_text_ends(member->name, TC_TEXT("/")) || attributes & ATTRIBUTE_FOLDER ||
            (attributes >> 16 & MODE_MASK) == MODE_FOLDER;
 }
 
-/* Deflating nothing takes two bytes, which some writers do for folders. */
+/* Some writers deflate folders, of which two bytes come. */
 static bool has_data(const struct zip_member *member) {
     return member->size > 0 || member->stored > 2;
 }
@@ -248,7 +250,7 @@ static bool check_member(const struct zip_member *member, uint32_t attributes,
     return tc_error_at(error, member->local);
 }
 
-/* Reads the local header: it must say what the directory says. */
+/* Reads the local header, which must agree with the directory. */
 static bool read_local(struct tc_input *input, struct zip_member *member, uint64_t limit,
                        struct tc_error *error) {
     unsigned char fixed[LOCAL_BYTES];
@@ -275,7 +277,7 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
         ok = bad(error, member->local, "a local header has another name than the directory");
     else if (gives_another_name(rest + name_length, extra_length, member->name))
         ok = bad(error, member->local, "an extra field gives a member another name");
-    /* With a data descriptor behind the data these may be zero here. */
+    /* Where a data descriptor follows the data, sizes and CRC may be zero here. */
     bool later = member->flags & FLAG_DESCRIPTOR;
     if (ok && !(later && local.size == 0 && local.stored == 0)) {
         ok = read_extra(rest + name_length, extra_length, &local, true, member->local, error);

@@ -1,11 +1,14 @@
 /*
- * A strict reader of zip archives: one reading or none. It takes only what
- * every other reader would read in the same way: one end record, a directory
- * that fills its place, local headers that agree with it, members that don't
- * overlap, nothing before the first.
+ * A strict reader of zip archives. It accepts only what every other reader would
+ * read in the same way: one end record, a directory that ends where the end record
+ * begins, local headers that agree with it, members that don't overlap, nothing
+ * before the first.
  *
- * Ours rather than libzip's, which does not tell where a member's data lies,
- * and accepts flags, sizes and names that others read differently.
+ * libzip is not used here: it does not say where a member's data lies, and accepts
+ * flags, sizes and names that other programs read differently.
+ *
+ * An opened archive does not change, so that several threads may use it, each with
+ * a zip_stream of its own.
  */
 #ifndef TCONV_FORMATS_ZIP_READ_H
 #define TCONV_FORMATS_ZIP_READ_H
@@ -17,15 +20,15 @@
 #include "core/io/deflate.h"
 #include "core/io/input.h"
 
-/* Those that are read; a member of any other is listed, and can't be read. */
+/* The methods that can be read; a member of any other can only be listed. */
 enum zip_method { ZIP_STORED = 0, ZIP_DEFLATED = 8, ZIP_BZIP2 = 12, ZIP_LZMA = 14 };
 
 struct zip_member {
     struct tc_text name;
-    uint64_t data; /* where its bytes lie in the file */
-    uint64_t stored;
-    uint64_t size; /* unpacked */
-    uint64_t local;
+    uint64_t data;   /* where its bytes lie in the file */
+    uint64_t stored; /* how many bytes it has there */
+    uint64_t size;   /* unpacked */
+    uint64_t local;  /* where its local header is */
     uint32_t crc;
     uint16_t flags;
     uint16_t method;
@@ -34,20 +37,21 @@ struct zip_member {
 struct zip {
     struct zip_member *members; /* in the directory's order */
     size_t count;
-    char *directory; /* its bytes: names point into it */
+    char *directory; /* its bytes, from malloc: names point into it */
 };
 
 bool zip_open_archive(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
-/* Fails with TC_UNSUPPORTED where a member is encrypted, or packed in a way that
- * is not known: it can be listed, and not read. */
+/* Fails with TC_UNSUPPORTED where a member is encrypted, or packed by a method that
+ * tconv does not know, so that it can only be listed. */
 bool zip_member_readable(const struct zip_member *member, struct tc_error *error);
-/* The same for all members, where the file is nothing without each. */
+/* The same for all members, for files that need each of them. */
 bool zip_all_readable(const struct zip *zip, struct tc_error *error);
 
-/* Bytes [offset, offset + length) of a member as it was before packing. A
- * packed one goes on where it stands, or starts anew, and its size and CRC
- * are checked when its end is read; a stored one is read in place. */
+/* Reads bytes [offset, offset + length) of an unpacked member. A stored member is
+ * read in place. A packed one is unpacked on from where the stream stands, or from
+ * the start where that is too far; its size and CRC are checked when its end is
+ * reached. All zero at first. */
 struct zip_stream {
     const struct zip_member *member; /* NULL: none yet */
     union {
@@ -61,7 +65,7 @@ bool zip_stream_read(struct zip_stream *stream, struct tc_input *input,
                      const struct zip_member *member, uint64_t offset, void *buffer, size_t length,
                      struct tc_error *error);
 void zip_stream_release(struct zip_stream *stream);
-/* A small member as a whole, checked, a NUL behind it; the arena's. */
+/* The whole of a small member, checked, with a NUL behind it, in the reader's arena. */
 char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct tc_error *error);
 
 /* Reads a member to its end, and checks its size and CRC. */

@@ -9,8 +9,8 @@
 #define ZIP64_EXTRA 20u
 /* Aligns a member's data, so that an array in it can be mapped. */
 #define ALIGNMENT 64u
-/* Deflate adds at most a few bytes a 64 KiB block; well below 4 GiB no size
- * can pass it. */
+/* Up to this size a member's sizes fit 32 bits, also if it grows when it is deflated:
+ * by at most a few bytes for each 64 KiB. */
 #define NARROW_LIMIT UINT64_C(0xFF000000)
 #define FULL 0xFFFFFFFFu
 
@@ -24,14 +24,14 @@ void zip_writer_release(struct zip_writer *writer) {
     *writer = (struct zip_writer){0};
 }
 
-/* Little-endian fields, appended. */
+/* Appends a little-endian field. */
 static void add(struct tc_buffer *buffer, uint64_t value, unsigned bytes) {
     unsigned char field[8];
     tc_store(field, value, bytes);
     tc_buffer_add(buffer, field, bytes);
 }
 
-/* UTF-8, where the name is not plain ASCII. */
+/* The flag for a name in UTF-8, where it is not plain ASCII. */
 static unsigned name_flags(struct tc_text name) {
     for (size_t i = 0; i < name.length; i++)
         if (name.bytes[i] & 0x80)
@@ -43,8 +43,8 @@ static unsigned narrow(uint64_t value) {
     return value >= FULL ? FULL : (unsigned)value;
 }
 
-/* Version, flags, method and the time 1980-01-01 00:00, as both headers have
- * them. */
+/* Appends the fields that local header and directory entry have in common: version,
+ * flags, method and the time, 1980-01-01 00:00. */
 static void add_common(struct tc_buffer *buffer, const struct zip_writer *writer,
                        struct tc_text name, bool wide) {
     add(buffer, wide ? 45 : 20, 2);
@@ -61,8 +61,8 @@ static bool emit(struct zip_writer *writer, struct tc_buffer *buffer, struct tc_
     return ok;
 }
 
-/* Padding so that data behind a header of `length` bytes starts aligned; an
- * extra field takes at least four bytes, or none at all. */
+/* The padding with which the data behind a header of `length` bytes starts aligned.
+ * It goes into an extra field, which has at least four bytes. */
 static size_t padding_for(uint64_t position, size_t length) {
     size_t over = (position + length) % ALIGNMENT;
     size_t padding = over ? ALIGNMENT - over : 0;
@@ -113,7 +113,7 @@ bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t s
     }
     if (padding) {
         static const char zeros[2 * ALIGNMENT];
-        tc_buffer_add(&header, "FB", 2); /* the field torch aligns with */
+        tc_buffer_add(&header, "FB", 2); /* the extra field that torch pads with */
         add(&header, padding - 4, 2);
         tc_buffer_add(&header, zeros, padding - 4);
     }

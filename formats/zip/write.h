@@ -1,8 +1,12 @@
 /*
- * A writer of zip archives, stored or deflated: sizes and CRC are patched
- * into the local header behind the data (no data descriptors, which some
- * readers take offsets wrong by), zip64 only where a size needs it, members'
- * data aligned. Times are 1980-01-01: the same input gives the same bytes.
+ * A writer of zip archives, stored or deflated. Sizes and CRC are written into the
+ * local header once the data is there, so that there are no data descriptors, from
+ * which some readers compute wrong offsets. zip64 is used only where a size needs
+ * it, and members' data is aligned. All times are 1980-01-01, so that the same
+ * input gives the same bytes.
+ *
+ *     zip_writer_init → (zip_member_begin → zip_member_write … → zip_member_end) … →
+ *     zip_writer_finish → zip_writer_release, also after a failure
  */
 #ifndef TCONV_FORMATS_ZIP_WRITE_H
 #define TCONV_FORMATS_ZIP_WRITE_H
@@ -14,9 +18,9 @@
 
 struct zip_written {
     struct tc_text name; /* must outlive the writer */
-    uint64_t local;
-    uint64_t stored;
-    uint64_t size;
+    uint64_t local;      /* where its local header is */
+    uint64_t stored;     /* bytes in the file */
+    uint64_t size;       /* unpacked */
     uint32_t crc;
 };
 
@@ -33,15 +37,16 @@ struct zip_writer {
 void zip_writer_init(struct zip_writer *writer, struct tc_outfile *out, int level);
 void zip_writer_release(struct zip_writer *writer);
 
-/* `size` is what will be written, so that zip64 is there when it is needed. */
+/* `size` is how many bytes will be written, which decides whether the local header
+ * needs zip64 fields. */
 bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t size,
                       struct tc_error *error);
 bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t length,
                       struct tc_error *error);
-/* Room for stored data, where an archive is only measured. */
+/* Leaves room for stored data, where an archive is only measured (core/plan/measure.h). */
 void zip_member_skip(struct zip_writer *writer, uint64_t length);
 bool zip_member_end(struct zip_writer *writer, struct tc_error *error);
-/* The directory and the end records. */
+/* Writes the directory and the end records. */
 bool zip_writer_finish(struct zip_writer *writer, struct tc_error *error);
 
 #endif
