@@ -297,6 +297,13 @@ static int by_severity(const void *x, const void *y) {
     return tc_text_compare(a->a->name, b->a->name);
 }
 
+/* As the first file's table has them; pairs are in the order in which they are read. */
+static int by_position(const void *x, const void *y) {
+    const struct tc_tensor *a = (*(struct tc_compared *const *)x)->a;
+    const struct tc_tensor *b = (*(struct tc_compared *const *)y)->a;
+    return (a > b) - (a < b);
+}
+
 static bool judge(struct tc_compare *compare, struct tc_error *error) {
     compare->equal = !compare->removed_count && !compare->added_count && !compare->metadata_count;
     size_t count = 0;
@@ -308,6 +315,8 @@ static bool judge(struct tc_compare *compare, struct tc_error *error) {
         compare->listed[i] = &compare->pairs[i];
     if (!compare->worst || !compare->listed)
         return false;
+    if (compare->pair_count)
+        qsort(compare->listed, compare->pair_count, sizeof *compare->listed, by_position);
     for (size_t i = 0; i < compare->pair_count; i++) {
         struct tc_compared *pair = &compare->pairs[i];
         if (pair->values)

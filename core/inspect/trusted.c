@@ -5,11 +5,28 @@
 
 #include "core/base/arena.h"
 #include "core/base/findings.h"
+#include "core/base/limits.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/format/densify.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
+
+/* Whether the group's indices and values may be loaded; the data that is read raises
+ * what the command may take, as in a conversion. */
+static bool may_load(const struct tc_reader *reader, const struct tc_densify *densify) {
+    uint64_t limit = reader->options->limits.memory;
+    bool named = limit && limit != TC_LIMIT_BY_FILE;
+    tc_memory_earn_data(densify->nbytes < reader->size ? densify->nbytes : reader->size);
+    return !(named && densify->memory > limit) && tc_memory_fits(densify->memory);
+}
+
+/* What was not checked is reported: it is neither right nor wrong. */
+static void note_unchecked(struct tc_reader *reader, struct tc_text parent, const char *why) {
+    tc_findings_note(reader->options->findings, "sparse", NULL, parent,
+                     "its indices were not checked: %s", why);
+}
 
 /* Checks all indices of one sparse tensor. */
 static bool check_group(struct tc_reader *reader, const struct tc_sparse *sparse,
@@ -18,10 +35,8 @@ static bool check_group(struct tc_reader *reader, const struct tc_sparse *sparse
     tc_arena_init(&arena, reader->options->limits.memory);
     struct tc_densify *densify = tc_densify_make(reader, sparse, &arena, error);
     bool ok = densify != NULL;
-    if (ok && densify->memory > reader->options->limits.memory)
-        tc_findings_note(reader->options->findings, "sparse", NULL, sparse->parent,
-                         "its indices were not checked: they need more memory than --max-memory "
-                         "allows");
+    if (ok && !may_load(reader, densify))
+        note_unchecked(reader, sparse->parent, "they need more memory than --max-memory allows");
     else
         ok = ok && tc_densify_check(densify, error);
     tc_arena_release(&arena);
@@ -45,6 +60,8 @@ static bool check_sparse(struct tc_reader *reader, const struct tc_tensor *tenso
     /* That a tensor cannot be made dense for another reason is no damage. */
     if (error->class == TC_INVALID)
         tc_findings_add_error(reader->options->findings, error);
+    else
+        note_unchecked(reader, sparse.parent, error->message);
     *error = (struct tc_error){0};
     return true;
 }

@@ -77,8 +77,8 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
     uint64_t limit = plan->arena.budget;
     bool lost = false;
     bool named = limit && limit != TC_LIMIT_BY_FILE;
-    tc_memory_earn_data(densify->nbytes < plan->readers[0]->size ? densify->nbytes
-                                                                 : plan->readers[0]->size);
+    uint64_t size = item->reader->size;
+    tc_memory_earn_data(densify->nbytes < size ? densify->nbytes : size);
     if ((named && (plan->arena.used > limit || densify->memory > limit - plan->arena.used)) ||
         !tc_memory_fits(densify->memory)) {
         tc_fail(error, TC_UNSAFE, "memory-limit",
