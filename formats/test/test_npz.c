@@ -69,7 +69,7 @@ Test(npz, foreign_members_are_left_out_and_named) {
     tc_reader_close(reader);
 }
 
-/* Fortran order inside a deflated member: spooled, then gathered. */
+/* Fortran order inside a deflated member: it is spooled, then read with strides. */
 Test(npz, deflated_fortran_order_reads_right) {
     const struct tc_backend *npz = tc_registry_named("npz");
     struct tc_plan_options options = {.write = {.compress = TC_COMPRESS_DEFAULT}};

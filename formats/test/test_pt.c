@@ -412,7 +412,7 @@ static void expect_views(struct tc_reader *reader) {
     test_expect(reader, "w", TC_I16, "[12]", shorts, sizeof shorts);
 }
 
-Test(pt, views_are_gathered) {
+Test(pt, strided_views_are_read) {
     struct tc_reader *reader = test_open(
         make(&(struct archive){P(VIEWS), .more = {{"x/data/0", shorts, sizeof shorts, false}}}));
     expect_views(reader);
