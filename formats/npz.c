@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/arena.h"
+#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/name_map.h"
 #include "core/base/notes.h"
@@ -253,8 +254,9 @@ static bool verify_others(struct tc_reader *reader, struct tc_error *error) {
         struct tc_error ignored = {0};
         if (used[i] || !zip_member_readable(member, &ignored))
             continue;
-        ok = !__builtin_add_overflow(unpacked, member->size, &unpacked) &&
-             tc_reader_check_expansion(reader, unpacked, error);
+        if (!tc_add(unpacked, member->size, &unpacked))
+            unpacked = UINT64_MAX;
+        ok = tc_reader_check_expansion(reader, unpacked, error);
         if (ok && !zip_member_check(reader->input, member, error)) {
             tc_error_in_tensor(error, member->name.bytes, member->name.length);
             ok = tc_reader_forgive(reader, error);

@@ -25,7 +25,8 @@ bool tc_feed_fill(struct tc_feed *feed, struct tc_error *error) {
 }
 
 void tc_feed_take(struct tc_feed *feed, size_t length) {
-    feed->next += length;
+    if (length) /* an input without bytes has no buffer yet */
+        feed->next += length;
     feed->left -= length;
 }
 
