@@ -8,6 +8,7 @@ bool tc_feed_init(struct tc_feed *feed, struct tc_input *input, uint64_t start, 
                   struct tc_error *error) {
     *feed = (struct tc_feed){.input = input, .at = start, .end = end};
     feed->buffer = malloc(FEED_BYTES);
+    feed->next = feed->buffer; /* where nothing is ever read, too */
     return feed->buffer || tc_fail_memory(error);
 }
 
@@ -25,8 +26,7 @@ bool tc_feed_fill(struct tc_feed *feed, struct tc_error *error) {
 }
 
 void tc_feed_take(struct tc_feed *feed, size_t length) {
-    if (length) /* an input without bytes has no buffer yet */
-        feed->next += length;
+    feed->next += length;
     feed->left -= length;
 }
 
