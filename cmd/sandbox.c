@@ -138,9 +138,12 @@ static int allow_folder_of(const struct tc_landlock *layer, const char *path, ui
     return failed;
 }
 
-/* Things that are no files: what lies beside them is nobody's business. */
-static bool is_device_path(const char *path) {
-    return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+/* Names for descriptors, pipes and devices: what lies beside them is none of the input. */
+static bool stands_alone(const char *path) {
+    struct stat status;
+    return strncmp(path, "/dev/std", 8) == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
+           strncmp(path, "/proc/", 6) == 0 ||
+           (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
 /* A pipe or a device is written itself; else files are made beside it. A folder
@@ -265,7 +268,7 @@ static int allow_input(const struct tc_landlock *layer, const char *path,
     struct stat status;
     if (strcmp(path, "-") == 0 || path[0] == '\0')
         return 0;
-    if (is_device_path(path) || (stat(path, &status) == 0 && S_ISDIR(status.st_mode)))
+    if (stands_alone(path) || (stat(path, &status) == 0 && S_ISDIR(status.st_mode)))
         return allow(layer, path, TC_LANDLOCK_READ);
     int failed = allow_once(layer, folder_of(path), &last->named, true);
     char *real = failed ? NULL : realpath(path, NULL);
