@@ -25,9 +25,9 @@ GIB = 1 << 30
 SANITIZER_REPORT = re.compile(rb"(Address|Leak|UndefinedBehavior)Sanitizer|: runtime error: ")
 CRITERION = re.compile(rb"Synthesis: Tested: (\d+) \| Passing: (\d+)")
 TALLY = re.compile(rb"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
-# Each command-line suite runs under one of the two compilers' sanitizers, unit tests under both:
-# hostile files under clang's, which find more.
-UNDER_CLANG = {"test_attacks", "test_bounds", "test_scan", "test_scan_places"}
+# Each command-line suite, and a unit test that takes a minute, runs under one of the two compilers'
+# sanitizers, other unit tests under both: hostile files under clang's, which find more.
+UNDER_CLANG = {"test_attacks", "test_bounds", "test_scan", "test_scan_places", "roundtrip", "read_back"}
 NEED_MEMORY = {"test_memory": 14 * GIB}  # on a RAM disk; otherwise on the disk
 
 
@@ -76,7 +76,7 @@ def jobs(builds, names):
     for build in builds:
         for group, job in listed(build):
             suite = group == "cmd" and job.name.startswith("test_")
-            elsewhere = {"asan": suite and job.name in UNDER_CLANG or group == "rules"}
+            elsewhere = {"asan": job.name in UNDER_CLANG or group == "rules"}
             elsewhere["zlib"] = suite or group == "rules"
             elsewhere["clang"] = suite and job.name not in UNDER_CLANG or group == "rules"
             if job.name in names if names else not elsewhere.get(build):
