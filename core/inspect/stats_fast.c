@@ -3,13 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements at any alignment. */
-struct u32 {
-    uint32_t v;
-} __attribute__((packed, may_alias));
-struct u64 {
-    uint64_t v;
-} __attribute__((packed, may_alias));
+#include "core/tensor/vector.h"
 
 /* Four values at a time, however wide the machine's own vectors are. */
 typedef double doubles __attribute__((vector_size(32)));
@@ -41,19 +35,10 @@ static double as_double(uint64_t bits) {
 const struct tc_stats_table tc_stats_plain = TABLE(plain);
 
 #if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
+TC_AVX2_BEGIN
 #define NAME(x) x##_avx2
 #include "core/inspect/stats_fast.inc"
 #undef NAME
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+TC_AVX2_END
 const struct tc_stats_table tc_stats_avx2 = TABLE(avx2);
 #endif

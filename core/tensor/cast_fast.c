@@ -2,16 +2,7 @@
 
 #include <string.h>
 
-/* Elements at any alignment. */
-struct u16 {
-    uint16_t v;
-} __attribute__((packed, may_alias));
-struct u32 {
-    uint32_t v;
-} __attribute__((packed, may_alias));
-struct u64 {
-    uint64_t v;
-} __attribute__((packed, may_alias));
+#include "core/tensor/vector.h"
 
 #define TABLE(set)                                                                                 \
     {                                                                                              \
@@ -27,19 +18,10 @@ struct u64 {
 const struct tc_cast_table tc_cast_plain = TABLE(plain);
 
 #if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
+TC_AVX2_BEGIN
 #define NAME(x) x##_avx2
 #include "core/tensor/cast_fast.inc"
 #undef NAME
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+TC_AVX2_END
 const struct tc_cast_table tc_cast_avx2 = TABLE(avx2);
 #endif
