@@ -67,13 +67,6 @@ static void add_index_json(struct tc_json_writer *json, const char *key,
     tc_json_add_numbers(json, key, index, tensor->rank);
 }
 
-static uint64_t element_count(const struct tc_tensor *tensor) {
-    uint64_t count = 1;
-    for (unsigned axis = 0; axis < tensor->rank; axis++)
-        count *= tensor->shape[axis]; /* no overflow: the reader measured the shape */
-    return count;
-}
-
 static void add_names_json(struct tc_json_writer *json, const char *key,
                            const struct tc_tensor *const *tensors, size_t count) {
     tc_json_open_array(json, key);
@@ -128,7 +121,7 @@ static void add_values_json(struct tc_json_writer *json, const struct tc_compare
         const struct tc_value_diff *values = pair->values;
         tc_json_open_object(json, NULL);
         tc_json_add_text(json, "name", pair->a->name);
-        tc_json_add_number(json, "elements", element_count(pair->a));
+        tc_json_add_number(json, "elements", tc_shape_count(pair->a->shape, pair->a->rank));
         tc_json_add_number(json, "differing", values->differing);
         add_error_json(json, "max_abs", pair, values->max_abs);
         add_error_json(json, "max_rel", pair, values->max_rel);
@@ -221,7 +214,7 @@ static void add_values_text(struct tc_buffer *out, const struct tc_compare *comp
         tc_buffer_add_string(out, "values    ");
         tc_buffer_add_visible(out, pair->a->name);
         tc_buffer_addf(out, "  %" PRIu64 " of %" PRIu64 " differ, the first at ", values->differing,
-                       element_count(pair->a));
+                       tc_shape_count(pair->a->shape, pair->a->rank));
         add_index(out, pair->a, values->first);
         if (values->max_abs > 0 && !tc_dtype_packed(pair->a->dtype)) {
             tc_buffer_add_string(out, "; max abs ");

@@ -44,17 +44,12 @@ static const struct tc_tensor *tied_to(const struct tc_table *table,
     return source == position ? NULL : &table->tensors[source];
 }
 
-static uint64_t element_count(const struct tc_tensor *tensor) {
-    uint64_t count = 1;
-    for (unsigned axis = 0; axis < tensor->rank; axis++)
-        count *= tensor->shape[axis]; /* no overflow: the reader measured the shape */
-    return count;
-}
-
 /* None where a tensor that is shown too has the same data. */
 static uint64_t parameters_of(const struct tc_table *table, const struct chosen *chosen, size_t i) {
     const struct tc_tensor *first = tied_to(table, chosen->tensors[i]);
-    return first && chosen->wanted[first - table->tensors] ? 0 : element_count(chosen->tensors[i]);
+    return first && chosen->wanted[first - table->tensors]
+               ? 0
+               : tc_shape_count(chosen->tensors[i]->shape, chosen->tensors[i]->rank);
 }
 
 static bool choose(const struct info *info, const struct tc_reader *reader, struct shown *shown,
@@ -205,7 +200,7 @@ static void add_cell(struct tc_buffer *cell, const void *context, size_t row, in
     else if (column == 2)
         tc_shape_print(cell, tensor->shape, tensor->rank);
     else if (column == 3)
-        add_grouped(cell, element_count(tensor));
+        add_grouped(cell, tc_shape_count(tensor->shape, tensor->rank));
     else if (column == 4)
         report_size(cell, tensor->nbytes);
     else

@@ -41,13 +41,6 @@ static int64_t index_at(const struct tc_tensor *part, const unsigned char *bytes
     return value;
 }
 
-static uint64_t product(const uint64_t *shape, unsigned count) {
-    uint64_t result = 1; /* no overflow: the size of the whole shape was checked */
-    for (unsigned i = 0; i < count; i++)
-        result *= shape[i];
-    return result;
-}
-
 static bool same_dimensions(const uint64_t *a, const uint64_t *b, unsigned count) {
     return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
 }
@@ -90,7 +83,7 @@ static bool measure_coo(struct tc_densify *densify, struct tc_error *error) {
     if (values->rank != 1 + dense || values->shape[0] != densify->stored ||
         !same_dimensions(values->shape + 1, tensor->shape + densify->sparse_rank, dense))
         return fail_part(values, error, "the shape of values does not fit indices and shape");
-    densify->unit = product(values->shape + 1, dense);
+    densify->unit = tc_shape_count(values->shape + 1, dense);
     return true;
 }
 
@@ -118,11 +111,11 @@ static bool measure_compressed(struct tc_densify *densify, bool blocks, struct t
         tensor->shape[batch] % densify->block_rows != 0 ||
         tensor->shape[batch + 1] % block_columns != 0)
         return fail_part(values, error, "the blocks do not fill the sparse tensor's shape");
-    densify->batches = product(tensor->shape, batch);
+    densify->batches = tc_shape_count(tensor->shape, batch);
     densify->stored = plain->shape[batch];
     densify->rows = tensor->shape[batch] / densify->block_rows;
     densify->columns = tensor->shape[batch + 1] / block_columns;
-    densify->unit = block_columns * product(values->shape + head, dense);
+    densify->unit = block_columns * tc_shape_count(values->shape + head, dense);
     uint64_t lines = densify->by_column ? densify->columns : densify->rows;
     return first->shape[batch] == lines + 1 ||
            fail_part(first, error, "it must have one entry more than there are rows or columns");

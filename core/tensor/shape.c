@@ -4,6 +4,13 @@
 
 #include "core/base/checked.h"
 
+uint64_t tc_shape_count(const uint64_t *shape, unsigned rank) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < rank; i++)
+        count *= shape[i];
+    return count;
+}
+
 bool tc_shape_equal(const uint64_t *a, unsigned a_rank, const uint64_t *b, unsigned b_rank) {
     return a_rank == b_rank && (a_rank == 0 || memcmp(a, b, a_rank * sizeof *a) == 0);
 }
