@@ -17,6 +17,7 @@
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
+#include "core/test/temporary.h"
 
 #define TENSORS 5u
 
@@ -79,9 +80,8 @@ static const struct tc_backend backend = {.name = "made",
 
 static void open_reader(bool in_sequence) {
     static struct tc_format_options options;
-    char path[] = "/tmp/tconv-read-XXXXXX";
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0 && close(fd) == 0);
+    char path[TEST_PATH_MAX];
+    cr_assert_eq(close(test_temporary_file(path)), 0);
     options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};
     sequential = in_sequence;
     memset(damaged_from, 0xFF, sizeof damaged_from);

@@ -13,13 +13,13 @@
 #include "core/base/error.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
+#include "core/test/temporary.h"
 
-static char folder[64];
-static char path[96];
+static char folder[TEST_PATH_MAX];
+static char path[TEST_PATH_MAX + 16];
 
 static void setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/tconv-out-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    test_temporary_folder(folder);
     snprintf(path, sizeof path, "%s/target", folder);
 }
 
@@ -33,9 +33,7 @@ static size_t entries(void) {
 }
 
 static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    test_remove_folder(folder);
 }
 
 TestSuite(publish, .init = setup, .fini = teardown);
@@ -133,7 +131,7 @@ Test(publish, copies_ranges_large_and_small) {
     char *bytes = malloc(size);
     for (size_t i = 0; i < size; i++)
         bytes[i] = (char)(i * 7 + i / 1000);
-    char source[96];
+    char source[TEST_PATH_MAX + 32];
     snprintf(source, sizeof source, "%s/source", folder);
     int fd = open(source, O_CREAT | O_WRONLY, 0600);
     cr_assert(tc_write_all(fd, bytes, size, &error));
@@ -184,7 +182,7 @@ Test(io, a_pool_keeps_few_files_open) {
     setup();
     tc_input_pool_init(&pool);
     for (int i = 0; i < 50; i++) {
-        char name[96];
+        char name[TEST_PATH_MAX + 32];
         snprintf(name, sizeof name, "%s/%d", folder, i);
         FILE *file = fopen(name, "w");
         fprintf(file, "file %02d", i);
@@ -236,7 +234,7 @@ Test(publish, several_at_once) {
     struct tc_publish first;
     struct tc_publish second;
     struct tc_error error = {0};
-    char other[112];
+    char other[TEST_PATH_MAX + 32];
     snprintf(other, sizeof other, "%s/other", folder);
     cr_assert(tc_publish_begin(&first, path, false, (struct tc_publish_options){0}, &error));
     cr_assert(tc_publish_begin(&second, other, false, (struct tc_publish_options){0}, &error));
@@ -276,7 +274,7 @@ Test(publish, a_signal_cleans_up_after_all) {
 }
 
 static void write_file(const char *name, const char *text) {
-    char file[160];
+    char file[TEST_PATH_MAX + 64];
     snprintf(file, sizeof file, "%s/%s", folder, name);
     FILE *handle = fopen(file, "w");
     cr_assert_not_null(handle);
@@ -285,13 +283,13 @@ static void write_file(const char *name, const char *text) {
 }
 
 static bool is_there(const char *name) {
-    char file[160];
+    char file[TEST_PATH_MAX + 64];
     snprintf(file, sizeof file, "%s/%s", folder, name);
     return access(file, F_OK) == 0;
 }
 
 static void expect_file(const char *name, const char *text) {
-    char file[160];
+    char file[TEST_PATH_MAX + 64];
     char got[256] = {0};
     snprintf(file, sizeof file, "%s/%s", folder, name);
     FILE *handle = fopen(file, "r");
@@ -443,8 +441,8 @@ Test(publish, the_next_run_recovers) {
 
 /* A file that somebody else created after the kill stays, and then the marker stays. */
 Test(publish, recovery_leaves_what_others_wrote) {
-    char theirs[160];
-    char two[160];
+    char theirs[TEST_PATH_MAX + 64];
+    char two[TEST_PATH_MAX + 64];
     snprintf(theirs, sizeof theirs, "%s/theirs", folder);
     snprintf(two, sizeof two, "%s/two", folder);
     for (int step = 1; step < 50 && !is_there("two"); step++) {
@@ -478,7 +476,7 @@ Test(publish, all_or_none) {
     struct tc_publish publishes[2];
     struct tc_publish *const both[] = {&publishes[0], &publishes[1]};
     struct tc_error error = {0};
-    char other[112];
+    char other[TEST_PATH_MAX + 32];
     snprintf(other, sizeof other, "%s/other", folder);
     write_old("old");
     for (size_t i = 0; i < 2; i++) {
@@ -499,7 +497,7 @@ Test(publish, all_or_none) {
 Test(publish, a_folder_appears_whole) {
     struct tc_publish publish;
     struct tc_error error = {0};
-    char made[112];
+    char made[TEST_PATH_MAX + 32];
     snprintf(made, sizeof made, "%s/made/", folder);
     for (int turn = 0; turn < 2; turn++) {
         cr_assert(tc_publish_begin(&publish, made, true, (struct tc_publish_options){0}, &error));

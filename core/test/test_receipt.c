@@ -7,11 +7,11 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/path.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/depfile.h"
 #include "core/convert/receipt.h"
-#include "core/io/publish.h"
 #include "core/io/sha256.h"
 #include "core/test/temporary.h"
 
