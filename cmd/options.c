@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/json_writer.h"
 #include "core/base/memory.h"
 #include "core/base/near.h"
 #include "core/format/backend.h"
@@ -338,7 +339,7 @@ void arguments_release(struct arguments *arguments) {
     *arguments = (struct arguments){0};
 }
 
-static void add_given(struct tc_buffer *json, const struct given *given) {
+static void add_given(struct tc_json_writer *json, const struct given *given) {
     struct tc_buffer text = {0};
     uint64_t size;
     tc_buffer_addf(&text, "--%s", given->option->name);
@@ -346,10 +347,8 @@ static void add_given(struct tc_buffer *json, const struct given *given) {
         tc_buffer_addf(&text, "=%llu", (unsigned long long)size);
     else if (given->value)
         tc_buffer_addf(&text, "=%s", given->value);
-    tc_buffer_add_string(json, json->length > 1 ? "," : "");
-    if (text.bytes)
-        tc_buffer_add_json(json, (struct tc_text){text.bytes, text.length}, TC_ESCAPE_DISPLAY);
-    json->failed |= text.failed;
+    tc_json_add_text(json, NULL, (struct tc_text){text.bytes, text.length});
+    json->out->failed |= text.failed;
     tc_buffer_release(&text);
 }
 
@@ -375,15 +374,16 @@ static bool is_overruled(const struct arguments *arguments, size_t position) {
     return false;
 }
 
-void options_print_given(struct tc_buffer *json, const struct option_table *table,
+void options_print_given(struct tc_buffer *out, const struct option_table *table,
                          const struct arguments *arguments) {
-    tc_buffer_add_string(json, "[");
+    struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_array(&json, NULL);
     for (size_t row = 0; row < table->count; row++)
         for (size_t i = 0; i < arguments->given_count; i++) {
             const struct option *option = arguments->given[i].option;
             if (option == &table->rows[row] && !option->not_in_receipt &&
                 !is_overruled(arguments, i))
-                add_given(json, &arguments->given[i]);
+                add_given(&json, &arguments->given[i]);
         }
-    tc_buffer_add_string(json, "]");
+    tc_json_close(&json);
 }

@@ -165,7 +165,7 @@ void arguments_release(struct arguments *arguments);
 
 /* The options that influence the output, as a JSON array for a receipt: long
  * names, in the table's order, of those that may be given once the last. */
-void options_print_given(struct tc_buffer *json, const struct option_table *table,
+void options_print_given(struct tc_buffer *out, const struct option_table *table,
                          const struct arguments *arguments);
 /* The form for --help=VALUE, or --help where the value is NULL; false where there is
  * no such form. */
