@@ -164,14 +164,10 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
 }
 
 /* Limits are for untrusted files, so they do not apply to our own output. */
-static struct tc_format_options own_options(const struct tc_plan *plan,
-                                            const struct tc_publish *publish) {
-    const struct tc_limits *limits = &plan->readers[0]->options->limits;
+static struct tc_format_options own_options(const struct tc_publish *publish) {
     struct tc_format_options options = {.limits = TC_LIMITS_DEFAULT, .unpublished = publish};
     options.limits.made = INT64_MAX;
     options.limits.tensors = UINT32_MAX - 2;
-    if (limits->memory > options.limits.memory)
-        options.limits.memory = limits->memory;
     return options;
 }
 
@@ -189,7 +185,7 @@ static const struct tc_outfile *next_file(struct reread *reread, const struct tc
 static bool check_file(struct reread *reread, const struct tc_publish *publish, const char *name,
                        const struct tc_backend *backend, tc_opener *open,
                        const struct tc_watch *watch, struct tc_error *error) {
-    struct tc_format_options options = own_options(reread->plan, publish);
+    struct tc_format_options options = own_options(publish);
     const struct tc_outfile *out = next_file(reread, publish, name);
     struct tc_input *input = out ? tc_outfile_reopen(out, NULL, error) : NULL;
     if (!out)
