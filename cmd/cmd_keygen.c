@@ -7,6 +7,7 @@
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
 #include "core/base/error.h"
+#include "core/base/path.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/receipt.h"

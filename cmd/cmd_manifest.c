@@ -10,6 +10,7 @@
 #include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/format/reader.h"

@@ -10,11 +10,11 @@
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/name_map.h"
+#include "core/base/path.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/io/input.h"
-#include "core/io/publish.h"
 #include "core/io/sha256.h"
 
 /* The most bytes of a receipt: enough for the hashes of a million files. */

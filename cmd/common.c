@@ -8,8 +8,8 @@
 #include "cmd/report.h"
 #include "core/base/arena.h"
 #include "core/base/memory.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
-#include "core/io/publish.h"
 #include "formats/registry.h"
 
 static struct option format_option_row(struct tc_option_setting *setting) {

@@ -8,6 +8,7 @@
 #include "cmd/report.h"
 #include "core/base/json_writer.h"
 #include "core/base/memory.h"
+#include "core/base/path.h"
 #include "core/io/publish.h"
 
 void findings_add_options(struct option_table *table, struct findings_run *run) {

@@ -13,7 +13,9 @@
 #include "cmd/report.h"
 #include "cmd/sandbox_probe.h"
 #include "core/base/memory.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/io/input.h"
 #include "core/io/landlock.h"
 #include "core/io/sanitized.h"
 #include "core/io/seccomp.h"
@@ -119,16 +121,12 @@ static int allow(const struct tc_landlock *layer, const char *path, uint64_t rig
     return failed;
 }
 
-/* The folder that a path's last name is in; from malloc. */
+/* The folder that something lies in, be it a file or a folder with a slash at its end. */
 static char *folder_of(const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    while (length && path[length - 1] != '/')
-        length--;
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    return length ? strndup(path, length) : strdup(".");
+    char *trimmed = tc_path_trim(path);
+    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
+    free(trimmed);
+    return folder;
 }
 
 static int allow_folder_of(const struct tc_landlock *layer, const char *path, uint64_t rights) {
@@ -170,22 +168,27 @@ static int allow_outputs(const struct sandbox *sandbox, const struct tc_landlock
     return failed;
 }
 
-/* Temporary files have no name where the file system can do that, and then need
- * no right to make or remove one. The folder is the one that tc_tempfile takes. */
-static int allow_temporary(const struct tc_landlock *layer, uint64_t rights) {
-    const char *folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        const char *folder = folders[i];
-        if (!folder || !folder[0] || access(folder, W_OK) != 0)
-            continue;
-        int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (fd < 0)
-            rights |= TC_LANDLOCK_MAKE_REG | TC_LANDLOCK_REMOVE_FILE;
-        else
-            close(fd);
-        return allow(layer, folder, rights);
+/* The folder that tc_tempfile takes; NULL: there is none. */
+static const char *temporary_folder(void) {
+    for (size_t i = 0; i < TC_TEMPFILE_FOLDERS; i++) {
+        const char *folder = tc_tempfile_folder(i);
+        if (folder && access(folder, W_OK) == 0)
+            return folder;
     }
-    return 0;
+    return NULL;
+}
+
+/* Temporary files have no name where the file system can do that, and then need
+ * no right to make or remove one. */
+static int allow_temporary_files(const struct tc_landlock *layer) {
+    const char *folder = temporary_folder();
+    uint64_t rights = TC_LANDLOCK_WRITE_FILE;
+    int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        rights |= TC_LANDLOCK_MAKE_REG | TC_LANDLOCK_REMOVE_FILE;
+    else
+        close(fd);
+    return folder ? allow(layer, folder, rights) : 0;
 }
 
 static bool writes_files(const struct sandbox *sandbox) {
@@ -211,7 +214,7 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
         tc_landlock_begin(&layer, TC_LANDLOCK_CHANGE | TC_LANDLOCK_REFER, true, sandbox->abi);
     if (!failed) {
         failed = allow_outputs(sandbox, &layer, PUBLISH);
-        failed = failed ? failed : allow_temporary(&layer, TC_LANDLOCK_WRITE_FILE);
+        failed = failed ? failed : allow_temporary_files(&layer);
         int enforced = failed ? close(layer.fd) : tc_landlock_enforce(&layer);
         failed = failed ? failed : enforced;
     }
@@ -304,7 +307,8 @@ static int allow_reading(const struct sandbox *sandbox, const struct tc_landlock
         failed = allow(layer, sandbox->more_files[i], TC_LANDLOCK_READ_FILE);
     if (!failed)
         failed = allow_outputs(sandbox, layer, TC_LANDLOCK_READ | TC_LANDLOCK_REFER);
-    return failed ? failed : allow_temporary(layer, TC_LANDLOCK_READ_FILE);
+    const char *temporary = temporary_folder();
+    return failed || !temporary ? failed : allow(layer, temporary, TC_LANDLOCK_READ_FILE);
 }
 
 bool sandbox_inputs(struct sandbox *sandbox, const char *const *paths, size_t count,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "cmd/common.h"
+#include "core/base/path.h"
 #include "core/convert/depfile.h"
 #include "core/convert/receipt.h"
 #include "core/format/reader.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/path.h"
 #include "core/format/backend.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"

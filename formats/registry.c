@@ -6,10 +6,10 @@
 
 #include "core/base/near.h"
 #include "core/base/notes.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/aliases.h"
 #include "core/format/restore_metadata.h"
-#include "core/io/publish.h"
 #include "formats/foreign.h"
 #include "formats/onnx/options.h"
 

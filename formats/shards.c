@@ -9,6 +9,7 @@
 #include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/notes.h"
+#include "core/base/path.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
 #include "formats/registry.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/path.h"
 #include "core/io/publish.h"
 
 /* Words that, first on a line, GNU make takes for a directive. */

@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/name_map.h"
 #include "core/base/notes.h"
+#include "core/base/path.h"
 #include "core/base/version.h"
 #include "core/convert/read_back.h"
 #include "core/io/publish.h"

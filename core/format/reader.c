@@ -10,6 +10,7 @@
 #include "core/base/checked.h"
 #include "core/base/findings.h"
 #include "core/base/limits.h"
+#include "core/base/path.h"
 #include "core/io/thread_pool.h"
 #include "core/tensor/select.h"
 

@@ -33,16 +33,21 @@ void tc_input_pool_release(struct tc_input_pool *pool) {
     pthread_mutex_destroy(&pool->lock);
 }
 
+const char *tc_tempfile_folder(size_t i) {
+    const char *folders[TC_TEMPFILE_FOLDERS] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    return folders[i] && folders[i][0] ? folders[i] : NULL;
+}
+
 int tc_tempfile(struct tc_error *error) {
-    const char *folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
     int fd = -1;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && fd < 0; i++) {
-        if (!folders[i] || !folders[i][0])
+    for (size_t i = 0; i < TC_TEMPFILE_FOLDERS && fd < 0; i++) {
+        const char *folder = tc_tempfile_folder(i);
+        if (!folder)
             continue;
-        fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         if (fd < 0) {
             char name[PATH_MAX];
-            int length = snprintf(name, sizeof name, "%s/tconv-XXXXXX", folders[i]);
+            int length = snprintf(name, sizeof name, "%s/tconv-XXXXXX", folder);
             if (length > 0 && (size_t)length < sizeof name) {
                 fd = mkostemp(name, O_CLOEXEC);
                 if (fd >= 0)

@@ -75,7 +75,10 @@ bool tc_input_unchanged(struct tc_input *input, struct tc_error *error);
 void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
                     struct tc_error *error);
 
-/* An unlinked temporary file in $TMPDIR, /var/tmp or /tmp; -1 on failure. */
+/* Where temporary files go: the first of $TMPDIR, /var/tmp and /tmp that will do. */
+#define TC_TEMPFILE_FOLDERS 3
+const char *tc_tempfile_folder(size_t i); /* NULL: not set */
+/* An unlinked temporary file in one of them; -1 on failure. */
 int tc_tempfile(struct tc_error *error);
 /* Call before `more` bytes are added to a temporary file that has `length`: fails
  * where it would exceed TC_MAX_SPOOL or fill its disk. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/io/publish_step.h"
@@ -103,10 +104,6 @@ static char *load(const struct tc_staging *staging, size_t *length) {
     return text;
 }
 
-static bool is_plain(const char *name) {
-    return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
 /* "F INODE REPLACED NAME". */
 static bool read_line(struct tc_journal *journal, char *line) {
     struct tc_error ignored = {0};
@@ -115,7 +112,8 @@ static bool read_line(struct tc_journal *journal, char *line) {
     unsigned long long replaced;
     int length = 0;
     if (sscanf(line, "%c %llu %llu%n", &kind, &inode, &replaced, &length) != 3 ||
-        !strchr("HFR", kind) || line[length] != ' ' || !is_plain(line + length + 1))
+        !strchr("HFR", kind) || line[length] != ' ' ||
+        !tc_path_is_plain(tc_text_of(line + length + 1)))
         return false;
     return tc_journal_add(journal,
                           &(struct tc_journal_entry){.kind = (enum tc_journal_kind)kind,

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/path.h"
 #include "core/io/publish_step.h"
 #include "core/io/recover.h"
 #include "core/io/signals.h"
@@ -49,39 +50,12 @@ void tc_signals_install(void) {
     tc_signals_handle(on_signal);
 }
 
-bool tc_path_is_plain(struct tc_text name) {
-    return name.length && name.length <= NAME_MAX && !memchr(name.bytes, '/', name.length) &&
-           !memchr(name.bytes, '\0', name.length) && !tc_text_equal(name, TC_TEXT(".")) &&
-           !tc_text_equal(name, TC_TEXT(".."));
-}
-
-const char *tc_path_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return strdup(".");
-    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
-/* A copy without slashes at its end. */
-static char *trimmed_path(const char *path) {
-    char *trimmed = strdup(path);
-    size_t length = trimmed ? strlen(trimmed) : 0;
-    while (length > 1 && trimmed[length - 1] == '/')
-        trimmed[--length] = '\0';
-    return trimmed;
-}
-
 /* For a folder that is to be made: opens its parent, which must be writable. */
 static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
     struct stat status;
-    char *trimmed = trimmed_path(publish->folder);
+    char *trimmed = tc_path_trim(publish->folder);
     free(publish->base);
-    publish->base = trimmed ? folder_of(trimmed) : NULL;
+    publish->base = trimmed ? tc_path_folder(trimmed) : NULL;
     publish->new_folder = trimmed ? strdup(tc_path_name(trimmed)) : NULL;
     bool dangling = trimmed && lstat(trimmed, &status) == 0;
     free(trimmed);
@@ -121,8 +95,8 @@ static const char *temporary_key(const struct tc_publish *publish) {
 
 /* Cleans up after a killed run to a path, in the folder of that path. */
 static void recover_path(const char *path, bool sync) {
-    char *trimmed = trimmed_path(path);
-    char *folder = trimmed ? folder_of(trimmed) : NULL;
+    char *trimmed = tc_path_trim(path);
+    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         tc_recover(fd, tc_path_name(trimmed), sync);
@@ -137,7 +111,7 @@ bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_fold
     *publish = (struct tc_publish){.options = options, .folder_fd = -1, .allowed = 0777};
     publish->standard_output = strcmp(path, "-") == 0;
     publish->path = strdup(path);
-    publish->folder = is_folder ? strdup(path) : folder_of(path);
+    publish->folder = is_folder ? strdup(path) : tc_path_folder(path);
     publish->base = publish->folder ? strdup(publish->folder) : NULL;
     if (!publish->path || !publish->folder || !publish->base)
         return tc_fail_memory(error);

@@ -170,11 +170,6 @@ struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input
 bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
                      struct tc_error *error);
 
-/* Whether a text can name a file in a folder: no slash, no "." or "..", no NUL. */
-bool tc_path_is_plain(struct tc_text name);
-/* The last component of a path. */
-const char *tc_path_name(const char *path);
-
 /* SIGINT, SIGTERM, SIGHUP, SIGPIPE and their like remove temporary files and then end the
  * program as they would have. Threads other than the main one must block all
  * signals (tc_thread_start does). */

@@ -14,7 +14,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/limits.h"
-#include "core/io/publish.h"
+#include "core/base/path.h"
 
 /* The least bytes that an honest member of an archive takes, with its header. */
 #define BYTES_A_REGION 64u

@@ -1,0 +1,31 @@
+#include "core/base/path.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tc_path_is_plain(struct tc_text name) {
+    return name.length && name.length <= NAME_MAX && !memchr(name.bytes, '/', name.length) &&
+           !memchr(name.bytes, '\0', name.length) && !tc_text_equal(name, TC_TEXT(".")) &&
+           !tc_text_equal(name, TC_TEXT(".."));
+}
+
+const char *tc_path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *tc_path_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+char *tc_path_trim(const char *path) {
+    char *trimmed = strdup(path);
+    size_t length = trimmed ? strlen(trimmed) : 0;
+    while (length > 1 && trimmed[length - 1] == '/')
+        trimmed[--length] = '\0';
+    return trimmed;
+}
