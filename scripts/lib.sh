@@ -24,7 +24,7 @@ tconv_packages() {
         ;;
     test)
         echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \
-            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish
+            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish jq=cmd:jq
         ;;
     lint) echo clang-format-14=cmd:clang-format-14 clang-tidy-14=cmd:clang-tidy-14 ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;

@@ -2,10 +2,13 @@
 """Every command line in README.md and docs/ runs, in a folder that has the files they name.
 
 A fenced block of `sh` is one case: it runs in bash with -euo pipefail, and must end with 0. The two
-set-up commands of the README are left to those who call this suite. Links between pages lead
-somewhere, and lines of prose keep to 100 columns.
+set-up commands of the README are left to those who call this suite. A block of `console` is a
+command behind `$ ` and the JSON that it prints, which may be broken into lines: it must print just
+that, with its keys in that order. Links between pages lead somewhere, and lines of prose keep to 100
+columns.
 """
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +23,7 @@ from harness import DATA, TCONV, WORK, Skip, Suite, check_equal, run
 ROOT = DATA.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SET_UP = re.compile(r"^scripts/(?:test|tconv)\b.*\n", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 WIDTH = 100
@@ -50,13 +54,38 @@ def make_samples(folder):
     check_equal(result.code, 0, "making the schema", result)
 
 
-def check_block(samples, script, folder):
+def make_examples(folder):
+    """The files of the examples of JSON output: two that differ, one that is cut short, one hostile."""
+    weight = files.f32(0.5, -1.5, 2.0, 0.1, shape=[2, 2])
+    old = files.safetensors({"layer.weight": weight, "layer.bias": files.f32(1.0, 0.0)}, metadata={"format": "pt"})
+    weight = files.f32(0.5, -1.5, 2.0, 0.3, shape=[2, 2])
+    new = files.safetensors({"layer.weight": weight, "scale": files.f32(1.0, shape=[])}, metadata={"format": "pt"})
+    (folder / "old.safetensors").write_bytes(old)
+    (folder / "new.safetensors").write_bytes(new)
+    (folder / "cut.safetensors").write_bytes(old[:120])
+    (folder / "hostile.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    result = run(TCONV, "check", "--write-schema", "-o", "old.schema.json", "old.safetensors", cwd=folder)
+    check_equal(result.code, 0, "making the schema of the examples", result)
+
+
+def run_script(samples, script, folder):
     if re.search(r"\bjq\b", script) and not shutil.which("jq"):
         raise Skip("jq is not here")
     shutil.copytree(samples, folder, dirs_exist_ok=True)
     path = f"{samples.parent / 'bin'}:{os.environ['PATH']}"
-    result = run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path})
+    return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path})
+
+
+def check_block(samples, script, folder):
+    result = run_script(samples, script, folder)
     check_equal(result.code, 0, f"the exit code of\n{script}", result)
+
+
+def check_example(samples, script, printed, folder):
+    result = run_script(samples, script, folder)
+    # Compared as text made from both, so that the order of keys and the form of numbers count.
+    got, wanted = (json.dumps(json.loads(text), indent=1) for text in (result.out, printed))
+    check_equal(got, wanted, f"what is printed by\n{script}", result)
 
 
 def check_page(page, folder):
@@ -75,6 +104,9 @@ def cases(samples):
     for page in PAGES:
         name = page.relative_to(ROOT)
         yield f"page {name}", lambda folder, page=page: check_page(page, folder)
+        for number, (script, printed) in enumerate(EXAMPLE.findall(page.read_text()), 1):
+            example = lambda folder, script=script, printed=printed: check_example(samples, script, printed, folder)
+            yield f"{name} example {number}", example
         for number, block in enumerate(BLOCK.findall(page.read_text()), 1):
             script = SET_UP.sub("", block)
             if script.strip():
@@ -89,6 +121,7 @@ def main():
     samples = place / "samples"
     samples.mkdir()
     make_samples(samples)
+    make_examples(samples)
     return suite.run(cases(samples))
 
 
