@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/common.h"
+#include "cmd/fork_server.h"
 #include "cmd/help.h"
 #include "cmd/manual.h"
 #include "cmd/options.h"
@@ -213,6 +214,9 @@ static void record_memory(FILE *file) {
 #endif
 
 int main(int argc, char **argv) {
+#ifdef TCONV_TEST_HOOKS
+    fork_server(&argc, &argv);
+#endif
     struct tc_error error = {0};
     fill_standard_descriptors();
     tc_signals_install();

@@ -8,6 +8,8 @@ when the exit code or one of the rules for failures is broken.
     TCONV_SANITIZED  1 for a sanitizer build: more time, no bars on time and memory
     TCONV_FULL       1 is the same as --full
     TCONV_TEST_JOBS  cases at once, where it is not the number of cores: other suites run beside it
+    TCONV_TEST_EXEC  1 starts a program for every command; otherwise most are forked from one that
+                     has started (cmd/fork_server.h), which a test asks not to by `exec=True`
 """
 
 import argparse
@@ -22,7 +24,9 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import stat
+import struct
 import sys
 import tempfile
 import threading
@@ -36,6 +40,7 @@ OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
 MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
 FULL = os.environ.get("TCONV_FULL") == "1"
+EXEC = FULL or os.environ.get("TCONV_TEST_EXEC") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine
 CPU_SECONDS = 10
 FAILURE_RSS = 256 * MIB  # of a file under 4 MiB
@@ -47,6 +52,18 @@ SANITIZER_TEXT = re.compile(
 )
 RAW_CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 SNAPSHOT_CONTENT = MIB  # larger files are compared by inode, size and time only
+
+# One command in so many starts a program of its own, as users do; with --full all of them.
+EXEC_SHARE = 16
+# What a program reads as it starts, before it can be a server: each set of them has its own.
+START_VARIABLES = (
+    "ASAN_OPTIONS",
+    "LSAN_OPTIONS",
+    "UBSAN_OPTIONS",
+    "LD_PRELOAD",
+    "GLIBC_TUNABLES",
+    "OPENSSL_CONF",
+)
 
 if "TCONV" not in os.environ:
     sys.exit("set TCONV to the path of the tconv binary")
@@ -153,6 +170,97 @@ class Spawner:
         )
 
 
+class Server:
+    """A tconv that has started, from which commands are forked (cmd/fork_server.h has the protocol).
+
+    As good as starting it for all that a command does itself, and far cheaper under a sanitizer.
+    """
+
+    def __init__(self, scratch, env):
+        self.places = [str(Path(scratch) / name) for name in ("stdout", "stderr")]
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            fd = max(3, theirs.fileno())
+            self.process = os.posix_spawn(
+                TCONV,
+                [TCONV],
+                {**env, "TCONV_TEST_SERVER": str(fd)},
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), fd)],
+                setpgroup=0,
+                setsigdef=[signal.SIGINT, signal.SIGPIPE],
+            )
+
+    def run(self, command, cwd, env, stdin, timeout):
+        variables = [os.fsencode(f"{name}={value}") for name, value in env.items()]
+        places = [os.fsencode(place) for place in (cwd, stdin, *self.places)]
+        strings = b"".join(
+            string + b"\0" for string in (*places, *map(os.fsencode, command), *variables)
+        )
+        started = time.monotonic()
+        self.socket.sendall(struct.pack("=3I", len(command), len(variables), len(strings)) + strings)
+        (child,) = struct.unpack("=i", self._receive(4))
+        timed_out = not select.select([self.socket], [], [], timeout)[0]
+        if timed_out:
+            os.killpg(child, signal.SIGKILL)
+        status, microseconds, resident = struct.unpack("=3q", self._receive(24))
+        seconds = time.monotonic() - started
+        out, err = (Path(place).read_bytes() for place in self.places)
+        return Result(
+            command,
+            os.waitstatus_to_exitcode(status),
+            out,
+            err,
+            seconds,
+            microseconds / 1e6,
+            resident * 1024,
+            timed_out,
+        )
+
+    def end(self):
+        self.socket.close()
+        os.waitpid(self.process, 0)
+
+    def _receive(self, length):
+        data = b""
+        while len(data) < length:
+            more = self.socket.recv(length - len(data))
+            if not more:
+                raise Failed("tconv's fork server ended")
+            data += more
+        return data
+
+
+class Worker:
+    """What runs commands one at a time: a spawner, and servers by what they had to start with."""
+
+    def __init__(self):
+        self.scratch = tempfile.mkdtemp(dir=WORK)
+        self.spawner = Spawner(self.scratch)
+        self.servers = {}
+
+    def run(self, command, cwd, env, stdin, timeout, exec):
+        runner = self.spawner if exec or self._starts(command) else self._server(env)
+        return runner.run(command, cwd, env, stdin, timeout)
+
+    def end(self):
+        for runner in (*self.servers.values(), self.spawner):
+            runner.end()
+
+    @staticmethod
+    def _starts(command):
+        """Whether this command has a program of its own: always the same ones."""
+        if EXEC or command[0] != TCONV:
+            return True
+        words = b"\0".join(map(os.fsencode, command[1:]))
+        return zlib.crc32(words) % EXEC_SHARE == 0
+
+    def _server(self, env):
+        key = tuple(env.get(name) for name in START_VARIABLES)
+        if key not in self.servers:
+            self.servers[key] = Server(self.scratch, env)
+        return self.servers[key]
+
+
 WORK = Path(tempfile.mkdtemp(prefix="tconv-test-"))
 WORK.chmod(0o755)
 
@@ -162,31 +270,29 @@ def remove_work():
     shutil.rmtree(WORK, ignore_errors=True)
 
 
-_all_spawners = []
-for _ in range(JOBS):
-    _all_spawners.append(Spawner(tempfile.mkdtemp(dir=WORK)))
-_spawners = queue.SimpleQueue()
-for _each in _all_spawners:
-    _spawners.put(_each)
+_all_workers = [Worker() for _ in range(JOBS)]
+_workers = queue.SimpleQueue()
+for _each in _all_workers:
+    _workers.put(_each)
 
 
 @atexit.register
-def end_spawners():
-    for each in reversed(_all_spawners):
+def end_workers():
+    for each in reversed(_all_workers):
         each.end()
 
 
 _case = threading.local()  # .env: what the case that runs in this thread adds to the environment
 
 
-def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None):
-    """Run any command and measure it."""
-    spawner = _spawners.get()
+def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None, exec=False):
+    """Run any command and measure it; `exec` where it matters that a program starts."""
+    worker = _workers.get()
     env = {**os.environ, **getattr(_case, "env", {}), **(env or {})}
     try:
-        return spawner.run(list(command), cwd, env, stdin, timeout or TIMEOUT)
+        return worker.run(list(command), cwd, env, stdin, timeout or TIMEOUT, exec)
     finally:
-        _spawners.put(spawner)
+        _workers.put(worker)
 
 
 def tconv(*args, prefix=(), **how):
