@@ -54,7 +54,7 @@ static bool lacks(const struct sandbox *sandbox, const char *what, int errnum,
     char reason[128];
     const char *why = strerror_r(errnum, reason, sizeof reason);
     if (sandbox->mode == SANDBOX_REQUIRE) {
-        tc_fail(error, TC_UNSAFE, "sandbox", "the sandbox is not complete: %s: %s", what, why);
+        tc_fail(error, TC_IO, "sandbox", "the sandbox is not complete: %s: %s", what, why);
         return tc_error_hint(error, "--sandbox=auto goes without what the system does not have");
     }
     if (sandbox->verbose) {

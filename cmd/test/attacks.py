@@ -6,8 +6,17 @@
 
 An input's content is the file's bytes, or a function that writes whatever it needs into a folder.
 Its outcome is an exit code or a set of them; the row's holds where the input has none of its own.
+
+Where an attack is more than a file, a row is a test of its own, or several with labels:
+
+    @scene("C01")
+    def output_is_input(folder):
+        ...
+
+rows/*.md has the rows that there must be; scripts/test.d/attacks.py holds them against what ran.
 """
 
+import functools
 from dataclasses import dataclass, replace
 
 import files
@@ -15,7 +24,7 @@ from harness import FAILURE_RSS, OK, SANITIZED, check_equal, expect, text
 
 OLD_TARGET = b"the output of an earlier run\n"
 MEMORY_MULTIPLE = 64  # times a header or pickle of over 4 MiB; below that FAILURE_RSS holds
-ROWS = []  # (id, needs --full, function)
+ROWS = []  # (id, needs --full, function that yields labels and tests)
 
 
 @dataclass
@@ -56,16 +65,30 @@ def row(
     }
 
     def register(function):
-        def inputs():
+        def tests():
             for item in function():
-                yield replace(
-                    item,
-                    **{
-                        name: value for name, value in common.items() if getattr(item, name) is None
-                    },
-                )
+                missing = {
+                    name: value for name, value in common.items() if getattr(item, name) is None
+                }
+                yield item.label, functools.partial(run_input, replace(item, **missing))
 
-        ROWS.append((row_id, full, inputs))
+        ROWS.append((row_id, full, tests))
+        return function
+
+    return register
+
+
+def scene(row_id, *labels, full=False):
+    """Register a row that is one test, or one for each label, which it then takes first."""
+
+    def register(function):
+        def tests():
+            for label in labels:
+                yield label, functools.partial(function, label)
+            if not labels:
+                yield function.__name__.replace("_", " "), function
+
+        ROWS.append((row_id, full, tests))
         return function
 
     return register

@@ -10,12 +10,15 @@ when the exit code or one of the rules for failures is broken.
     TCONV_TEST_JOBS  cases at once, where it is not the number of cores: other suites run beside it
     TCONV_TEST_EXEC  1 starts a program for every command; otherwise most are forked from one that
                      has started (cmd/fork_server.h), which a test asks not to by `exec=True`
+    TCONV_TEST_RECORD  a file that gets a line of JSON a case: how it ended, and its commands' exit
+                     statuses, seconds and memory (scripts/test.d/attacks.py makes a table of them)
 """
 
 import argparse
 import atexit
 import collections
 import concurrent.futures
+import json
 import marshal
 import os
 import queue
@@ -27,6 +30,7 @@ import signal
 import socket
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -91,10 +95,16 @@ class Result:
 
     def failed(self, *faults):
         """The exception that shows what is wrong with this run."""
-        shown = " ".join(shlex.quote(os.fsdecode(word)) for word in self.command)
+        command = " ".join(shlex.quote(os.fsdecode(word)) for word in self.command)
         return Failed(
-            "\n".join([f"command: {shown[:2000]}", *faults, f"stderr: {text(self.err)[:2000]}"])
+            "\n".join([f"command: {command[:2000]}", *faults, f"stderr: {text(self.err)[:2000]}"])
         )
+
+
+def shown(command):
+    """A command as one would type it, the program by its name alone."""
+    words = [os.fsdecode(word) for word in command]
+    return " ".join(shlex.quote("tconv" if word == TCONV else word) for word in words)
 
 
 def text(data):
@@ -282,7 +292,35 @@ def end_workers():
         each.end()
 
 
-_case = threading.local()  # .env: what the case that runs in this thread adds to the environment
+# Of the case that runs in this thread: .env, what it adds to the environment; .runs, its commands.
+_case = threading.local()
+
+
+def note_run(command, code, cpu_seconds, rss):
+    """Have the record of this case show a command."""
+    if hasattr(_case, "runs"):
+        _case.runs.append((command, code, cpu_seconds, rss))
+
+
+class Process(subprocess.Popen):
+    """A command under way, for tests that do something meanwhile; its end is noted for the record."""
+
+    def _try_wait(self, wait_flags):
+        try:
+            pid, status, usage = os.wait4(self.pid, wait_flags)
+        except ChildProcessError:
+            return self.pid, 0
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            note_run(self.args, code, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+        return pid, status
+
+    def _internal_poll(self, *_, **__):
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid == self.pid:
+                self._handle_exitstatus(status)
+        return self.returncode
 
 
 def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None, exec=False):
@@ -290,9 +328,11 @@ def run(*command, cwd=WORK, env=None, stdin="/dev/null", timeout=None, exec=Fals
     worker = _workers.get()
     env = {**os.environ, **getattr(_case, "env", {}), **(env or {})}
     try:
-        return worker.run(list(command), cwd, env, stdin, timeout or TIMEOUT, exec)
+        result = worker.run(list(command), cwd, env, stdin, timeout or TIMEOUT, exec)
     finally:
         _workers.put(worker)
+    note_run(result.command, result.code, result.cpu_seconds, result.rss)
+    return result
 
 
 def tconv(*args, prefix=(), **how):
@@ -432,6 +472,7 @@ class Suite:
             "-v", "--verbose", action="store_true", help="print every case with its time"
         )
         self.options = parser.parse_args()
+        self.record = os.environ.get("TCONV_TEST_RECORD")
         self.full = self.options.full or FULL
 
     def wants(self, case_id):
@@ -473,6 +514,7 @@ class Suite:
         options = os.environ.get("ASAN_OPTIONS")
         looks = zlib.crc32(case_id.encode()) % self.leaks == 0
         _case.env = {} if looks or not options else {"ASAN_OPTIONS": f"{options}:detect_leaks=0"}
+        _case.runs = []
         started = time.monotonic()
         try:
             function(folder)
@@ -482,8 +524,26 @@ class Suite:
             what = str(problem) if isinstance(problem, Failed) else traceback.format_exc()
             outcome, line = "FAIL", f"{case_id}\n{what}".replace("\n", "\n    ")
             if self.options.keep:
-                return outcome, f"{line}\n    folder: {folder}"
+                line += f"\n    folder: {folder}"
         else:
             outcome, line = "pass", f"{case_id} {time.monotonic() - started:.2f} s"
-        shutil.rmtree(folder, ignore_errors=True)
+        if self.record:
+            self._note(case_id, outcome, _case.runs)
+        if not (outcome == "FAIL" and self.options.keep):
+            shutil.rmtree(folder, ignore_errors=True)
         return outcome, line
+
+    def _note(self, case_id, outcome, runs):
+        """One line of the record. The command is the first that is tconv's."""
+        own = [run for run in runs if TCONV in run[0]] or runs
+        line = {
+            "case": case_id,
+            "outcome": outcome,
+            "command": shown(own[0][0])[:500] if own else "",
+            "statuses": sorted({run[1] for run in own}),
+            "runs": len(own),
+            "seconds": max((run[2] for run in own), default=0),
+            "memory": max((run[3] for run in own), default=0),
+        }
+        with open(self.record, "a") as file:  # one write: lines of several threads don't mix
+            file.write(json.dumps(line) + "\n")

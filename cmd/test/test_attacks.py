@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Hostile, damaged and odd inputs, each with the outcome it must have; `N05` runs one row."""
 
-import functools
 import sys
 
 import attacks
 import attacks_checkpoints  # noqa: F401
 import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
+import attacks_machine  # noqa: F401
 import attacks_npy  # noqa: F401
 import attacks_npz  # noqa: F401
 import attacks_onnx  # noqa: F401
@@ -19,14 +19,15 @@ import attacks_pt_tar  # noqa: F401
 import attacks_safetensors  # noqa: F401
 import attacks_shards  # noqa: F401
 import attacks_tf  # noqa: F401
+import attacks_values  # noqa: F401
 from harness import Suite
 
 
 def cases(suite):
-    for row_id, full, inputs in attacks.ROWS:
+    for row_id, full, tests in attacks.ROWS:
         if suite.wants_some(row_id) and (suite.full or not full):
-            for item in inputs():
-                yield f"{row_id} {item.label}", functools.partial(attacks.run_input, item)
+            for label, test in tests():
+                yield f"{row_id} {label}", test
 
 
 if __name__ == "__main__":

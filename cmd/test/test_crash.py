@@ -28,6 +28,7 @@ from harness import (
     OK,
     TCONV,
     Failed,
+    Process,
     Skip,
     Suite,
     check_equal,
@@ -295,7 +296,7 @@ def killed_at_random(seed, count, scenario, folder):
     killed = 0
     for turn in range(count):
         bench.reset()
-        process = subprocess.Popen(
+        process = Process(
             [TCONV, *bench.command("--no-sync")],
             cwd=bench.place,
             env={**os.environ, **scenario.environment},
@@ -319,7 +320,7 @@ def signalled_named(folder):
     stopped = 0
     for delay in (0.01, 0.02, 0.05, 0.1):
         bench.reset()
-        process = subprocess.Popen(
+        process = Process(
             [TCONV, *bench.command("--no-sync")], cwd=bench.place, env={**os.environ, **NAMED}
         )
         time.sleep(delay)
@@ -368,7 +369,7 @@ def at_once(folder):
         )
     for number in range(6):
         command = [TCONV, f"../{number}.safetensors", "out.safetensors", "--shard-size", "250K"]
-        runs.append(subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE))
+        runs.append(Process(command, cwd=place, stderr=subprocess.PIPE))
     for process in runs:
         err = process.communicate()[1]
         check_equal((err, process.returncode), (b"", OK), "stderr and exit code")
@@ -382,7 +383,7 @@ def live_one_stays(folder):
     place = folder / "place"
     place.mkdir()
     arguments = words(shards("out.safetensors", "13M"), "old")
-    first = subprocess.Popen([TCONV, *arguments], cwd=place, env={**os.environ, **NAMED})
+    first = Process([TCONV, *arguments], cwd=place, env={**os.environ, **NAMED})
     while first.poll() is None and not contents(place)[1]:
         time.sleep(0.001)
     if first.poll() is None:

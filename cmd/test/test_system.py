@@ -26,6 +26,7 @@ from harness import (
     TCONV,
     UNSAFE,
     USAGE,
+    Process,
     Skip,
     Suite,
     changes,
@@ -76,7 +77,7 @@ def start_big(folder, *options):
     write_big(folder / "in.safetensors")
     (folder / "out.deathtensors").write_bytes(b"old")
     before = snapshot(folder)
-    return before, subprocess.Popen(
+    return before, Process(
         [TCONV, *options, "in.safetensors", "out.deathtensors"],
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -104,7 +105,7 @@ def signalled_at_a_pipe(number, folder):
     """Waiting for somebody to open the other end of a pipe ends with the signal too."""
     os.mkfifo(folder / "pipe")
     write_model(folder / "in.safetensors")
-    process = subprocess.Popen([TCONV, "in.safetensors", "pipe", "-t", "npy"], cwd=folder)
+    process = Process([TCONV, "in.safetensors", "pipe", "-t", "npy"], cwd=folder)
     time.sleep(0.2)
     process.send_signal(number)
     try:
@@ -210,7 +211,7 @@ def closed_pipe(folder):
         {f"{n:06d}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in range(50_000)}
     )
     (folder / "in.safetensors").write_bytes(files.safetensors_raw(header))
-    process = subprocess.Popen(
+    process = Process(
         [TCONV, "list", "in.safetensors"],
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -273,7 +274,7 @@ def at_once(folder):
     """Several runs onto one output leave one whole file."""
     write_model(folder / "in.safetensors", 4 << 20)
     runs = [
-        subprocess.Popen(
+        Process(
             [TCONV, "in.safetensors", "out.deathtensors"], cwd=folder, stderr=subprocess.PIPE
         )
         for _ in range(8)
@@ -351,7 +352,7 @@ def changed_pt(folder):
 
 def slowly(folder, stderr, *args):
     """A conversion that takes over a second, whatever the machine: it is stopped for a while."""
-    process = subprocess.Popen(
+    process = Process(
         [TCONV, "--sandbox=off", *args],
         cwd=folder,
         stdin=subprocess.DEVNULL,
@@ -435,7 +436,7 @@ def progress_json(folder):
         done = [event["done"] for event in events]
         check_equal(done, sorted(done), "never backwards", result)
     ours, theirs = os.pipe()
-    process = subprocess.Popen(
+    process = Process(
         [TCONV, "in.safetensors", "o.npz", "--progress=json", f"--progress-fd={theirs}"],
         cwd=folder,
         pass_fds=[theirs],
@@ -475,7 +476,7 @@ def receipt_signalled(number, folder):
     (folder / "other").mkdir()
     (folder / "other/r.json").write_bytes(b"old")
     before = snapshot(folder)
-    process = subprocess.Popen(
+    process = Process(
         [TCONV, "in.safetensors", "out.npz", "--receipt", "other/r.json", "--depfile", "d"],
         cwd=folder,
         stderr=subprocess.PIPE,

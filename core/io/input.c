@@ -151,6 +151,18 @@ static bool is_regular(mode_t mode, struct tc_error *error) {
     return false;
 }
 
+/* A file of the kernel's, such as those in /proc, says that it is empty and is not. */
+static bool has_its_size(int fd, uint64_t size, struct tc_error *error) {
+    char byte;
+    ssize_t got = size ? 0 : pread(fd, &byte, 1, 0);
+    if (got == 0)
+        return true;
+    if (got < 0)
+        return tc_fail_errno(error, errno, "read", "cannot read");
+    tc_fail(error, TC_IO, "not-a-file", "this file does not tell its size");
+    return tc_error_hint(error, "to read it as a pipe, give - and redirect standard input");
+}
+
 static int open_stdin(struct tc_error *error) {
     struct stat status;
     if (fstat(STDIN_FILENO, &status) != 0) {
@@ -277,7 +289,8 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
         tc_fail_errno(error, errno, "open", "cannot open");
         goto fail;
     }
-    if (!is_regular(status.st_mode, error))
+    if (!is_regular(status.st_mode, error) ||
+        !has_its_size(input->fd, (uint64_t)status.st_size, error))
         goto fail;
     input->size = (uint64_t)status.st_size;
     input->device = status.st_dev;

@@ -316,6 +316,26 @@ static void finish(struct tc_publish *publish, bool ok) {
         tc_staging_release(&publish->staging, false);
 }
 
+/* Whether the folder that was opened is still the one of that name: an output in a folder that was
+ * moved away would not be where it was asked for. */
+static bool folder_stands(const struct tc_publish *publish, struct tc_error *error) {
+    struct stat opened;
+    struct stat named;
+    if (fstat(publish->folder_fd, &opened) == 0 && stat(publish->base, &named) == 0 &&
+        opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
+        return true;
+    tc_fail(error, TC_IO, "output-folder", "the output's folder was moved or replaced meanwhile");
+    return tc_error_in_file(error, publish->path);
+}
+
+static bool folders_stand(struct tc_publish *const *publishes, size_t count,
+                          struct tc_error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (has_work(publishes[i]) && !folder_stands(publishes[i], error))
+            return false;
+    return true;
+}
+
 static bool commit_together(struct tc_publish *const *publishes, size_t count,
                             struct tc_error *error) {
     bool ok = true;
@@ -347,7 +367,8 @@ bool tc_publish_commit_all(struct tc_publish *const *publishes, size_t count,
     sigset_t old;
     tc_signals_block(&old);
     bool single = works == 1 && names == 1 && !last->new_folder && !last->removal_count;
-    bool ok = single ? place_single(last, error) : commit_together(publishes, count, error);
+    bool ok = folders_stand(publishes, count, error) &&
+              (single ? place_single(last, error) : commit_together(publishes, count, error));
     for (size_t i = count; i-- > 0;)
         finish(publishes[i], ok);
     tc_signals_unblock(&old);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "core/base/arena.h"
+#include "core/base/fold.h"
 #include "core/base/limits.h"
 #include "core/base/notes.h"
 #include "core/base/path.h"
@@ -252,33 +253,49 @@ static bool is_number(struct tc_text name, size_t number) {
     return tc_text_equal(name, tc_text_of(text));
 }
 
-static int file_name_order(const void *a, const void *b, void *parts) {
-    const struct tc_output_file *list = parts;
-    return strcasecmp(list[*(const size_t *)a].name, list[*(const size_t *)b].name);
+struct name_key {
+    struct tc_text key;
+    size_t file;
+};
+
+static int name_key_order(const void *a, const void *b) {
+    struct tc_text one = ((const struct name_key *)a)->key;
+    struct tc_text other = ((const struct name_key *)b)->key;
+    return tc_text_compare(one, other);
 }
 
-/* Names that differ only in case collide too, since some file systems ignore case. */
-static bool check_file_names(const struct tc_plan *plan, struct tc_error *error) {
-    size_t *order = calloc(plan->file_count ? plan->file_count : 1, sizeof *order);
-    if (!order)
+static bool make_name_keys(struct tc_plan *plan, struct name_key *keys, struct tc_error *error) {
+    for (size_t i = 0; i < plan->file_count; i++) {
+        struct tc_buffer key = {0};
+        tc_fold(tc_text_of(plan->files[i].name), &key);
+        size_t length = key.length;
+        keys[i] = (struct name_key){.key = {tc_plan_keep(plan, &key, error), length}, .file = i};
+        if (!keys[i].key.bytes)
+            return false;
+    }
+    return true;
+}
+
+/* Names that differ only in case or in how an accent is written collide too, since some file
+ * systems take them for one. */
+static bool check_file_names(struct tc_plan *plan, struct tc_error *error) {
+    struct name_key *keys = calloc(plan->file_count ? plan->file_count : 1, sizeof *keys);
+    if (!keys)
         return tc_fail_memory(error);
-    for (size_t i = 0; i < plan->file_count; i++)
-        order[i] = i;
-    qsort_r(order, plan->file_count, sizeof *order, file_name_order, plan->files);
-    bool ok = true;
+    bool ok = make_name_keys(plan, keys, error);
+    if (ok)
+        qsort(keys, plan->file_count, sizeof *keys, name_key_order);
     for (size_t i = 1; i < plan->file_count && ok; i++) {
-        size_t a = order[i - 1];
-        size_t b = order[i];
-        if (strcasecmp(plan->files[a].name, plan->files[b].name) != 0)
+        if (!tc_text_equal(keys[i - 1].key, keys[i].key))
             continue;
-        struct tc_text first = plan->items[plan->files[a].first].name;
-        struct tc_text second = plan->items[plan->files[b].first].name;
+        struct tc_text first = plan->items[plan->files[keys[i - 1].file].first].name;
+        struct tc_text second = plan->items[plan->files[keys[i].file].first].name;
         ok = tc_fail(error, TC_INVALID, "file-name-collision",
                      "its file name is also that of \"%.*s\"", tc_text_shown(first, 300),
                      first.bytes);
         tc_error_in_tensor(error, second.bytes, second.length);
     }
-    free(order);
+    free(keys);
     return ok;
 }
 
