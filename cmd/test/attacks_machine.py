@@ -8,9 +8,9 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import socket
-import struct
 import time
 
 import files
@@ -31,6 +31,7 @@ from harness import (
     Skip,
     check_equal,
     expect,
+    limited,
     run,
     text,
     unprivileged,
@@ -124,6 +125,29 @@ def output_folder(way, folder):
             raise Skip("can't mount")
         prefix = (*prefix, f'{mounted} && exec "$0" "$@"')
     expect(folder, IO, "in.deathtensors", "place/out.npz", prefix=prefix)
+
+
+@scene("C07", "hash", "convert", "stats")
+def memory_runs_out(command, folder):
+    """At whichever allocation the memory ends, it is an I/O error that says so."""
+    if SANITIZED:
+        raise Skip("a sanitizer has memory of its own")
+    pair(folder)
+    args = ["in.npz", "out.deathtensors"] if command == "convert" else [command, "in.npz"]
+    codes, step = [], 64
+    # Below this the program can't be loaded.
+    least = next(
+        kib
+        for kib in range(0, 8192, step)
+        if run(*limited(f"-d {kib}"), TCONV, "version", cwd=folder).code == OK
+    )
+    for kib in [*range(least, least + 1024, step), *range(4096, 131072, 4096)]:
+        result = expect(folder, {OK, IO}, *args, prefix=limited(f"-d {kib}"))
+        codes.append(result.code)
+        if result.code == IO:
+            said = re.search("memory|thread|Resource temporarily", text(result.err))
+            check_equal(bool(said), True, f"what is said with {kib} KiB", result)
+    check_equal((codes[0], codes[-1]), (IO, OK), f"some fail, some don't: {codes}")
 
 
 @scene("C11")

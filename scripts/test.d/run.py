@@ -2,7 +2,8 @@
 
 The list is meson's (`meson test` runs the same): unit tests, command-line suites, rules. The longest
 start first, by what they took the last time, so that all cores are busy to the end. A line a test as
-it ends; the last line is `N passed, N failed`. Logs are in build/logs, one a test.
+it ends; the last line is `N passed, N failed`. Logs are in build/logs, one a test, and beside those
+of suites their cases (attacks.py).
 """
 
 import concurrent.futures
@@ -19,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import attacks
+
 LOGS = Path("build/logs")
 SECONDS = LOGS / "seconds.json"
 GIB = 1 << 30
@@ -28,6 +31,7 @@ TALLY = re.compile(rb"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 # Each command-line suite, and a unit test that takes a minute, runs under one of the two compilers'
 # sanitizers, other unit tests under both: hostile files under clang's, which find more.
 UNDER_CLANG = {"test_attacks", "test_bounds", "test_scan", "test_scan_places", "roundtrip", "read_back"}
+SLOWEST = 8  # of the tests are named at the end
 NEED_MEMORY = {"test_memory": 14 * GIB}  # on a RAM disk; otherwise on the disk
 
 
@@ -103,13 +107,21 @@ class Runner:
 
     def run(self, job):
         log = LOGS / f"{job.build}-{job.name}.log"
+        cases = log.with_suffix(".cases")
+        cases.unlink(missing_ok=True)
         with open(log, "wb") as out:
             needed = NEED_MEMORY.get(job.name, 0)
             place = self.fast if available_memory() > needed else self.disk
             process = subprocess.Popen(
                 job.command,
                 cwd=job.folder,
-                env={**os.environ, **job.env, "TMPDIR": place, "TCONV_TEST_JOBS": "1"},
+                env={
+                    **os.environ,
+                    **job.env,
+                    "TMPDIR": place,
+                    "TCONV_TEST_JOBS": "1",
+                    "TCONV_TEST_RECORD": str(cases.resolve()),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -184,15 +196,28 @@ def run_all(builds, names, runner, failed):
     with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
         outcomes = list(pool.map(runner.run, order))
     SECONDS.write_text(json.dumps(runner.seconds, indent=1, sort_keys=True))
-    spent = ", ".join(f"{build} {seconds:.0f}" for build, seconds in runner.totals.items())
-    print(
-        f"{sum(runner.totals.values()):.0f} s of processor time ({spent}) "
-        f"in {time.monotonic() - begin:.0f} s"
-    )
     passed = sum(outcome.passed for outcome in outcomes)
     failed += sum(outcome.failed for outcome in outcomes) + len(forgotten)
+    if "test" in builds and not names:
+        print("rows of cmd/test/rows:", end=" ", flush=True)
+        failed += attacks.report("test", False)[1]
+    print_times(runner, order, time.monotonic() - begin)
     print(f"{passed} passed, {failed} failed")
     return 0 if failed == 0 and passed > 0 else 1
+
+
+def print_times(runner, order, seconds):
+    """The slowest tests, and how long all of it took."""
+    slowest = sorted((runner.seconds[job.label], job.label) for job in order)[: -SLOWEST - 1 : -1]
+    print("slowest:", ", ".join(f"{label} {taken:.0f} s" for taken, label in slowest))
+    spent = ", ".join(f"{build} {taken:.0f}" for build, taken in runner.totals.items())
+    print(f"{sum(runner.totals.values()):.0f} s of processor time ({spent})")
+    built = int(os.environ.get("TCONV_TEST_BUILT", "0"))  # what scripts/test took before
+    print(f"took {minutes(built + seconds)}: {minutes(built)} to build, {minutes(seconds)} to test")
+
+
+def minutes(seconds):
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 if __name__ == "__main__":
