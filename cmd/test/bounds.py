@@ -33,8 +33,9 @@ from protobufs import block, constant, external, initializer, model, node, numbe
 from tf_files import field, record
 from tf_files import tensor_proto as tf_proto
 
-# Bytes of a file that counts as small; a sanitizer, under which no time is measured, gets a quarter.
-LIMIT = ((1 << 20) if SANITIZED else (4 << 20)) - (64 << 10)
+# A sanitizer, under which no time or memory is measured, gets a sixteenth of all that is repeated.
+SHARE = 16 if SANITIZED else 1
+LIMIT = (4 << 20) // SHARE - (64 << 10)  # bytes of a file that counts as small
 FILES = {}
 
 
@@ -44,6 +45,11 @@ def file(name):
         return function
 
     return register
+
+
+def times(count):
+    """So many times, or a sanitizer's share."""
+    return range(max(2, count // SHARE))
 
 
 def fill(pieces, limit=LIMIT):
@@ -107,7 +113,7 @@ def prefixes(folder):
 @file("metadata.safetensors")
 def metadata_keys(folder):
     """Hundreds of thousands of metadata keys."""
-    metadata = {f"{i}": "" for i in range(300000)}
+    metadata = {f"{i}": "" for i in times(300000)}
     return write(folder, "metadata.safetensors", safetensors_file([entry("w")], b"", metadata))
 
 
@@ -115,7 +121,7 @@ def metadata_keys(folder):
 def aliases(folder):
     """Every metadata key is another name of one tensor, which is large."""
     size = 1 << 20
-    metadata = {f"a.{i}": "w" for i in range(150000)}
+    metadata = {f"a.{i}": "w" for i in times(150000)}
     content = safetensors_file([entry("w", "U8", (size,), (0, size))], bytes(size), metadata)
     return write(folder, "aliases.safetensors", content)
 
@@ -123,7 +129,7 @@ def aliases(folder):
 @file("alias_list.safetensors")
 def alias_list(folder):
     """The same by tconv's own list of aliases, which have long names."""
-    size, names = 1 << 20, [("p" * 200) + f".{i}" for i in range(6000)]
+    size, names = 1 << 20, [("p" * 200) + f".{i}" for i in times(6000)]
     metadata = {each: "w" for each in names} | {"tconv.aliases": compact(names)}
     content = safetensors_file([entry("w", "U8", (size,), (0, size))], bytes(size), metadata)
     return write(folder, "alias_list.safetensors", content)
@@ -132,7 +138,7 @@ def alias_list(folder):
 @file("tensor_metadata.safetensors")
 def tensor_metadata(folder):
     """Metadata of tensors that all point at the same long texts, under one key of the file."""
-    names = [f"{i}" for i in range(12000)]
+    names = [f"{i}" for i in times(12000)]
     table = {each: {f"k{j}": "v" for j in range(10)} for each in names}
     metadata = {"tconv.tensor_metadata": compact(table)}
     return write(
@@ -162,7 +168,7 @@ def wide_zero(folder):
 def sparse_groups(folder):
     """Sparse tensors by the thousand that declare dense shapes of 2^40 elements."""
     table, entries, data = {}, [], b""
-    for i in range(2500):
+    for i in times(2500):
         for role, dtype, shape, content in (
             ("indices", "I64", (2, 1), struct.pack("<qq", i, i)),
             ("values", "F32", (1,), struct.pack("<f", 1)),
@@ -185,7 +191,7 @@ def one_parent(folder):
     """Tens of thousands of tensors that all say they are parts of one sparse tensor."""
     table, entries = {}, [entry("p.indices", "I64", (1, 0)), entry("p.values", "F32", (0,))]
     entries.append(entry("p.shape", "I64", (1,), (0, 8)))
-    parts = ["p.indices", "p.values", "p.shape"] + [f"{i}" for i in range(22000)]
+    parts = ["p.indices", "p.values", "p.shape"] + [f"{i}" for i in times(22000)]
     for name in parts:
         role = name.removeprefix("p.") if name.startswith("p.") else "indices"
         table[name] = {"sparse_parent": "p", "sparse_role": role}
@@ -274,7 +280,7 @@ def members(folder):
     """As many arrays as there is room for."""
     array = npy("|u1", (0,), b"")
     return write(
-        folder, "members.npz", zip_pieces(Member(b"%d.npy" % i, array) for i in range(17000))
+        folder, "members.npz", zip_pieces(Member(b"%d.npy" % i, array) for i in times(17000))
     )
 
 
@@ -283,7 +289,7 @@ def deflated(folder):
     """Tens of thousands of deflated arrays: each starts an inflater of its own."""
     array = npy("<f4", (64,), bytes(256))
     packed = Member(b"", array, 8).packed
-    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in range(18000))
+    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in times(18000))
     return write(folder, "deflated.npz", zip_pieces(each))
 
 
@@ -292,7 +298,7 @@ def bombs(folder):
     """Arrays of 4 MiB of zeros, each deflated to 4 KiB: 250 MiB in all."""
     array = npy("<f4", (1 << 20,), bytes(4 << 20))
     packed = Member(b"", array, 8).packed
-    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in range(62))
+    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in times(62))
     return write(folder, "bombs.npz", zip_pieces(each))
 
 
@@ -301,14 +307,14 @@ def fortran(folder):
     """The same in Fortran order: inflated to a temporary file and read from there in C order."""
     array = npy("|u1", (2,) * 22, bytes(4 << 20), fortran=True)
     packed = Member(b"", array, 8).packed
-    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in range(62))
+    each = (Member(b"%d.npy" % i, array, 8, packed=packed) for i in times(62))
     return write(folder, "fortran.npz", zip_pieces(each))
 
 
 @file("foreign.npz")
 def foreign(folder):
     """Members that are no arrays: each is reported."""
-    each = (Member(b"x%d.txt" % i, b"") for i in range(34000))
+    each = (Member(b"x%d.txt" % i, b"") for i in times(34000))
     array = Member(b"w.npy", npy("|u1", (0,), b""))
     return write(folder, "foreign.npz", zip_pieces([array, *each]))
 
@@ -333,7 +339,7 @@ def initializers(folder):
 @file("typed.onnx")
 def typed(folder):
     """Values one field each, in an order that must be decoded."""
-    data = b"".join(number(5, i & 0x7F) for i in range(1900000))
+    data = b"".join(number(5, i & 0x7F) for i in times(1900000))
     tensor = Tensor("I32", (1900000,), b"")
     return write(folder, "typed.onnx", model(initializer(tensor, "w", data)))
 
@@ -344,7 +350,7 @@ def locations(folder):
     (folder / "data.bin").write_bytes(bytes(1 << 20))
     tensor = Tensor("U8", (1 << 20,), b"")
     one = [
-        initializer(tensor, f"{i}", external("data.bin", "0", str(1 << 20))) for i in range(40000)
+        initializer(tensor, f"{i}", external("data.bin", "0", str(1 << 20))) for i in times(40000)
     ]
     return write(folder, "locations.onnx", model(b"".join(fill(one))))
 
@@ -396,7 +402,7 @@ def onnx_sparse(folder):
             + number(3, 1 << 30)
             + number(3, 1 << 30),
         )
-        for i in range(50000)
+        for i in times(50000)
     ]
     return write(folder, "sparse.onnx", model(b"".join(fill(one))))
 
@@ -408,7 +414,7 @@ def onnx_sparse(folder):
 def splats(folder):
     """Constants that each say one value 2^24 times."""
     nodes = []
-    for i in range(20000):
+    for i in times(20000):
         value = tf_proto(1, (1 << 24,), field(5, struct.pack("<f", 1)))
         attributes = block(5, block(1, "value") + block(2, block(8, value)))
         dtype = block(5, block(1, "dtype") + block(2, number(6, 1)))
@@ -432,7 +438,7 @@ def empty_records(folder):
 @file("half.tensor")
 def half_values(folder):
     """Values one field each."""
-    data = b"".join(field(13, i & 0x3FFF) for i in range(1300000))
+    data = b"".join(field(13, i & 0x3FFF) for i in times(1300000))
     return write(folder, "half.tensor", tf_proto(19, (1300000,), data))
 
 
@@ -458,7 +464,7 @@ def expanded(folder):
     """Tensors that show one element 2^20 times."""
     store = pickles.storage("0", 1)
     first = pickles.tensor(store, 0, (1 << 20,), (0,))
-    state = {f"{i}": first for i in range(120)}
+    state = {f"{i}": first for i in times(120)}
     return write(folder, "expanded.pt", pickles.pt(pickles.pickled(state), {"0": bytes(4)}))
 
 
@@ -467,7 +473,7 @@ def alternating(folder):
     """Small views that go to and fro between two large deflated storages."""
     count = 25 << 20
     stores = [pickles.storage(key, count) for key in "01"]
-    state = {f"{i}": pickles.tensor(stores[i % 2], i, (1,), (1,)) for i in range(4000)}
+    state = {f"{i}": pickles.tensor(stores[i % 2], i, (1,), (1,)) for i in times(4000)}
     zeros_of = Member(b"", bytes(4 * count), 8)
     each = [
         Member(key, content)
@@ -483,7 +489,7 @@ def alternating(folder):
 def storages(folder):
     """Thousands of tensors, each with its storage."""
     state, data = {}, {}
-    for i in range(8000):
+    for i in times(8000):
         state[f"{i}"] = pickles.tensor(pickles.storage(f"{i}", 1), 0, (1,), (1,))
         data[f"{i}"] = bytes(4)
     return write(folder, "storages.pt", zip_pieces(
@@ -495,13 +501,13 @@ def storages(folder):
 def same_view(folder):
     """One tensor under tens of thousands of names."""
     first = pickles.tensor(pickles.storage("0", 1 << 18), 0, (1 << 18,), (1,)) + pickles.put(0)
-    state = {"0": first} | {f"{i}": pickles.get(0) for i in range(1, 150000)}
+    state = {"0": first} | {f"{i}": pickles.get(0) for i in range(1, 150000 // SHARE)}
     return write(folder, "same_view.pt", pickles.pt(pickles.pickled(state), {"0": bytes(4 << 18)}))
 
 
 @file("members.ot")
 def script_members(folder):
-    state = {f"p{i}": pickles.tensor(pickles.storage("0", 3)) for i in range(15000)}
+    state = {f"p{i}": pickles.tensor(pickles.storage("0", 3)) for i in times(15000)}
     return write(folder, "members.ot", pickles.ot(state))
 
 
@@ -513,7 +519,7 @@ def shards(folder):
     """An index of thousands of shards, each with metadata of its own."""
     (folder / "shards").mkdir()
     weights = {}
-    for i in range(6000):
+    for i in times(6000):
         content = safetensors_file([entry(f"{i}")], b"", {f"k{i}": "v" * 100, "format": f"f{i}"})
         (folder / f"shards/s{i}.safetensors").write_bytes(content)
         weights[f"{i}"] = f"s{i}.safetensors"
@@ -524,7 +530,7 @@ def shards(folder):
 @file("missing/model.safetensors.index.json")
 def missing_shards(folder):
     (folder / "missing").mkdir()
-    weights = {f"{i}": f"s{i}.safetensors" for i in range(90000)}
+    weights = {f"{i}": f"s{i}.safetensors" for i in times(90000)}
     index = compact({"metadata": {}, "weight_map": weights})
     return write(folder, "missing/model.safetensors.index.json", index.encode())
 
@@ -534,7 +540,7 @@ def one_shard(folder):
     """Every weight in one shard, which has none of them."""
     (folder / "one_shard").mkdir()
     (folder / "one_shard/s.safetensors").write_bytes(safetensors_file([entry("w")]))
-    weights = {f"{i}": "s.safetensors" for i in range(120000)}
+    weights = {f"{i}": "s.safetensors" for i in times(120000)}
     index = compact({"metadata": {}, "weight_map": weights})
     return write(folder, "one_shard/model.safetensors.index.json", index.encode())
 
@@ -547,8 +553,8 @@ def sidecar(folder):
     """A sidecar of many entries for tensors that are not there."""
     write(folder, "sidecar.npz", zip_pieces([Member(b"w.npy", npy("|u1", (0,), b""))]))
     content = {
-        "metadata": {f"{i}": "v" for i in range(100000)},
-        "tensors": {f"t{i}": {"k": "v"} for i in range(60000)},
+        "metadata": {f"{i}": "v" for i in times(100000)},
+        "tensors": {f"t{i}": {"k": "v"} for i in times(60000)},
     }
     (folder / "sidecar.npz.tconv.json").write_bytes(compact(content).encode())
     return folder / "sidecar.npz"
@@ -564,7 +570,7 @@ def empty_streams(name, pack):
     def streams(folder):
         stream = pack(b"")
         # A sanitizer takes a millisecond for the memory of a decoder, which is a microsecond's work.
-        return write(folder, name, stream * (LIMIT // len(stream) // (4 if SANITIZED else 1)))
+        return write(folder, name, stream * (LIMIT // len(stream)))
 
     return streams
 

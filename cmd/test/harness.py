@@ -59,6 +59,7 @@ SNAPSHOT_CONTENT = MIB  # larger files are compared by inode, size and time only
 
 # One command in so many starts a program of its own, as users do; with --full all of them.
 EXEC_SHARE = 16
+LEAK_SHARE = 4
 # What a program reads as it starts, before it can be a server: each set of them has its own.
 START_VARIABLES = (
     "ASAN_OPTIONS",
@@ -452,12 +453,11 @@ def check_equal(got, expected, what, result=None):
 class Suite:
     """Runs cases on a few threads and counts them; arguments pick some by the start of their id.
 
-    Looking for leaks takes half the time of a small run in a sanitizer build. A suite whose cases are
-    many of a kind looks for them in one of `leaks` cases, chosen by the id.
+    Looking for leaks takes more than half the time of a small run in a sanitizer build: it is done in
+    one of LEAK_SHARE cases, chosen by the id, and with --full in all.
     """
 
-    def __init__(self, description, leaks=1):
-        self.leaks = leaks
+    def __init__(self, description):
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("prefix", nargs="*", help="run only cases whose id starts so")
         parser.add_argument(
@@ -474,6 +474,7 @@ class Suite:
         self.options = parser.parse_args()
         self.record = os.environ.get("TCONV_TEST_RECORD")
         self.full = self.options.full or FULL
+        self.leaks = 1 if self.full else LEAK_SHARE
 
     def wants(self, case_id):
         return not self.options.prefix or any(

@@ -31,5 +31,5 @@ def cases(suite):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__, leaks=4)
+    suite = Suite(__doc__)
     sys.exit(suite.run(cases(suite)))

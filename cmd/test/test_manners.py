@@ -419,4 +419,4 @@ def cases():
 
 
 if __name__ == "__main__":
-    sys.exit(Suite(__doc__, leaks=4).run(cases()))
+    sys.exit(Suite(__doc__).run(cases()))

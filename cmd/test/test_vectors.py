@@ -407,4 +407,4 @@ def cases():
 
 
 if __name__ == "__main__":
-    sys.exit(Suite(__doc__, leaks=4).run(list(cases())))
+    sys.exit(Suite(__doc__).run(list(cases())))
