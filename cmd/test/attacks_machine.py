@@ -197,9 +197,9 @@ def pipes(way, folder):
     """A format that must be searched is told so, or read as a whole; one that streams, streams."""
     pair(folder)
     if way == "to a pipe":
-        script = '("$0" in.npz - -t npz; echo $? >status) | cat'
-        run("sh", "-c", script, TCONV, cwd=folder)
-        check_equal((folder / "status").read_text(), f"{USAGE}\n", "exit code")
+        script = 'set -o pipefail; "$0" in.npz - -t npz | cat'
+        result = run("bash", "-c", script, TCONV, cwd=folder)
+        check_equal(result.code, USAGE, "exit code", result)
         result = expect(folder, OK, "in.npz", "-", "-t", "safetensors")
         (folder / "piped.safetensors").write_bytes(result.out)
         check_equal(digest(folder, "piped.safetensors"), digest(folder, "in.npz"), "digest")
