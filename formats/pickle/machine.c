@@ -273,10 +273,8 @@ bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *lin
     bool framed = pickle->at < pickle->frame_end;
     if (framed && !measure_line(pickle, pickle->frame_end, limit, &length, &found))
         return false;
-    if (framed && !found && pickle->mode == PICKLE_SCAN) {
-        if (!cross_frame(pickle, UINT64_MAX))
-            return false;
-    }
+    if (framed && !found && !cross_frame(pickle, UINT64_MAX))
+        return false;
     if (!found && !measure_line(pickle, pickle->end, limit, &length, &found))
         return false;
     if (!found)
@@ -328,9 +326,51 @@ bool pickle_add(struct pickle *pickle, struct pickle_node *to, struct pickle_nod
     return pickle_add_all(pickle, to, &item, 1);
 }
 
+/* Whether a value may be a dict's key or a set's member: it has a hash in Python, and
+ * pickle_settle can tell what it equals. */
+static bool is_hashable(const struct pickle_node *node) {
+    switch ((enum pickle_kind)node->kind) {
+    case PICKLE_LIST:
+    case PICKLE_DICT:
+    case PICKLE_SET:
+        return false;
+    case PICKLE_BYTES:
+        return !node->array;
+    case PICKLE_TUPLE:
+        return !node->unhashable;
+    case PICKLE_OBJECT:
+        return !pickle_is(node->callable, PICKLE_GLOBAL) ||
+               node->callable->global != PICKLE_NAMESPACE;
+    case PICKLE_CALL:
+        return !pickle_calls(node, PICKLE_NUMPY_RECONSTRUCT) &&
+               !pickle_calls(node, PICKLE_NUMPY_FROMBUFFER);
+    default:
+        return true;
+    }
+}
+
+/* Checks items that are added, where they come to be keys or members: Python's machines
+ * end where one is not hashable. */
+static bool check_items(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
+                        size_t count) {
+    size_t step = to->kind == PICKLE_DICT ? 2 : 1;
+    if (to->kind == PICKLE_LIST)
+        return !to->most || to->count + count < to->most || pickle->mode == PICKLE_SCAN ||
+               pickle_bad(pickle, "a deque has more items than it may hold");
+    bool hashable = true;
+    for (size_t i = 0; i < count && hashable; i += step)
+        hashable = is_hashable(items[i]);
+    if (to->kind == PICKLE_TUPLE)
+        to->unhashable |= !hashable;
+    return hashable || to->kind == PICKLE_TUPLE || pickle->mode == PICKLE_SCAN ||
+           pickle_bad(pickle, "a %s that can be none",
+                      to->kind == PICKLE_DICT ? "dict's key" : "set's member");
+}
+
 bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
                     size_t count) {
-    if (!pickle_charge_items(pickle, count) || !reserve(pickle, to, count))
+    if (!pickle_charge_items(pickle, count) || !check_items(pickle, to, items, count) ||
+        !reserve(pickle, to, count))
         return false;
     if (count)
         memcpy(to->items + to->count, items, count * sizeof *items);

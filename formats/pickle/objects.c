@@ -89,6 +89,8 @@ static bool put_items(struct pickle *pickle, struct pickle_node *node, enum pick
         return true; /* Python's C machine does not look at the value then */
     if (kind == PICKLE_DICT && count % 2)
         return pickle_bad(pickle, "a dict has a key without a value");
+    if (!scan && kind == PICKLE_SET && node->kind == kind && node->value)
+        return pickle_bad(pickle, "items are put into a frozenset");
     if (node->kind == kind)
         return (!scan || kind != PICKLE_DICT || check_keys(pickle, node, items, count)) &&
                pickle_add_all(pickle, node, items, count);
@@ -192,11 +194,9 @@ bool pickle_op_extension(struct pickle *pickle, int bytes) {
 /* pickle.py accepts any sequence as arguments, Python's C machine only a tuple. */
 static bool check_call(struct pickle *pickle, const struct pickle_node *callable,
                        const struct pickle_node *arguments) {
-    if (pickle->mode == PICKLE_STRICT && arguments->kind != PICKLE_TUPLE)
-        return pickle_bad(pickle, "a call's arguments are no tuple");
-    if (pickle->mode != PICKLE_SCAN || arguments->kind == PICKLE_TUPLE)
+    if (arguments->kind == PICKLE_TUPLE)
         return true;
-    if (arguments->kind < PICKLE_TEXT)
+    if (pickle->mode != PICKLE_SCAN || arguments->kind < PICKLE_TEXT)
         return pickle_bad(pickle, "a call's arguments are no tuple");
     return pickle_misuse(pickle, name_of(callable),
                          "it is called with arguments that are no tuple");
@@ -215,9 +215,30 @@ static bool call(struct pickle *pickle, struct pickle_node *callable,
            pickle_push(pickle, pickle_call(pickle, callable, arguments));
 }
 
+/* Whether a class makes its objects of the arguments of NEWOBJ. All others ignore them:
+ * list.__new__(list, [1]) is empty. */
+static bool takes_arguments(const struct pickle_node *class) {
+    switch ((enum pickle_global) class->global) {
+    case PICKLE_SIZE:
+    case PICKLE_TEXT_CLASS:
+        return true;
+    case PICKLE_SET_CLASS:
+        return class->value == 1;
+    case PICKLE_BYTEARRAY:
+        return class->value == 0;
+    default:
+        return !pickle_is_class(class);
+    }
+}
+
 /* NEWOBJ makes objects of classes only, while REDUCE calls functions, and classes that
  * are pickled so. */
-static bool check_newobj(struct pickle *pickle, const struct pickle_node *callable) {
+static bool check_newobj(struct pickle *pickle, const struct pickle_node *callable,
+                         const struct pickle_node *arguments) {
+    if (callable->kind == PICKLE_GLOBAL && pickle->mode != PICKLE_SCAN && arguments->count &&
+        !takes_arguments(callable))
+        return pickle_bad(pickle, "an object of %.*s is made with arguments",
+                          tc_text_shown(pickle_text(callable), 200), callable->text);
     if (callable->kind != PICKLE_GLOBAL || pickle_is_class(callable) ||
         callable->global == PICKLE_UNKNOWN || callable->global == PICKLE_KNOWN_UNSUPPORTED)
         return true;
@@ -237,7 +258,7 @@ bool pickle_op_reduce(struct pickle *pickle, int opcode) {
     bool strict = pickle->mode == PICKLE_STRICT && callable->kind == PICKLE_GLOBAL;
     if (strict && opcode == OP_REDUCE && callable->global == PICKLE_SCRIPT_CLASS)
         return pickle_unsafe(pickle, "the pickle calls a class of TorchScript");
-    if (opcode != OP_REDUCE && !check_newobj(pickle, callable))
+    if (opcode != OP_REDUCE && !check_newobj(pickle, callable, arguments))
         return false;
     return call(pickle, callable, arguments);
 }
