@@ -16,9 +16,9 @@ import pickle
 from pathlib import PurePosixPath
 
 EVENTS = []
+UNDECIDED = "undecided"
 NOTHING = type("Nothing", (), {"__repr__": lambda _: "-"})()
 EXTENSION = ("extension", "one")
-PERSID = "id"  # what PERSID has in the programs; tconv's result of it is None
 copyreg.add_extension(*EXTENSION, 1)
 
 
@@ -63,7 +63,9 @@ class Thing(metaclass=Shown):
             return "<...>"
         OPEN.append(self)
         try:
-            args = self.args[:-1] if self.args and self.args[-1] == {} else self.args
+            args = self.args
+            while args and args[-1] == {}:
+                args = args[:-1]
             made_of = self.made_of or type(self)
             content = self.content or NOTHING
             more = "" if self.more is NOTHING else f"|{show(self.more)}"
@@ -160,7 +162,7 @@ def as_list(self):
 
 
 def no_arguments(cls, *args, **keywords):
-    note_call(cls.shown)
+    note_call(cls.shown if isinstance(cls, type) else "?")
     if args or keywords:
         raise TypeError("it takes no arguments")
     return object.__new__(cls)
@@ -222,7 +224,7 @@ def find_class(self, module, name):
 
 
 def persistent_load(self, key):
-    return None if key == PERSID else Persistent(key)
+    return None if isinstance(key, str) else Persistent(key)  # as inert has it for PERSID
 
 
 HOOKS = {"find_class": find_class, "persistent_load": persistent_load}
@@ -271,13 +273,22 @@ def show_sets(value):
 
 
 def run(program, machine=C_MACHINE, file=io.BytesIO, encoding="utf-8"):
-    """The result as text, None where the machine refuses it; the events; where it stands."""
+    """The result as text, None where the machine refuses it; the events; where it stands.
+
+    The text is UNDECIDED where another machine or encoding might accept it: C's memo is an array as
+    long as its highest key, and strings of Python 2 may be no UTF-8.
+    """
     EVENTS.clear()
     OPEN.clear()
     copyreg._extension_cache.clear()
     stream = file(program)
     try:
         shown = show(machine(stream, encoding=encoding).load())
+    except MemoryError:
+        shown = UNDECIDED
+    except UnicodeDecodeError:
+        other = run(program, machine, file, "bytes") if encoding == "utf-8" else (None, "", 0)
+        return (UNDECIDED if other[0] is not None else None), *other[1:]
     except Exception:
         shown = None
     return shown, "".join(EVENTS), stream.tell()

@@ -82,6 +82,11 @@ def reports(scan, events):
     return not Counter(events.split(" ")) - Counter(found.split(" "))
 
 
+def is_one_name(program):
+    """A file that is nothing but the start of a name: pickle.py imports it, but so are many texts."""
+    return program[:1] in (op.GLOBAL, op.INST) and program.count(b"\n") < 2
+
+
 class Proof:
     def __init__(self, python_share):
         self.python_share = python_share  # of the programs that strict refuses
@@ -112,9 +117,9 @@ class Proof:
             shown, events, stands = pickle_peer.run(program, machine, file, encoding)
             alive = alive or stands >= len(program)
             result = f"{shown}|{events}"
-            if encoding == "utf-8":
+            if encoding == "utf-8" and shown != pickle_peer.UNDECIDED:
                 self.compare(program, name, strict, inert, shown, result)
-            if not reports(scan, events):
+            if not reports(scan, events) and not is_one_name(program):
                 self.fault(program, f"{name} reaches {events}, a scan {scan}")
         return alive
 

@@ -68,8 +68,9 @@ static struct pickle_node *make_dict(struct pickle *pickle, struct pickle_node *
         return bad_call(pickle, callable, arguments);
     if (callable->global == PICKLE_ATTRIBUTE_DICT)
         dict->value = PICKLE_DICT_OF_ATTRIBUTES;
-    else if (tc_text_starts(pickle_text(callable), TC_TEXT("collections.")))
-        dict->value = PICKLE_DICT_WITH_STATE;
+    else if (callable->global == PICKLE_ORDERED_DICT &&
+             tc_text_starts(pickle_text(callable), TC_TEXT("collections.")))
+        dict->value = PICKLE_DICT_WITH_STATE; /* a defaultdict has no attributes */
     return dict;
 }
 

@@ -254,16 +254,19 @@ static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, ui
 }
 
 /* In pickle.py the end of the file ends a line too, whose last character is then
- * dropped as if it were the newline. */
+ * dropped as if it were the newline. A line may also be missing, and is empty then: that
+ * is followed only where the bytes are likely to be a pickle, since any text that starts
+ * with a "c" would name something. */
 static bool take_last_line(struct pickle *pickle, uint64_t length, struct tc_text *line) {
-    if (pickle->mode != PICKLE_SCAN || length == 0)
+    bool missing = pickle->whole && pickle->opcode_at != pickle->start;
+    if (pickle->mode != PICKLE_SCAN || (length == 0 && !missing))
         return pickle_bad(pickle, "the pickle is cut short");
     char *copy = pickle_tolerate(pickle, "a line ends with the file")
                      ? pickle_take_copy(pickle, length, true)
                      : NULL;
-    *line = (struct tc_text){copy, length - 1};
+    *line = (struct tc_text){copy, length ? length - 1 : 0};
     if (copy)
-        copy[length - 1] = 0;
+        copy[line->length] = 0;
     return copy != NULL;
 }
 
@@ -273,12 +276,15 @@ bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *lin
     bool framed = pickle->at < pickle->frame_end;
     if (framed && !measure_line(pickle, pickle->frame_end, limit, &length, &found))
         return false;
-    if (framed && !found && !cross_frame(pickle, UINT64_MAX))
+    bool crosses = framed && !found;
+    if (crosses && pickle->mode == PICKLE_SCAN && !cross_frame(pickle, UINT64_MAX))
         return false;
     if (!found && !measure_line(pickle, pickle->end, limit, &length, &found))
         return false;
     if (!found)
         return take_last_line(pickle, length, line);
+    if (crosses && pickle->mode != PICKLE_SCAN)
+        return pickle_bad(pickle, "a line crosses its frame's end");
     char *copy = pickle_take_copy(pickle, length, false);
     if (!copy || !pickle_take(pickle, 1))
         return false;

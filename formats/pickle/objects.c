@@ -56,11 +56,15 @@ static bool add_content(struct pickle *pickle, struct pickle_node *node, enum pi
 }
 
 /* Sets items of a list by index, where -1 is the last. Python's machine ends with an
- * error where there is no such item. */
+ * error where there is no such item. What a call gave may be any index, or a slice. */
 static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
                            struct pickle_node **items, size_t count) {
     for (size_t i = 0; i < count; i += 2) {
-        int64_t index = items[i]->kind == PICKLE_INT ? items[i]->integer : INT64_MAX;
+        int64_t index = INT64_MAX;
+        if (!is_plain(items[i]))
+            continue;
+        if (items[i]->kind == PICKLE_INT || items[i]->kind == PICKLE_BOOL)
+            index = items[i]->kind == PICKLE_INT ? items[i]->integer : items[i]->value;
         index += index < 0 ? (int64_t)list->count : 0;
         if (index < 0 || index >= (int64_t)list->count)
             return no_container(pickle, PICKLE_DICT);
@@ -269,9 +273,9 @@ static bool add_keywords(struct pickle *pickle, struct pickle_node *keywords) {
     struct pickle_node *arguments = given ? pickle_node(pickle, PICKLE_TUPLE) : NULL;
     if (!arguments)
         return false;
-    bool tuple = given->kind == PICKLE_TUPLE;
-    return pickle_add_all(pickle, arguments, tuple ? given->items : &given,
-                          tuple ? given->count : 1) &&
+    if (given->kind != PICKLE_TUPLE || keywords->kind != PICKLE_DICT)
+        return pickle_bad(pickle, "a call's arguments are no tuple and dict");
+    return pickle_add_all(pickle, arguments, given->items, given->count) &&
            pickle_add(pickle, arguments, keywords) && pickle_push(pickle, arguments);
 }
 

@@ -153,6 +153,7 @@ struct pickle {
     bool script;   /* classes of TorchScript are known */
     bool nested;   /* torch.storage._load_from_bytes is known: the caller reads its bytes */
     bool joblib;   /* joblib's arrays are known: objects whose content is their bytes */
+    bool whole;    /* in a scan: the bytes are a file or member, not a part of its data */
     bool keys;     /* persistent ids are keys, numbers or text, as in torch's tar files */
     void *context; /* for the callbacks */
     /* The callbacks may each be NULL. on_global: the pickle names a global. on_call:

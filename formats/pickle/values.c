@@ -135,7 +135,8 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
             node->value = digits.bytes[1] == '1';
         return node;
     }
-    if (digits.length && digits.bytes[digits.length - 1] == 'L')
+    size_t length = digits.length;
+    if (length && digits.bytes[length - 1] == 'L')
         digits.length--;
     if (pickle->mode == PICKLE_SCAN)
         return scanned_integer(pickle, digits, booleans);
@@ -156,6 +157,12 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
     }
     errno = 0;
     long long value = strtoll(digits.bytes, NULL, 10);
+    /* Python's C machine takes "+1" and "-0" for truth values too, since they are as long
+     * as "01". */
+    if (booleans && sign && length == 2 && (value == 0 || value == 1)) {
+        pickle_bad(pickle, "a number that is a truth value for some");
+        return NULL;
+    }
     return errno ? long_node(pickle, digits.bytes, digits.length)
                  : integer_node(pickle, (int64_t)value);
 }

@@ -15,7 +15,7 @@
  *     a set is <sorted members>, so that its order does not matter
  *     an object is <class arguments|state|content>, `-` where there is none
  *     an object of a known class, which inert keeps without interpreting it, is `?`
- *     a persistent id is P(id)
+ *     what a persistent id names is P(id), and None where the id is text
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +89,8 @@ static bool on_call(void *context, const struct pickle_node *callable,
 static bool persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
                        struct tc_error *error) {
     struct trace *trace = context;
+    if (id->kind == PICKLE_TEXT)
+        return true;
     if (trace->id_count == MAX_IDS)
         return tc_fail(error, TC_UNSAFE, "pickle-limit", "too many persistent ids");
     node->kind = PICKLE_STORAGE;
@@ -175,12 +177,12 @@ static void show_container(struct trace *trace, struct tc_buffer *out, struct pi
 }
 
 /* NEWOBJ_EX has keyword arguments as the last; where there are none, Python can't tell it
- * from NEWOBJ. */
+ * from NEWOBJ. So empty dicts at the end are not shown. */
 static struct pickle_node without_keywords(const struct pickle_node *arguments) {
     struct pickle_node shown = *arguments;
-    bool any = shown.kind == PICKLE_TUPLE && shown.count;
-    const struct pickle_node *last = any ? shown.items[shown.count - 1] : NULL;
-    if (pickle_is(last, PICKLE_DICT) && last->count == 0)
+    while (shown.kind == PICKLE_TUPLE && shown.count &&
+           shown.items[shown.count - 1]->kind == PICKLE_DICT &&
+           shown.items[shown.count - 1]->count == 0)
         shown.count--;
     return shown;
 }
@@ -273,6 +275,7 @@ static void run(const unsigned char *bytes, size_t length, enum pickle_mode mode
     pickle.memory = bytes;
     pickle.end = length;
     pickle.mode = mode;
+    pickle.whole = true;
     pickle.context = &trace;
     pickle.on_global = on_global;
     pickle.on_call = on_call;
