@@ -22,7 +22,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -131,7 +130,9 @@ class Proof:
 
     def is_kept(self, inert, result):
         """inert keeps what is done with known names as it is; an extension is asked for once."""
-        return "?" in inert or "copyreg.extension" in inert and inert.split("|")[:-1] == result.split("|")[:-1]
+        if "copyreg.extension" in inert:
+            inert, result = inert.rpartition("|")[0], result.rpartition("|")[0]
+        return "?" in inert or inert == result
 
     def fault(self, program, what):
         self.faults.append(f"{program!r}: {what}")
@@ -161,13 +162,15 @@ def every(name):
         if not FULL:
             prefixes = rng.sample(prefixes, min(len(prefixes), SELECTED // len(alphabet) // depth))
         made = (prefix + opcode for prefix in prefixes for opcode in alphabet)
-        begin = time.monotonic()
         for batch in batches(made, BATCH):
             programs = [each + op.STOP for each in batch]
             for prefix, program, line in zip(batch, programs, trace(programs)):
-                if proof.check(program, line) or op.FRAME in prefix:
+                # What a frame's length means depends on what follows.
+                goes_on = proof.check(program, line) or op.FRAME in prefix
+                if goes_on and length < depth:
                     survivors.append(prefix)
-        print(f"{name}, {length} opcodes: {len(prefixes) * len(alphabet)} programs, {len(survivors)} go on, {time.monotonic()-begin:.0f} s", flush=True)
+        count = len(prefixes) * len(alphabet)
+        print(f"{name}, {length} opcodes: {count} programs", flush=True)
         prefixes = survivors
     proof.end()
 
@@ -177,13 +180,15 @@ def longer(part, parts):
     part, parts = int(part), int(parts)
     proof = Proof(python_share=1 if not FULL else 1 / 20)
     for number in range(part, -(-PROGRAMS // BATCH), parts):
-        seed = SEED + number
-        rng = random.Random(seed)
-        made = list(random_batch(rng, BATCH, strange=number % 2))
+        proof.rng = random.Random(SEED + number)
+        made = list(random_batch(proof.rng, BATCH, strange=number % 2))
         for program, line in zip(made, trace(made)):
             proof.check(program, line)
         if proof.faults:
-            print(f"seed {seed}", flush=True)
+            print(f"batch {number}", flush=True)
+            proof.end()
+        if number % 50 == 49:
+            print(f"longer, {proof.counts['programs']} programs", flush=True)
     proof.end()
 
 

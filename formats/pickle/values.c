@@ -1,5 +1,6 @@
 /* Numbers and strings of pickles: the text forms of protocol 0, LONG1 and LONG4. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,6 +246,12 @@ struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
         plain = digits.bytes[i] && strchr("0123456789+-.eEinfatyINFATY", digits.bytes[i]);
     if (!plain || end != digits.bytes + digits.length) {
         pickle_bad(pickle, "a number that is none");
+        return NULL;
+    }
+    /* What is too large is infinite for pickle.py, and an error for Python's C machine. */
+    bool digit = digits.length && strpbrk(digits.bytes, "0123456789");
+    if (isinf(value) && digit && pickle->mode != PICKLE_SCAN) {
+        pickle_bad(pickle, "a number that is too large");
         return NULL;
     }
     struct pickle_node *node = pickle_node(pickle, PICKLE_FLOAT);

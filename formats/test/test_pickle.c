@@ -875,6 +875,14 @@ Test(pickle, truth_values_are_no_numbers) {
     expect(P("I-1\n."), "-1");
 }
 
+Test(pickle, only_the_word_is_infinite) {
+    expect(P("Finf\n."), "inff");
+    expect(P("F-Infinity\n."), "-inff");
+    refused(P("F1e999\n."), TC_INVALID, "too large");
+    refused(P("F-1e999\n."), TC_INVALID, "too large");
+    expect(P("F1e-999\n."), "0f");
+}
+
 Test(pickle, a_line_ends_in_its_frame) {
     expect(P("\200\4\225\5\0\0\0\0\0\0\0Vid\n."), "'id'");
     refused(P("\200\4\225\3\0\0\0\0\0\0\0Vid\n."), TC_INVALID, "crosses its frame");
