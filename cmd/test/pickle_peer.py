@@ -284,11 +284,12 @@ def run(program, machine=C_MACHINE, file=io.BytesIO, encoding="utf-8"):
     stream = file(program)
     try:
         shown = show(machine(stream, encoding=encoding).load())
-    except MemoryError:
+    except (MemoryError, UnicodeDecodeError) as error:
         shown = UNDECIDED
-    except UnicodeDecodeError:
-        other = run(program, machine, file, "bytes") if encoding == "utf-8" else (None, "", 0)
-        return (UNDECIDED if other[0] is not None else None), *other[1:]
+        again = encoding == "utf-8" and isinstance(error, UnicodeDecodeError)
     except Exception:
         shown = None
+    if shown is UNDECIDED and again:
+        shown, events, stands = run(program, machine, file, "bytes")
+        return shown and UNDECIDED, events, stands
     return shown, "".join(EVENTS), stream.tell()

@@ -31,10 +31,10 @@ from pickle_programs import mutate, pieces
 
 TRACE = Path(TCONV).parent / "pickle_trace"
 SEED = int(os.environ.get("TCONV_TEST_SEED", 20261))
-PROGRAMS = int(os.environ.get("TCONV_TEST_PROGRAMS", 10_000_000)) if FULL else 4_000
-BATCH = 20_000 if FULL else 2_000
-SELECTED = 12_000  # of the exhaustive part, where not all of it runs
-MEMORY = 1 << 30  # wild memo keys meet this limit
+PROGRAMS = int(os.environ.get("TCONV_TEST_PROGRAMS", 10_000_000)) if FULL else 30_000
+BATCH = 20_000 if FULL else 5_000
+SELECTED = 40_000  # of the exhaustive part, where not all of it runs
+MEMORY = 1 << 29  # wild memo keys meet this limit
 
 TEXT = op.SHORT_BINUNICODE + b"\1m"
 NAME = op.GLOBAL + b"m\nf\n"

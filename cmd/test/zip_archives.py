@@ -112,15 +112,15 @@ class Archive:
     def change_bytes(self):
         """A byte is changed, or some are removed, repeated or put somewhere else."""
         rng, data = self.rng, self.bytes
-        at = rng.randrange(len(data))
+        at = rng.randrange(len(data) or 1)
         piece = bytes(data[at : at + rng.choice((1, 4, 22, 46, 100))])
         way = rng.randrange(6)
-        if way < 3:
+        if way < 3 and data:
             data[at] ^= 1 << rng.randrange(8)
         elif way == 3:
             del data[at : at + len(piece)]
         else:
-            place = rng.choice((0, len(data), rng.randrange(len(data))))
+            place = rng.choice((0, len(data), at))
             data[place:place] = piece if way == 4 else rng.choice((b"PK\5\6", b"junk", bytes(4)))
 
 
