@@ -149,8 +149,18 @@ class Function:
         return self.shown
 
     def __call__(self, *args, **keywords):
+        """What it calls in turn is not the pickle's: a scan judges its arguments."""
         note_call(self.shown)
-        return self.function(*args, **keywords)
+        noted = len(EVENTS)
+        try:
+            return self.function(*args, **keywords)
+        finally:
+            del EVENTS[noted:]
+
+
+def reconstruct(cls, base, state):
+    base = object if getattr(base, "shown", "").endswith(".object") else base
+    return copyreg._reconstructor(cls, base, state)
 
 
 def as_dict(self):
@@ -181,7 +191,7 @@ def stand_ins():
     yield "_codecs.encode", lambda shown: Function(shown, codecs.encode)
     yield "pathlib.PosixPath", lambda shown: made_by(shown, lambda *a: str(PurePosixPath(*a)))
     for name in ("copyreg._reconstructor", "copy_reg._reconstructor"):
-        yield name, lambda shown: Function(shown, copyreg._reconstructor)
+        yield name, lambda shown: Function(shown, reconstruct)
     for name in ("argparse.Namespace", "types.SimpleNamespace"):
         yield name, lambda shown: Shown(
             "Namespace",

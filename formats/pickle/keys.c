@@ -24,6 +24,8 @@ struct key {
 #define MAX_KEY_DEPTH 16
 #define MAX_KEY_TEXT 1024u
 
+#define TWO_TO_63 9223372036854775808.0
+
 /* Whether it equals an integer: 1, 1.0 and True are one key. */
 static bool as_integer(const struct pickle_node *node, int64_t *integer) {
     *integer = node->kind == PICKLE_BOOL ? node->value : 0;
@@ -31,7 +33,8 @@ static bool as_integer(const struct pickle_node *node, int64_t *integer) {
         *integer = node->integer;
     if (node->kind != PICKLE_FLOAT)
         return node->kind == PICKLE_INT || node->kind == PICKLE_BOOL;
-    bool whole = node->real >= -0x1p63 && node->real < 0x1p63 && trunc(node->real) == node->real;
+    bool whole =
+        node->real >= -TWO_TO_63 && node->real < TWO_TO_63 && trunc(node->real) == node->real;
     *integer = whole ? (int64_t)node->real : 0;
     return whole;
 }
