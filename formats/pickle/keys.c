@@ -16,7 +16,7 @@ enum { NUMBER, WORD, OTHER };
 struct key {
     struct tc_text text; /* of a WORD; of OTHER: a text that only equal keys have */
     int64_t integer;
-    uint32_t place; /* the position of its pair in the dict */
+    uint32_t place; /* its position in the dict or set */
     uint8_t kind;
 };
 
@@ -55,7 +55,9 @@ static void spell_leaf(struct tc_buffer *text, const struct pickle_node *node) {
     else if ((node->kind == PICKLE_TEXT || node->kind == PICKLE_BYTES ||
               node->kind == PICKLE_GLOBAL) &&
              node->text && node->length <= MAX_KEY_TEXT) {
-        tc_buffer_addf(text, "%d:%zu:", node->kind, (size_t)node->length);
+        /* A lone surrogate is not the six characters by which the machine writes it. */
+        tc_buffer_addf(text, "%d%s:%zu:", node->kind, node->surrogates ? "s" : "",
+                       (size_t)node->length);
         tc_buffer_add_text(text, pickle_text(node));
     } else
         tc_buffer_addf(text, "@%p,", (const void *)node);
@@ -97,7 +99,7 @@ static bool read_key(struct tc_arena *arena, const struct pickle_node *node, str
         key->kind = NUMBER;
         return true;
     }
-    if (node->kind == PICKLE_TEXT) {
+    if (node->kind == PICKLE_TEXT && !node->surrogates) {
         key->kind = WORD;
         key->text = pickle_text(node);
         return true;
