@@ -137,7 +137,8 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
         return node;
     }
     size_t length = digits.length;
-    if (length && digits.bytes[length - 1] == 'L')
+    bool ended = length && digits.bytes[length - 1] == 'L'; /* only LONG ends so */
+    if (ended && (!booleans || pickle->mode == PICKLE_SCAN))
         digits.length--;
     if (pickle->mode == PICKLE_SCAN)
         return scanned_integer(pickle, digits, booleans);

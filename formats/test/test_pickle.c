@@ -871,6 +871,7 @@ Test(pickle, truth_values_are_no_numbers) {
     refused(P("I+1\n."), TC_INVALID, "a truth value for some");
     refused(P("I-0\n."), TC_INVALID, "a truth value for some");
     expect(P("L+1\n."), "1");
+    refused(P("I12L\n."), TC_INVALID, "a number that is none");
     expect(P("I+2\n."), "2");
     expect(P("I-1\n."), "-1");
 }
