@@ -261,7 +261,7 @@ static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *
 static struct pickle_node *make_text(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
     struct pickle_node *text = pickle_item(arguments, 0);
-    return arguments->count == 1 && text->kind == PICKLE_TEXT
+    return arguments->count == 1 && pickle_is(text, PICKLE_TEXT)
                ? text
                : bad_call(pickle, callable, arguments);
 }
@@ -391,7 +391,7 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
     case PICKLE_SIZE:
         return make_size(pickle, callable, arguments);
     case PICKLE_SCRIPT_LIST:
-        return arguments->count == 1 && first->kind == PICKLE_LIST
+        return arguments->count == 1 && pickle_is(first, PICKLE_LIST)
                    ? first
                    : bad_call(pickle, callable, arguments);
     case PICKLE_SCRIPT_TAG:

@@ -302,13 +302,13 @@ bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
 bool pickle_op_instance(struct pickle *pickle, int opcode) {
     struct pickle_node **items = NULL;
     size_t count = 0;
-    struct pickle_node *class = opcode == OP_INST ? take_global(pickle) : NULL;
+    bool first = opcode == OP_OBJ; /* whether the class is the first value behind the mark */
+    struct pickle_node *class = first ? NULL : take_global(pickle);
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
-    if ((opcode == OP_INST && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
+    if ((!first && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
         return false;
-    if (opcode == OP_OBJ && count == 0)
+    if (first && count == 0)
         return pickle_bad(pickle, "an object has no class");
-    size_t first = opcode == OP_OBJ;
     class = first ? items[0] : class;
     if (count > first && !pickle_add_all(pickle, arguments, items + first, count - first))
         return false;
