@@ -2,9 +2,8 @@
  * Runs pickles from standard input on the pickle machine and prints what it found, for
  * cmd/test/test_pickle_proof.py, which compares that with Python's machines.
  *
- *     input:   for each pickle its length, 4 bytes little-endian, and its bytes
- *     output:  a line for each pickle, with a tab between what its three modes gave:
- *              strict, inert and scan
+ * The line of a pickle has what its three modes gave, strict, inert and scan, with a tab
+ * between them.
  *
  * What a mode gave is the result as Python's ascii() shows it, `|`, and what the pickle
  * named and called: `g` or `c` and the name, separated by spaces. Strict and inert print
@@ -25,12 +24,11 @@
 #include "core/base/digits.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
-#include "core/base/little_endian.h"
 #include "core/base/text.h"
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
+#include "formats/test/trace.h"
 
-#define MAX_PROGRAM (1u << 20)
 #define MAX_IDS 256u
 #define MAX_SHOWN ((size_t)1 << 20)
 #define MAX_DEPTH 200
@@ -307,7 +305,6 @@ static void run(const unsigned char *bytes, size_t length, enum pickle_mode mode
 
 /* A line of what the three modes gave. */
 static void trace_program(const unsigned char *bytes, size_t length, struct tc_buffer *line) {
-    line->length = 0;
     run(bytes, length, PICKLE_STRICT, line);
     size_t strict = line->length;
     tc_buffer_add_string(line, "\t");
@@ -323,20 +320,5 @@ static void trace_program(const unsigned char *bytes, size_t length, struct tc_b
 }
 
 int main(void) {
-    struct tc_buffer line = {0};
-    unsigned char head[4];
-    bool ok = true;
-    while (ok && fread(head, 1, sizeof head, stdin) == sizeof head) {
-        size_t length = (size_t)tc_load(head, sizeof head);
-        /* As long as the pickle is, so that a sanitizer sees what passes its end. */
-        unsigned char *bytes = length <= MAX_PROGRAM ? malloc(length ? length : 1) : NULL;
-        ok = bytes && fread(bytes, 1, length, stdin) == length;
-        if (ok) {
-            trace_program(bytes, length, &line);
-            ok = !line.failed && fwrite(line.bytes, 1, line.length, stdout) == line.length;
-        }
-        free(bytes);
-    }
-    tc_buffer_release(&line);
-    return ok && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return trace_all(trace_program);
 }
