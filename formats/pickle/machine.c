@@ -76,13 +76,9 @@ bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what)
         name.length = MAX_SHOWN;
     while (name.length && !tc_utf8_valid(name))
         name.length--; /* at most three: it was cut inside a character */
-    if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
+    if (pickle->on_misuse)
         return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
-    if (pickle->mode == PICKLE_SCAN)
-        return pickle_tolerate(pickle, what);
-    if (name.length == 0)
-        return pickle_unsafe(pickle, "the pickle %s", what);
-    return pickle_unsafe(pickle, "the pickle %s: %.*s", what, tc_text_shown(name, 200), name.bytes);
+    return pickle_tolerate(pickle, what);
 }
 
 bool pickle_over_limit(struct pickle *pickle, const char *what) {

@@ -232,8 +232,8 @@ bool pickle_unsupported(struct pickle *pickle, const char *code, const char *for
     __attribute__((format(printf, 3, 4)));
 bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Something that no honest file does: a scan reports it (on_misuse) and goes on;
- * any other mode fails. */
+/* For scans alone: something that no honest file does is reported (on_misuse), and the
+ * machine goes on. */
 bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what);
 
 /* keys.c: removes what occurs twice in a dict or set, as Python does when it is added:

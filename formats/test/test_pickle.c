@@ -827,6 +827,50 @@ Test(pickle, data_is_as_the_real_classes_make_it) {
             TC_INVALID, "does not take");
 }
 
+Test(pickle, objects_of_protocol_0) {
+#define RECONSTRUCTOR "ccopyreg\n_reconstructor\n("
+    expect(P(RECONSTRUCTOR "ccollections\nOrderedDict\ncbuiltins\ndict\n}K\1NstR."), "{1: None}");
+    expect(P(RECONSTRUCTOR "cargparse\nNamespace\ncbuiltins\nobject\nNtR."),
+           "new argparse.Namespace()");
+    expect_mode(P(RECONSTRUCTOR "cm\nf\ncbuiltins\nobject\nNtR."), PICKLE_INERT, false,
+                "new m.f()");
+    expect_mode(P(RECONSTRUCTOR "cm\nf\ncbuiltins\ndict\n}K\1NstR."), PICKLE_INERT, false,
+                "new m.f()&{1: None}");
+}
+
+/* What Python takes for one key or member is there once, with the last value. */
+Test(pickle, equal_keys_are_one) {
+    static const struct {
+        const char *items; /* two of them */
+        size_t length;
+        bool equal;
+    } pairs[] = {
+        {P("K\1\210"), true},
+        {P("K\1G\77\360\0\0\0\0\0\0"), true},
+        {P("F0.5\nF0.5\n"), true},
+        {P("F1e300\nF1e300\n"), true},
+        {P("F1e18\nL1000000000000000000\n"), true},
+        {P("Fnan\nFnan\n"), false},
+        {P("Va\nU\1a"), true},
+        {P("Va\nC\1a"), false},
+        {P("K\1\205\210\205"), true},
+        {P("K\1\205K\2\205"), false},
+        {P("X\3\0\0\0\355\240\200X\6\0\0\0\\ud800"), false},
+        {P("X\3\0\0\0\355\240\200V\\ud800\n"), true},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char bytes[64] = "(";
+        struct run run;
+        memcpy(bytes + 1, pairs[i].items, pairs[i].length);
+        memcpy(bytes + 1 + pairs[i].length, "\221.", 2);
+        run_begin(&run, bytes, pairs[i].length + 3, false);
+        cr_assert(pickle_load(&run.pickle, &run.root), "%zu: %s", i, run.error.message);
+        cr_assert(pickle_settle(run.root, &run.arena, &run.error));
+        cr_expect_eq(run.root->count, pairs[i].equal ? 1 : 2, "pair %zu", i);
+        run_end(&run);
+    }
+}
+
 Test(pickle, paths_are_as_pathlib_shows_them) {
     static const struct {
         const char *parts;
