@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint sanitize bench fuzz interop arm64) lacks, or exits 6
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint analyse sanitize bench fuzz interop arm64) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
 #
@@ -27,6 +27,7 @@ tconv_packages() {
             zstd=cmd:zstd time=cmd:time groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish jq=cmd:jq
         ;;
     lint) echo clang-format-14=cmd:clang-format-14 clang-tidy-14=cmd:clang-tidy-14 ;;
+    analyse) echo cppcheck=cmd:cppcheck clang-tools-14=cmd:scan-build-14 clang=cmd:clang ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
     sanitize) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
     fuzz) echo "$(tconv_packages sanitize)" libzip-dev=pc:libzip ;;

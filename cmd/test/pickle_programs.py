@@ -31,6 +31,32 @@ SAFE_NAMES = [  # those of which both sides make data
     b"builtins\nfrozenset\n", b"collections\ndeque\n",
 ]
 
+# Names of which tconv makes data, and values that they are called with.
+DATA_NAMES = [
+    b"collections\nOrderedDict\n", b"collections\nCounter\n", b"collections\ndefaultdict\n",
+    b"collections\ndeque\n", b"builtins\nset\n", b"builtins\nfrozenset\n", b"builtins\nlist\n",
+    b"builtins\ndict\n", b"builtins\nbytearray\n", b"builtins\nbytes\n", b"_codecs\nencode\n",
+    b"pathlib\nPosixPath\n", b"argparse\nNamespace\n", b"copyreg\n_reconstructor\n",
+    b"__builtin__\nset\n", b"types\nSimpleNamespace\n",
+]  # fmt: skip
+VALUES = [
+    op.NONE, op.NEWTRUE, op.NEWFALSE, op.BININT1 + b"\0", op.BININT1 + b"\1", op.BININT1 + b"\2",
+    op.BININT + b"\xff\xff\xff\xff", op.BINFLOAT + b"\x3f\xf0" + bytes(6),
+    op.BINFLOAT + b"\x7f\xf8" + bytes(6), op.BINFLOAT + b"\x80" + bytes(7),
+    op.LONG1 + b"\x09" + bytes(8) + b"\1", op.SHORT_BINUNICODE + b"\1a",
+    op.SHORT_BINUNICODE + b"\2/b", op.SHORT_BINUNICODE + b"\5c//./", op.SHORT_BINUNICODE + b"\0",
+    op.SHORT_BINUNICODE + b"\6latin1", op.SHORT_BINUNICODE + b"\2\xc3\xa9",
+    op.SHORT_BINUNICODE + b"\3\xed\xa0\x80", op.SHORT_BINUNICODE + b"\6\\ud800",
+    op.SHORT_BINSTRING + b"\1a",
+    op.SHORT_BINBYTES + b"\2ab", op.EMPTY_LIST, op.EMPTY_DICT, op.EMPTY_TUPLE, op.EMPTY_SET,
+    op.EMPTY_LIST + op.MARK + op.NONE + op.BININT1 + b"\1" + op.APPENDS,
+    op.EMPTY_DICT + op.NEWTRUE + op.NONE + op.SETITEM, op.NONE + op.NEWTRUE + op.TUPLE2,
+    op.NONE + op.NEWTRUE + op.TUPLE2 + op.TUPLE1, op.EMPTY_LIST + op.TUPLE1,
+    op.MARK + op.BININT1 + b"\1" + op.FROZENSET, op.GLOBAL + b"builtins\nobject\n",
+    op.GLOBAL + b"builtins\ndict\n", op.GLOBAL + b"builtins\nlist\n",
+    op.GLOBAL + b"argparse\nNamespace\n",
+]  # fmt: skip
+
 
 def number(layout, value):
     return struct.pack(layout, value)
@@ -191,6 +217,36 @@ class Program:
             )
         )
 
+    def data(self):
+        """A name of which tconv makes data, with arguments that may fit it."""
+        values = b"".join(self.rng.choices(VALUES, k=self.rng.choice((0, 1, 1, 1, 2, 2, 3))))
+        call = self.rng.choice((op.REDUCE, op.REDUCE, op.REDUCE, op.NEWOBJ))
+        return op.GLOBAL + self.rng.choice(DATA_NAMES) + op.MARK + values + op.TUPLE + call
+
+    def value(self):
+        return self.rng.choice(VALUES)
+
+    def filled(self):
+        """A container of several values, of which some may be equal."""
+        opening, closing = self.rng.choice(
+            (
+                (op.MARK, op.TUPLE), (op.MARK, op.LIST), (op.MARK, op.DICT), (op.MARK, op.FROZENSET),
+                (op.EMPTY_LIST + op.MARK, op.APPENDS), (op.EMPTY_SET + op.MARK, op.ADDITEMS),
+                (op.EMPTY_DICT + op.MARK, op.SETITEMS), (op.EMPTY_DICT + op.MARK, op.SETITEMS),
+            )
+        )  # fmt: skip
+        count = self.rng.choice((0, 1, 2, 2, 4, 4, 6))
+        return opening + b"".join(self.value() for _ in range(count)) + closing
+
+    def opcode(self):
+        return self.rng.choice(
+            (
+                op.MARK, op.POP, op.DUP, op.POP_MARK, op.TUPLE1, op.TUPLE2, op.TUPLE3, op.APPEND,
+                op.APPENDS, op.SETITEM, op.SETITEMS, op.ADDITEMS, op.TUPLE, op.LIST, op.DICT,
+                op.MEMOIZE, op.BINPUT + b"\0", op.BINGET + b"\0", op.BUILD, op.REDUCE, op.NEWOBJ,
+            )
+        )  # fmt: skip
+
     def piece(self):
         makers = (
             self.scalar, self.scalar, self.memo, self.memo, self.name, self.call, self.container,
@@ -229,3 +285,15 @@ def programs(seed, count):
     for index in range(count):
         made = Program(rng, index).make()
         yield mutate(rng, made) if index % 3 == 2 else made
+
+
+def pieces(rng, count, strange):
+    """So many pieces, which make a program in whatever order; not `strange`: most keep to names and
+    values that tconv accepts."""
+    made = []
+    for index in range(count):
+        program = Program(rng, index)
+        plain = (program.data, program.value, program.value, program.filled, program.memo)
+        odd = program.piece if strange or index % 16 == 0 else program.value
+        made.append(rng.choice((*plain, odd, program.opcode if index % 2 else odd))())
+    return made

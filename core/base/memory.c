@@ -199,7 +199,7 @@ int tc_memory_scandir(const char *folder, struct dirent ***entries,
     int count = scandir(folder, entries, filter, compare);
     if (count >= 0)
         counted(*entries);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && *entries; i++)
         counted((*entries)[i]);
     return count;
 }

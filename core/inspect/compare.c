@@ -44,14 +44,15 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
                                    : tc_text_compare(a->pairs[i].key, b->pairs[j].key);
         const struct tc_pair *in_a = order <= 0 ? &a->pairs[i++] : NULL;
         const struct tc_pair *in_b = order >= 0 ? &b->pairs[j++] : NULL;
+        const struct tc_pair *shown = order <= 0 ? in_a : in_b;
         if (in_a && in_b && tc_text_equal(in_a->value, in_b->value))
             continue;
         /* This key records a dtype, which does not count in a numeric comparison. */
         if (compare->options->tolerance.numeric &&
-            tc_text_equal((in_a ? in_a : in_b)->key, TC_TEXT(TC_SOURCE_DTYPE_KEY)))
+            tc_text_equal(shown->key, TC_TEXT(TC_SOURCE_DTYPE_KEY)))
             continue;
         struct tc_metadata_diff diff = {.tensor = tensor,
-                                        .key = in_a ? in_a->key : in_b->key,
+                                        .key = shown->key,
                                         .a = in_a ? &in_a->value : NULL,
                                         .b = in_b ? &in_b->value : NULL};
         if (!add_metadata(compare, &diff, error))

@@ -185,14 +185,14 @@ static bool read_place(struct onnx *onnx, const struct onnx_place *place, uint64
 
 /* The coordinates of an entry, from its index into the flattened tensor. */
 static void unravel(const struct onnx_place *place, uint64_t flat, uint64_t *coordinates) {
-    for (unsigned axis = place->rank; axis > 0; axis--) {
+    for (unsigned axis = place->rank; axis > 1; axis--) {
         uint64_t size = place->shape[axis - 1] ? place->shape[axis - 1] : 1;
         coordinates[axis - 1] = flat % size;
         flat /= size;
     }
     /* An index that is out of range makes the first coordinate out of range too. */
     if (place->rank)
-        coordinates[0] += flat * (place->shape[0] ? place->shape[0] : 1);
+        coordinates[0] = flat;
 }
 
 /* Transposes indices from [nnz, ndim] to [ndim, nnz]. */

@@ -37,13 +37,14 @@ static struct pickle_node *bad_call(struct pickle *pickle, struct pickle_node *c
     return NULL;
 }
 
-/* Adds a list of pairs, or the items of a dict, to a dict. */
+/* Adds a list of pairs, or the items of a dict, to a dict. A Counter would count the
+ * pairs. */
 static bool add_pairs(struct pickle *pickle, struct pickle_node *dict,
-                      const struct pickle_node *from, bool *fit) {
+                      const struct pickle_node *from, bool counter, bool *fit) {
     *fit = true;
     if (from->kind == PICKLE_DICT)
         return pickle_add_all(pickle, dict, from->items, from->count);
-    *fit = from->kind == PICKLE_LIST || from->kind == PICKLE_TUPLE;
+    *fit = (from->kind == PICKLE_LIST || from->kind == PICKLE_TUPLE) && (!counter || !from->count);
     for (size_t i = 0; *fit && i < from->count; i++) {
         const struct pickle_node *pair = from->items[i];
         *fit = pickle_item(pair, 1) && pair->count == 2;
@@ -58,15 +59,18 @@ static struct pickle_node *make_dict(struct pickle *pickle, struct pickle_node *
                                      struct pickle_node *arguments, size_t position) {
     const struct pickle_node *from = pickle_item(arguments, position);
     struct pickle_node *dict = pickle_node(pickle, PICKLE_DICT);
+    bool counter = callable->global == PICKLE_ORDERED_DICT && callable->value == 1 &&
+                   pickle->mode != PICKLE_SCAN;
     bool fit = true;
-    if (!dict || (from && !add_pairs(pickle, dict, from, &fit)))
+    if (!dict || (from && !add_pairs(pickle, dict, from, counter, &fit)))
         return NULL;
     if (!fit || arguments->count > position + 1)
         return bad_call(pickle, callable, arguments);
     if (callable->global == PICKLE_ATTRIBUTE_DICT)
         dict->value = PICKLE_DICT_OF_ATTRIBUTES;
-    else if (tc_text_starts(pickle_text(callable), TC_TEXT("collections.")))
-        dict->value = PICKLE_DICT_WITH_STATE;
+    else if (callable->global == PICKLE_ORDERED_DICT &&
+             tc_text_starts(pickle_text(callable), TC_TEXT("collections.")))
+        dict->value = PICKLE_DICT_WITH_STATE; /* a defaultdict has no attributes */
     return dict;
 }
 
@@ -108,18 +112,37 @@ static struct pickle_node *make_sequence(struct pickle *pickle, struct pickle_no
         return bad_call(pickle, callable, arguments);
     if (!made || !from)
         return made;
-    if (from->kind != PICKLE_LIST && from->kind != PICKLE_TUPLE && from->kind != PICKLE_SET)
+    /* A set has no order that a list of its items could have. */
+    if (from->kind != PICKLE_LIST && from->kind != PICKLE_TUPLE &&
+        (from->kind != PICKLE_SET || (kind != PICKLE_SET && pickle->mode != PICKLE_SCAN)))
         return bad_call(pickle, callable, arguments);
     return pickle_add_all(pickle, made, from->items, from->count) ? made : NULL;
 }
 
-/* deque([…], length), where the length is None or a number. */
+/* set([…]), frozenset([…]). */
+static struct pickle_node *make_set(struct pickle *pickle, struct pickle_node *callable,
+                                    struct pickle_node *arguments) {
+    struct pickle_node *set = make_sequence(pickle, callable, arguments, PICKLE_SET, 1);
+    if (pickle_is(set, PICKLE_SET))
+        set->value = callable->value;
+    return set;
+}
+
+/* deque([…], length), where the length is None or a number. Python drops the first items
+ * where there are more; no honest file has more. */
 static struct pickle_node *make_deque(struct pickle *pickle, struct pickle_node *callable,
                                       struct pickle_node *arguments) {
     const struct pickle_node *most = pickle_item(arguments, 1);
-    if (most && most->kind != PICKLE_NONE && most->kind != PICKLE_INT)
+    bool limited = most && most->kind == PICKLE_INT;
+    if (most && most->kind != PICKLE_NONE && (!limited || most->integer < 0))
         return bad_call(pickle, callable, arguments);
-    return make_sequence(pickle, callable, arguments, PICKLE_LIST, 2);
+    struct pickle_node *made = make_sequence(pickle, callable, arguments, PICKLE_LIST, 2);
+    if (!pickle_is(made, PICKLE_LIST) || !limited)
+        return made;
+    made->most = (uint64_t)most->integer + 1;
+    return made->count < made->most || pickle->mode == PICKLE_SCAN
+               ? made
+               : bad_call(pickle, callable, arguments);
 }
 
 /* torch.Size(sequence of integers), which is a tuple. Its items count against the
@@ -147,7 +170,7 @@ static struct pickle_node *make_bytes(struct pickle *pickle, struct pickle_node 
                                       struct pickle_node *arguments) {
     const struct pickle_node *text = pickle_item(arguments, 0);
     if (arguments->count != 2 || !pickle_is(text, PICKLE_TEXT) ||
-        !is_latin1(pickle_item(arguments, 1)))
+        (text->surrogates && pickle->mode != PICKLE_SCAN) || !is_latin1(pickle_item(arguments, 1)))
         return bad_call(pickle, callable, arguments);
     struct pickle_node *bytes =
         pickle_charge_text(pickle, text->length) ? pickle_node(pickle, PICKLE_BYTES) : NULL;
@@ -182,27 +205,47 @@ static struct pickle_node *make_bytearray(struct pickle *pickle, struct pickle_n
     return bytes;
 }
 
-/* PosixPath("a", "b"): the path as text. A part that is an absolute path replaces
- * those before it. */
+/* Appends a part of a path as pathlib does: an absolute one replaces those before it,
+ * and what names no folder (empty, ".") is left out. `root` is the number of slashes
+ * that the path starts with; two have a meaning of their own in POSIX. */
+static void add_part(struct tc_buffer *path, size_t *root, struct tc_text part) {
+    size_t slashes = 0;
+    while (slashes < part.length && part.bytes[slashes] == '/')
+        slashes++;
+    if (slashes) {
+        path->length = 0;
+        *root = slashes == 2 ? 2 : 1;
+        tc_buffer_add(path, "//", *root);
+    }
+    for (size_t at = slashes; at < part.length;) {
+        const char *from = part.bytes + at;
+        const char *slash = memchr(from, '/', part.length - at);
+        size_t length = slash ? (size_t)(slash - from) : part.length - at;
+        if (length > 1 || (length == 1 && *from != '.')) {
+            tc_buffer_add_string(path, path->length > *root ? "/" : "");
+            tc_buffer_add(path, from, length);
+        }
+        at += length + 1;
+    }
+}
+
+/* PosixPath("a", "b"): the path as text. */
 static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
     struct tc_buffer path = {0};
     if (!pickle_charge_items(pickle, arguments->count))
         return NULL;
     bool ok = true;
+    size_t root = 0;
     for (size_t i = 0; i < arguments->count && ok; i++) {
         const struct pickle_node *part = arguments->items[i];
-        ok = part->kind == PICKLE_TEXT;
-        bool root = ok && part->length && part->text[0] == '/';
-        if (root)
-            path.length = 0;
-        bool slash = path.length && path.bytes[path.length - 1] != '/';
-        if (ok && slash)
-            tc_buffer_add_string(&path, "/");
+        ok = part->kind == PICKLE_TEXT && !part->surrogates &&
+             pickle_charge_text(pickle, part->length);
         if (ok)
-            tc_buffer_add_text(&path, pickle_text(part));
-        ok = ok && pickle_charge_text(pickle, part->length);
+            add_part(&path, &root, pickle_text(part));
     }
+    if (path.length == 0)
+        tc_buffer_add_string(&path, ".");
     struct pickle_node *node = ok ? pickle_node(pickle, PICKLE_TEXT) : NULL;
     if (node && tc_buffer_ok(&path, pickle->error))
         node->text = tc_arena_copy(pickle->arena, path.bytes, path.length, pickle->error);
@@ -218,7 +261,7 @@ static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *
 static struct pickle_node *make_text(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
     struct pickle_node *text = pickle_item(arguments, 0);
-    return arguments->count == 1 && text->kind == PICKLE_TEXT
+    return arguments->count == 1 && pickle_is(text, PICKLE_TEXT)
                ? text
                : bad_call(pickle, callable, arguments);
 }
@@ -234,6 +277,24 @@ static struct pickle_node *make_dtype(struct pickle *pickle, struct pickle_node 
     return dtype;
 }
 
+/* Whether a class is one that _reconstructor can make from this base: Python's object and
+ * dict make no list, set or text. */
+static bool has_base(const struct pickle_node *class, bool dict) {
+    switch ((enum pickle_global) class->global) {
+    case PICKLE_UNKNOWN:
+    case PICKLE_KNOWN_UNSUPPORTED:
+        return true;
+    case PICKLE_ORDERED_DICT:
+    case PICKLE_DEFAULT_DICT:
+    case PICKLE_ATTRIBUTE_DICT:
+        return dict;
+    default:
+        return !dict &&
+               (class->global == PICKLE_NAMESPACE || class->global == PICKLE_SCRIPT_CLASS ||
+                class->global == PICKLE_JOBLIB_ARRAY);
+    }
+}
+
 /* copyreg._reconstructor(class, base, state), by which protocols 0 and 1 make an
  * object. The base is object, or dict: then the object is a dict with these items. */
 static struct pickle_node *reconstruct(struct pickle *pickle, struct pickle_node *callable,
@@ -246,8 +307,11 @@ static struct pickle_node *reconstruct(struct pickle *pickle, struct pickle_node
     bool object = known && base->global == PICKLE_TYPE_CLASS && base->value == 1 &&
                   content->kind == PICKLE_NONE;
     bool dict = known && base->global == PICKLE_ORDERED_DICT && content->kind == PICKLE_DICT &&
+                tc_text_ends(pickle_text(base), TC_TEXT(".dict")) &&
                 class->global != PICKLE_SCRIPT_CLASS;
     if (!object && !dict)
+        return bad_call(pickle, callable, arguments);
+    if (pickle->mode != PICKLE_SCAN && !has_base(class, dict))
         return bad_call(pickle, callable, arguments);
     if (pickle->mode != PICKLE_INERT && class->global != PICKLE_UNKNOWN && !pickle_is_class(class))
         return bad_call(pickle, callable, arguments);
@@ -319,7 +383,7 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
     case PICKLE_DEFAULT_DICT:
         return make_default_dict(pickle, callable, arguments);
     case PICKLE_SET_CLASS:
-        return make_sequence(pickle, callable, arguments, PICKLE_SET, 1);
+        return make_set(pickle, callable, arguments);
     case PICKLE_LIST_CLASS:
         return make_sequence(pickle, callable, arguments, PICKLE_LIST, 1);
     case PICKLE_DEQUE:
@@ -327,7 +391,7 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
     case PICKLE_SIZE:
         return make_size(pickle, callable, arguments);
     case PICKLE_SCRIPT_LIST:
-        return arguments->count == 1 && first->kind == PICKLE_LIST
+        return arguments->count == 1 && pickle_is(first, PICKLE_LIST)
                    ? first
                    : bad_call(pickle, callable, arguments);
     case PICKLE_SCRIPT_TAG:
@@ -344,8 +408,11 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
         return reconstruct(pickle, callable, arguments);
     case PICKLE_NUMPY_DTYPE:
         return make_dtype(pickle, callable, arguments);
-    case PICKLE_SCRIPT_CLASS:
     case PICKLE_NAMESPACE:
+        return arguments->count && pickle->mode != PICKLE_SCAN
+                   ? bad_call(pickle, callable, arguments)
+                   : keep_call(pickle, PICKLE_OBJECT, callable, arguments);
+    case PICKLE_SCRIPT_CLASS:
     case PICKLE_JOBLIB_ARRAY:
         return keep_call(pickle, PICKLE_OBJECT, callable, arguments);
     case PICKLE_COMPLEX:

@@ -23,7 +23,7 @@ struct known {
 /* Python 2 calls this module __builtin__. */
 static const struct known builtins[] = {
     {"builtins", "set", PICKLE_SET_CLASS, 0},
-    {"builtins", "frozenset", PICKLE_SET_CLASS, 0},
+    {"builtins", "frozenset", PICKLE_SET_CLASS, 1},
     {"builtins", "list", PICKLE_LIST_CLASS, 0},
     {"builtins", "dict", PICKLE_ORDERED_DICT, 0},
     {"builtins", "bytearray", PICKLE_BYTEARRAY, 1},
@@ -43,7 +43,7 @@ static const struct known builtins[] = {
 
 static const struct known known[] = {
     {"collections", "OrderedDict", PICKLE_ORDERED_DICT, 0},
-    {"collections", "Counter", PICKLE_ORDERED_DICT, 0},
+    {"collections", "Counter", PICKLE_ORDERED_DICT, 1},
     {"collections", "defaultdict", PICKLE_DEFAULT_DICT, 0},
     {"collections", "deque", PICKLE_DEQUE, 0},
     {"_codecs", "encode", PICKLE_ENCODE, 0},

@@ -76,13 +76,9 @@ bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what)
         name.length = MAX_SHOWN;
     while (name.length && !tc_utf8_valid(name))
         name.length--; /* at most three: it was cut inside a character */
-    if (pickle->mode == PICKLE_SCAN && pickle->on_misuse)
+    if (pickle->on_misuse)
         return pickle->on_misuse(pickle->context, what, name, pickle->opcode_at, pickle->error);
-    if (pickle->mode == PICKLE_SCAN)
-        return pickle_tolerate(pickle, what);
-    if (name.length == 0)
-        return pickle_unsafe(pickle, "the pickle %s", what);
-    return pickle_unsafe(pickle, "the pickle %s: %.*s", what, tc_text_shown(name, 200), name.bytes);
+    return pickle_tolerate(pickle, what);
 }
 
 bool pickle_over_limit(struct pickle *pickle, const char *what) {
@@ -254,16 +250,19 @@ static bool measure_line(struct pickle *pickle, uint64_t end, uint64_t limit, ui
 }
 
 /* In pickle.py the end of the file ends a line too, whose last character is then
- * dropped as if it were the newline. */
+ * dropped as if it were the newline. A line may also be missing, and is empty then: that
+ * is followed only where the bytes are likely to be a pickle, since any text that starts
+ * with a "c" would name something. */
 static bool take_last_line(struct pickle *pickle, uint64_t length, struct tc_text *line) {
-    if (pickle->mode != PICKLE_SCAN || length == 0)
+    bool missing = pickle->whole && pickle->opcode_at != pickle->start;
+    if (pickle->mode != PICKLE_SCAN || (length == 0 && !missing))
         return pickle_bad(pickle, "the pickle is cut short");
     char *copy = pickle_tolerate(pickle, "a line ends with the file")
                      ? pickle_take_copy(pickle, length, true)
                      : NULL;
-    *line = (struct tc_text){copy, length - 1};
+    *line = (struct tc_text){copy, length ? length - 1 : 0};
     if (copy)
-        copy[length - 1] = 0;
+        copy[line->length] = 0;
     return copy != NULL;
 }
 
@@ -273,14 +272,15 @@ bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *lin
     bool framed = pickle->at < pickle->frame_end;
     if (framed && !measure_line(pickle, pickle->frame_end, limit, &length, &found))
         return false;
-    if (framed && !found && pickle->mode == PICKLE_SCAN) {
-        if (!cross_frame(pickle, UINT64_MAX))
-            return false;
-    }
+    bool crosses = framed && !found;
+    if (crosses && pickle->mode == PICKLE_SCAN && !cross_frame(pickle, UINT64_MAX))
+        return false;
     if (!found && !measure_line(pickle, pickle->end, limit, &length, &found))
         return false;
     if (!found)
         return take_last_line(pickle, length, line);
+    if (crosses && pickle->mode != PICKLE_SCAN)
+        return pickle_bad(pickle, "a line crosses its frame's end");
     char *copy = pickle_take_copy(pickle, length, false);
     if (!copy || !pickle_take(pickle, 1))
         return false;
@@ -328,9 +328,51 @@ bool pickle_add(struct pickle *pickle, struct pickle_node *to, struct pickle_nod
     return pickle_add_all(pickle, to, &item, 1);
 }
 
+/* Whether a value may be a dict's key or a set's member: it has a hash in Python, and
+ * pickle_settle can tell what it equals. */
+static bool is_hashable(const struct pickle_node *node) {
+    switch ((enum pickle_kind)node->kind) {
+    case PICKLE_LIST:
+    case PICKLE_DICT:
+    case PICKLE_SET:
+        return false;
+    case PICKLE_BYTES:
+        return !node->array;
+    case PICKLE_TUPLE:
+        return !node->unhashable;
+    case PICKLE_OBJECT:
+        return !pickle_is(node->callable, PICKLE_GLOBAL) ||
+               node->callable->global != PICKLE_NAMESPACE;
+    case PICKLE_CALL:
+        return !pickle_calls(node, PICKLE_NUMPY_RECONSTRUCT) &&
+               !pickle_calls(node, PICKLE_NUMPY_FROMBUFFER);
+    default:
+        return true;
+    }
+}
+
+/* Checks items that are added, where they come to be keys or members: Python's machines
+ * end where one is not hashable. */
+static bool check_items(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
+                        size_t count) {
+    size_t step = to->kind == PICKLE_DICT ? 2 : 1;
+    if (to->kind == PICKLE_LIST)
+        return !to->most || to->count + count < to->most || pickle->mode == PICKLE_SCAN ||
+               pickle_bad(pickle, "a deque has more items than it may hold");
+    bool hashable = true;
+    for (size_t i = 0; i < count && hashable; i += step)
+        hashable = is_hashable(items[i]);
+    if (to->kind == PICKLE_TUPLE)
+        to->unhashable |= !hashable;
+    return hashable || to->kind == PICKLE_TUPLE || pickle->mode == PICKLE_SCAN ||
+           pickle_bad(pickle, "a %s that can be none",
+                      to->kind == PICKLE_DICT ? "dict's key" : "set's member");
+}
+
 bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
                     size_t count) {
-    if (!pickle_charge_items(pickle, count) || !reserve(pickle, to, count))
+    if (!pickle_charge_items(pickle, count) || !check_items(pickle, to, items, count) ||
+        !reserve(pickle, to, count))
         return false;
     if (count)
         memcpy(to->items + to->count, items, count * sizeof *items);

@@ -56,11 +56,15 @@ static bool add_content(struct pickle *pickle, struct pickle_node *node, enum pi
 }
 
 /* Sets items of a list by index, where -1 is the last. Python's machine ends with an
- * error where there is no such item. */
+ * error where there is no such item. What a call gave may be any index, or a slice. */
 static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
                            struct pickle_node **items, size_t count) {
     for (size_t i = 0; i < count; i += 2) {
-        int64_t index = items[i]->kind == PICKLE_INT ? items[i]->integer : INT64_MAX;
+        int64_t index = INT64_MAX;
+        if (!is_plain(items[i]))
+            continue;
+        if (items[i]->kind == PICKLE_INT || items[i]->kind == PICKLE_BOOL)
+            index = items[i]->kind == PICKLE_INT ? items[i]->integer : items[i]->value;
         index += index < 0 ? (int64_t)list->count : 0;
         if (index < 0 || index >= (int64_t)list->count)
             return no_container(pickle, PICKLE_DICT);
@@ -89,6 +93,8 @@ static bool put_items(struct pickle *pickle, struct pickle_node *node, enum pick
         return true; /* Python's C machine does not look at the value then */
     if (kind == PICKLE_DICT && count % 2)
         return pickle_bad(pickle, "a dict has a key without a value");
+    if (!scan && kind == PICKLE_SET && node->kind == kind && node->value)
+        return pickle_bad(pickle, "items are put into a frozenset");
     if (node->kind == kind)
         return (!scan || kind != PICKLE_DICT || check_keys(pickle, node, items, count)) &&
                pickle_add_all(pickle, node, items, count);
@@ -192,11 +198,9 @@ bool pickle_op_extension(struct pickle *pickle, int bytes) {
 /* pickle.py accepts any sequence as arguments, Python's C machine only a tuple. */
 static bool check_call(struct pickle *pickle, const struct pickle_node *callable,
                        const struct pickle_node *arguments) {
-    if (pickle->mode == PICKLE_STRICT && arguments->kind != PICKLE_TUPLE)
-        return pickle_bad(pickle, "a call's arguments are no tuple");
-    if (pickle->mode != PICKLE_SCAN || arguments->kind == PICKLE_TUPLE)
+    if (arguments->kind == PICKLE_TUPLE)
         return true;
-    if (arguments->kind < PICKLE_TEXT)
+    if (pickle->mode != PICKLE_SCAN || arguments->kind < PICKLE_TEXT)
         return pickle_bad(pickle, "a call's arguments are no tuple");
     return pickle_misuse(pickle, name_of(callable),
                          "it is called with arguments that are no tuple");
@@ -215,9 +219,30 @@ static bool call(struct pickle *pickle, struct pickle_node *callable,
            pickle_push(pickle, pickle_call(pickle, callable, arguments));
 }
 
+/* Whether a class makes its objects of the arguments of NEWOBJ. All others ignore them:
+ * list.__new__(list, [1]) is empty. */
+static bool takes_arguments(const struct pickle_node *class) {
+    switch ((enum pickle_global) class->global) {
+    case PICKLE_SIZE:
+    case PICKLE_TEXT_CLASS:
+        return true;
+    case PICKLE_SET_CLASS:
+        return class->value == 1;
+    case PICKLE_BYTEARRAY:
+        return class->value == 0;
+    default:
+        return !pickle_is_class(class);
+    }
+}
+
 /* NEWOBJ makes objects of classes only, while REDUCE calls functions, and classes that
  * are pickled so. */
-static bool check_newobj(struct pickle *pickle, const struct pickle_node *callable) {
+static bool check_newobj(struct pickle *pickle, const struct pickle_node *callable,
+                         const struct pickle_node *arguments) {
+    if (callable->kind == PICKLE_GLOBAL && pickle->mode != PICKLE_SCAN && arguments->count &&
+        !takes_arguments(callable))
+        return pickle_bad(pickle, "an object of %.*s is made with arguments",
+                          tc_text_shown(pickle_text(callable), 200), callable->text);
     if (callable->kind != PICKLE_GLOBAL || pickle_is_class(callable) ||
         callable->global == PICKLE_UNKNOWN || callable->global == PICKLE_KNOWN_UNSUPPORTED)
         return true;
@@ -237,7 +262,7 @@ bool pickle_op_reduce(struct pickle *pickle, int opcode) {
     bool strict = pickle->mode == PICKLE_STRICT && callable->kind == PICKLE_GLOBAL;
     if (strict && opcode == OP_REDUCE && callable->global == PICKLE_SCRIPT_CLASS)
         return pickle_unsafe(pickle, "the pickle calls a class of TorchScript");
-    if (opcode != OP_REDUCE && !check_newobj(pickle, callable))
+    if (opcode != OP_REDUCE && !check_newobj(pickle, callable, arguments))
         return false;
     return call(pickle, callable, arguments);
 }
@@ -248,9 +273,9 @@ static bool add_keywords(struct pickle *pickle, struct pickle_node *keywords) {
     struct pickle_node *arguments = given ? pickle_node(pickle, PICKLE_TUPLE) : NULL;
     if (!arguments)
         return false;
-    bool tuple = given->kind == PICKLE_TUPLE;
-    return pickle_add_all(pickle, arguments, tuple ? given->items : &given,
-                          tuple ? given->count : 1) &&
+    if (given->kind != PICKLE_TUPLE || keywords->kind != PICKLE_DICT)
+        return pickle_bad(pickle, "a call's arguments are no tuple and dict");
+    return pickle_add_all(pickle, arguments, given->items, given->count) &&
            pickle_add(pickle, arguments, keywords) && pickle_push(pickle, arguments);
 }
 
@@ -277,13 +302,13 @@ bool pickle_op_newobj_ex(struct pickle *pickle, int unused) {
 bool pickle_op_instance(struct pickle *pickle, int opcode) {
     struct pickle_node **items = NULL;
     size_t count = 0;
-    struct pickle_node *class = opcode == OP_INST ? take_global(pickle) : NULL;
+    bool first = opcode == OP_OBJ; /* whether the class is the first value behind the mark */
+    struct pickle_node *class = first ? NULL : take_global(pickle);
     struct pickle_node *arguments = pickle_node(pickle, PICKLE_TUPLE);
-    if ((opcode == OP_INST && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
+    if ((!first && !class) || !arguments || !pickle_pop_mark(pickle, &items, &count))
         return false;
-    if (opcode == OP_OBJ && count == 0)
+    if (first && count == 0)
         return pickle_bad(pickle, "an object has no class");
-    size_t first = opcode == OP_OBJ;
     class = first ? items[0] : class;
     if (count > first && !pickle_add_all(pickle, arguments, items + first, count - first))
         return false;

@@ -48,11 +48,11 @@ enum pickle_global {
     PICKLE_SCRIPT_CLASS,      /* a class of a TorchScript archive */
     PICKLE_SCRIPT_LIST,
     PICKLE_SCRIPT_TAG,
-    PICKLE_ORDERED_DICT,
+    PICKLE_ORDERED_DICT, /* or another dict; `value` is 1 for Counter */
     PICKLE_DEFAULT_DICT,
-    PICKLE_SET_CLASS,
+    PICKLE_SET_CLASS, /* `value` is 1 for frozenset */
     PICKLE_LIST_CLASS,
-    PICKLE_BYTEARRAY,
+    PICKLE_BYTEARRAY, /* `value` is 0 for bytes */
     PICKLE_COMPLEX,
     PICKLE_TYPE_CLASS,     /* a class that is only named, as a value; `value` is 1 for object */
     PICKLE_ATTRIBUTE_DICT, /* a dict whose items are attributes too */
@@ -88,13 +88,15 @@ enum pickle_global {
 struct pickle_node {
     uint8_t kind;
     uint8_t global;      /* enum pickle_global */
-    uint8_t value;       /* of a global: see there; of a bool: it; of a dict: see calls.h */
+    uint8_t value;       /* of a global: see there; of a bool: it; of a dict: see calls.h; of
+                          * a set: 1 where nothing may be added to it */
     bool open : 1;       /* the caller's walk is inside it, to see cycles */
     bool raw : 1;        /* text that the pickle has as a string of bytes (Python 2) */
     bool surrogates : 1; /* text that has lone surrogates, written as \\udXXX in `text` */
     bool array : 1;      /* bytes that are a bytearray in Python, which can change */
     bool frozen : 1;     /* it was given a state already */
-    bool settled : 1;    /* of a dict: no key occurs twice any more */
+    bool settled : 1;    /* of a dict or set: nothing occurs twice in it any more */
+    bool unhashable : 1; /* of a tuple: something in it can't be a dict's key */
     bool seen : 1;       /* for the caller's use: its bytes were looked into */
     uint32_t count;      /* items; in a dict keys and values count one each */
     uint64_t at;         /* where its opcode is in the file */
@@ -114,6 +116,7 @@ struct pickle_node {
     union {
         uint64_t offset;           /* of bytes in the file */
         struct pickle_node *state; /* given by BUILD; NULL: none */
+        uint64_t most;             /* of a list: it has fewer items than that; 0: any number */
     };
     struct pickle_node *content; /* of an object: the dict or list put into it; of a tuple: what it
                                   * names as a persistent id; NULL: none */
@@ -150,6 +153,7 @@ struct pickle {
     bool script;   /* classes of TorchScript are known */
     bool nested;   /* torch.storage._load_from_bytes is known: the caller reads its bytes */
     bool joblib;   /* joblib's arrays are known: objects whose content is their bytes */
+    bool whole;    /* in a scan: the bytes are a file or member, not a part of its data */
     bool keys;     /* persistent ids are keys, numbers or text, as in torch's tar files */
     void *context; /* for the callbacks */
     /* The callbacks may each be NULL. on_global: the pickle names a global. on_call:
@@ -228,9 +232,13 @@ bool pickle_unsupported(struct pickle *pickle, const char *code, const char *for
     __attribute__((format(printf, 3, 4)));
 bool pickle_unsafe(struct pickle *pickle, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Something that no honest file does: a scan reports it (on_misuse) and goes on;
- * any other mode fails. */
+/* For scans alone: something that no honest file does is reported (on_misuse), and the
+ * machine goes on. */
 bool pickle_misuse(struct pickle *pickle, struct tc_text name, const char *what);
+
+/* keys.c: removes what occurs twice in a dict or set, as Python does when it is added:
+ * the first key stays, with the last value. */
+bool pickle_settle(struct pickle_node *node, struct tc_arena *arena, struct tc_error *error);
 
 /* globals.c: the node of a global; calls.c: what calling it gives. */
 struct pickle_node *pickle_find_global(struct pickle *pickle, struct tc_text module,

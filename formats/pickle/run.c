@@ -223,6 +223,7 @@ static bool op_collect(struct pickle *pickle, int kind) {
         return false;
     if (kind == PICKLE_DICT && count % 2)
         return pickle_bad(pickle, "a dict has a key without a value");
+    node->value = kind == PICKLE_SET; /* only FROZENSET collects a set */
     return pickle_add_all(pickle, node, items, count) && pickle_push(pickle, node);
 }
 

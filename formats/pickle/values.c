@@ -1,5 +1,6 @@
 /* Numbers and strings of pickles: the text forms of protocol 0, LONG1 and LONG4. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +136,9 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
             node->value = digits.bytes[1] == '1';
         return node;
     }
-    if (digits.length && digits.bytes[digits.length - 1] == 'L')
+    size_t length = digits.length;
+    bool ended = length && digits.bytes[length - 1] == 'L'; /* only LONG ends so */
+    if (ended && (!booleans || pickle->mode == PICKLE_SCAN))
         digits.length--;
     if (pickle->mode == PICKLE_SCAN)
         return scanned_integer(pickle, digits, booleans);
@@ -156,6 +159,12 @@ struct pickle_node *pickle_integer(struct pickle *pickle, struct tc_text digits,
     }
     errno = 0;
     long long value = strtoll(digits.bytes, NULL, 10);
+    /* Python's C machine takes "+1" and "-0" for truth values too, since they are as long
+     * as "01". */
+    if (booleans && sign && length == 2 && (value == 0 || value == 1)) {
+        pickle_bad(pickle, "a number that is a truth value for some");
+        return NULL;
+    }
     return errno ? long_node(pickle, digits.bytes, digits.length)
                  : integer_node(pickle, (int64_t)value);
 }
@@ -238,6 +247,12 @@ struct pickle_node *pickle_real(struct pickle *pickle, struct tc_text digits) {
         plain = digits.bytes[i] && strchr("0123456789+-.eEinfatyINFATY", digits.bytes[i]);
     if (!plain || end != digits.bytes + digits.length) {
         pickle_bad(pickle, "a number that is none");
+        return NULL;
+    }
+    /* What is too large is infinite for pickle.py, and an error for Python's C machine. */
+    bool digit = digits.length && strpbrk(digits.bytes, "0123456789");
+    if (isinf(value) && digit && pickle->mode != PICKLE_SCAN) {
+        pickle_bad(pickle, "a number that is too large");
         return NULL;
     }
     struct pickle_node *node = pickle_node(pickle, PICKLE_FLOAT);

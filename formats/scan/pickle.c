@@ -242,6 +242,7 @@ bool scan_pickles(const struct scan_view *view, uint64_t at, uint64_t *behind,
     row.pickle.mode = PICKLE_SCAN;
     row.pickle.script = view->region->script;
     row.pickle.nested = true; /* scan_on_call handles such bytes */
+    row.pickle.whole = view->region->role != SCAN_DATA;
     row.pickle.keys = view->region->keys;
     row.pickle.input = view->input;
     row.pickle.at = at;

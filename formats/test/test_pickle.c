@@ -804,6 +804,135 @@ Test(pickle, calls_that_make_data) {
         refused(wrong[i], strlen(wrong[i]), TC_INVALID, "arguments that it does not take");
 }
 
+/* Where the real class does something else with its arguments, or its own state, than keep
+ * them, the file is refused. */
+Test(pickle, data_is_as_the_real_classes_make_it) {
+    expect(P("cbuiltins\nlist\n)\201."), "[]");
+    refused(P("cbuiltins\nlist\n(K\1\205t\201."), TC_INVALID, "is made with arguments");
+    refused(P("ccollections\nOrderedDict\n}\205\201."), TC_INVALID, "is made with arguments");
+    expect(P("cbuiltins\nfrozenset\nK\1\205\205\201."), "<1>");
+    expect(P("ccollections\ndeque\n(](K\1K\2eK\2tR."), "[1, 2]");
+    refused(P("ccollections\ndeque\n(](K\1K\2eK\1tR."), TC_INVALID, "does not take");
+    refused(P("ccollections\ndeque\n)K\1\206R(K\1K\2e."), TC_INVALID, "more items");
+    refused(P("ccollections\ndeque\n)J\377\377\377\377\206R."), TC_INVALID, "does not take");
+    expect(P("ccollections\nCounter\n}K\1K\2s\205R."), "{1: 2}");
+    refused(P("ccollections\nCounter\n]K\1K\2\206a\205R."), TC_INVALID, "does not take");
+    refused(P("ccollections\ndefaultdict\n)R}b."), TC_UNSAFE, "has none");
+    refused(P("cbuiltins\nlist\n\217\205R."), TC_INVALID, "does not take");
+    refused(P("cargparse\nNamespace\nN\205R."), TC_INVALID, "does not take");
+    refused(P("ccopyreg\n_reconstructor\n(cbuiltins\nset\ncbuiltins\nobject\nNtR."), TC_INVALID,
+            "does not take");
+    refused(P("ccopyreg\n_reconstructor\n(ccollections\nOrderedDict\n"
+              "ccollections\nOrderedDict\n}tR."),
+            TC_INVALID, "does not take");
+}
+
+Test(pickle, objects_of_protocol_0) {
+#define RECONSTRUCTOR "ccopyreg\n_reconstructor\n("
+    expect(P(RECONSTRUCTOR "ccollections\nOrderedDict\ncbuiltins\ndict\n}K\1NstR."), "{1: None}");
+    expect(P(RECONSTRUCTOR "cargparse\nNamespace\ncbuiltins\nobject\nNtR."),
+           "new argparse.Namespace()");
+    expect_mode(P(RECONSTRUCTOR "cm\nf\ncbuiltins\nobject\nNtR."), PICKLE_INERT, false,
+                "new m.f()");
+    expect_mode(P(RECONSTRUCTOR "cm\nf\ncbuiltins\ndict\n}K\1NstR."), PICKLE_INERT, false,
+                "new m.f()&{1: None}");
+}
+
+/* What Python takes for one key or member is there once, with the last value. */
+Test(pickle, equal_keys_are_one) {
+    static const struct {
+        const char *items; /* two of them */
+        size_t length;
+        bool equal;
+    } pairs[] = {
+        {P("K\1\210"), true},
+        {P("K\1G\77\360\0\0\0\0\0\0"), true},
+        {P("F0.5\nF0.5\n"), true},
+        {P("F1e300\nF1e300\n"), true},
+        {P("F1e18\nL1000000000000000000\n"), true},
+        {P("Fnan\nFnan\n"), false},
+        {P("Va\nU\1a"), true},
+        {P("Va\nC\1a"), false},
+        {P("K\1\205\210\205"), true},
+        {P("K\1\205K\2\205"), false},
+        {P("X\3\0\0\0\355\240\200X\6\0\0\0\\ud800"), false},
+        {P("X\3\0\0\0\355\240\200V\\ud800\n"), true},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char bytes[64] = "(";
+        struct run run;
+        memcpy(bytes + 1, pairs[i].items, pairs[i].length);
+        memcpy(bytes + 1 + pairs[i].length, "\221.", 2);
+        run_begin(&run, bytes, pairs[i].length + 3, false);
+        cr_assert(pickle_load(&run.pickle, &run.root), "%zu: %s", i, run.error.message);
+        cr_assert(pickle_settle(run.root, &run.arena, &run.error));
+        cr_expect_eq(run.root->count, pairs[i].equal ? 1 : 2, "pair %zu", i);
+        run_end(&run);
+    }
+}
+
+Test(pickle, paths_are_as_pathlib_shows_them) {
+    static const struct {
+        const char *parts;
+        const char *path;
+    } paths[] = {
+        {"", "'.'"},           {"V\n", "'.'"},      {"Va\nVb\n", "'a/b'"}, {"Va//b/./\n", "'a/b'"},
+        {"Va\nV/b\n", "'/b'"}, {"V//a\n", "'//a'"}, {"V///a\n", "'/a'"},   {"V/\nVa\n", "'/a'"},
+        {"V./..\n", "'..'"},
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char bytes[64];
+        int length = snprintf(bytes, sizeof bytes, "cpathlib\nPosixPath\n(%stR.", paths[i].parts);
+        expect(bytes, (size_t)length, paths[i].path);
+    }
+    refused(P("cpathlib\nPosixPath\nX\3\0\0\0\355\240\200\205R."), TC_INVALID, "does not take");
+}
+
+/* What Python can't hash is no key, and frozen sets are none here either. */
+Test(pickle, keys_and_members_have_a_hash) {
+    static const char *const keys[] = {"]",
+                                       "}",
+                                       "\217",
+                                       "(\221",
+                                       "]\205",
+                                       "K\1}\206\205",
+                                       "cargparse\nNamespace\n)R",
+                                       "cbuiltins\nbytearray\n)R"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char bytes[64];
+        int length = snprintf(bytes, sizeof bytes, "}%sNs.", keys[i]);
+        refused(bytes, (size_t)length, TC_INVALID, "a dict's key that can be none");
+        length = snprintf(bytes, sizeof bytes, "(%s\221.", keys[i]);
+        refused(bytes, (size_t)length, TC_INVALID, "a set's member that can be none");
+        length = snprintf(bytes, sizeof bytes, "\217(%s\220.", keys[i]);
+        refused(bytes, (size_t)length, TC_INVALID, "a set's member that can be none");
+    }
+    refused(P("(\221(N\220."), TC_INVALID, "frozenset");
+    expect(P("}K\1K\2\206Ns."), "{(1, 2): None}");
+}
+
+Test(pickle, truth_values_are_no_numbers) {
+    refused(P("I+1\n."), TC_INVALID, "a truth value for some");
+    refused(P("I-0\n."), TC_INVALID, "a truth value for some");
+    expect(P("L+1\n."), "1");
+    refused(P("I12L\n."), TC_INVALID, "a number that is none");
+    expect(P("I+2\n."), "2");
+    expect(P("I-1\n."), "-1");
+}
+
+Test(pickle, only_the_word_is_infinite) {
+    expect(P("Finf\n."), "inff");
+    expect(P("F-Infinity\n."), "-inff");
+    refused(P("F1e999\n."), TC_INVALID, "too large");
+    refused(P("F-1e999\n."), TC_INVALID, "too large");
+    expect(P("F1e-999\n."), "0f");
+}
+
+Test(pickle, a_line_ends_in_its_frame) {
+    expect(P("\200\4\225\5\0\0\0\0\0\0\0Vid\n."), "'id'");
+    refused(P("\200\4\225\3\0\0\0\0\0\0\0Vid\n."), TC_INVALID, "crosses its frame");
+}
+
 Test(pickle, nothing_else_is_called) {
     refused(P("]]R."), TC_UNSAFE, "no known function");
     refused(P("K\1)R."), TC_UNSAFE, "no known function");
@@ -1157,6 +1286,31 @@ Test(pickle, a_scan_takes_what_a_file_ends_with_for_a_line) {
     scan_names(P("cos\n"), "");
     scan_names(P("\200\7cm\nn\n."), "m.n "); /* an odd protocol */
     scan_names(P("N\200\2cm\nn\n."), "m.n ");
+}
+
+/* pickle.py takes the end of the file for a name, too, and imports the module. */
+Test(pickle, a_scan_of_a_file_takes_a_missing_line_for_an_empty_one) {
+    static const char *const ends[] = {"Ncos\n", "Ncosx", "(ios\n"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (int whole = 0; whole < 2; whole++) {
+            struct seen seen;
+            struct run run;
+            scan_begin(&run, &seen, ends[i], strlen(ends[i]), false);
+            run.pickle.on_global = see_name;
+            run.pickle.whole = whole;
+            cr_assert_not(pickle_load(&run.pickle, &run.root));
+            tc_buffer_add(&seen.text, "", 1);
+            cr_expect_str_eq(seen.text.bytes, whole ? "os. " : "", "%s", ends[i]);
+            tc_buffer_release(&seen.text);
+            run_end(&run);
+        }
+}
+
+/* Python's lists take truth values and slices as indices. */
+Test(pickle, a_scan_sets_items_of_lists) {
+    scan_names(P("]Na\211Nscm\nn\n."), "m.n ");
+    scan_names(P("]cm\nf\n)RNscm\nn\n."), "m.f m.n ");
+    scan_names(P("]Na\210Nscm\nn\n."), "");
 }
 
 Test(pickle, an_unpickler_that_goes_on_keeps_its_memo) {

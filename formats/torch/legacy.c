@@ -134,7 +134,7 @@ bool torch_place_storage(struct pickle *pickle, struct torch_storage *storage) {
  * its elements. */
 static bool read_storage(struct pickle *pickle, struct torch_storage *storage) {
     uint64_t start = pickle->at;
-    uint64_t count;
+    uint64_t count = 0;
     if (!torch_take_u64(pickle, &count))
         return false;
     if (count == storage->numel)

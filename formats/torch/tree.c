@@ -207,6 +207,9 @@ static void note_nesting(struct torch_walk *walk, const struct pickle_node *node
 
 static bool visit_container(struct torch_walk *walk, struct pickle_node *node, bool members) {
     bool dict = node->kind == PICKLE_DICT;
+    if ((dict || node->kind == PICKLE_SET) &&
+        !pickle_settle(node, torch_walk_arena(walk), walk->error))
+        return false;
     /* The outermost value has no name, so it can't be a leaf. */
     bool leaf = walk->depth && (dict ? node->count == 0 : only_scalars(node));
     if (!torch_walk_charge(walk, node->count))
@@ -221,7 +224,7 @@ static bool visit_container(struct torch_walk *walk, struct pickle_node *node, b
         return members || add_leaf(walk, node);
     if (!members)
         note_nesting(walk, node);
-    return (!dict || torch_settle_dict(walk, node)) && push(walk, node, members);
+    return push(walk, node, members);
 }
 
 /* Objects */

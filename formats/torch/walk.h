@@ -66,9 +66,6 @@ uint64_t torch_walk_scale(const struct torch_walk *walk);
 
 /* keys.c */
 
-/* Removes keys that occur twice: the last value in the first one's place, as in
- * Python. */
-bool torch_settle_dict(struct torch_walk *walk, struct pickle_node *dict);
 /* Appends a key's name to the path: text and integers as they are, for any other key
  * its position in the dict. */
 void torch_add_key(struct torch_walk *walk, const struct pickle_node *key, uint32_t place);

@@ -27,6 +27,7 @@ SECTIONS = {
     "pt_old": Section(("numpy", "torch", "old_torch")),
     "ot": Section(("numpy", "safetensors", "torch"), ("tch",)),
     "pt_differential": Section(("numpy", "torch")),
+    "zip_differential": Section(("numpy", "torch")),
     "scan": Section(("numpy", "picklescan", "fickling", "modelscan"), ("tensorflow_cpu",)),
     "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),

@@ -1,7 +1,7 @@
 """The lines that the tests of a build ran: coverage.py clear BUILD | report BUILD RESULTS.json
 
 `clear` forgets earlier runs and lets commands that gave up root's rights count too. `report` prints a
-figure a file of core, formats and cmd, and the total; the JSON has the lines that never ran.
+figure a file of core, formats and cmd, one a folder, and the total; the JSON has the lines that never ran.
 """
 
 import concurrent.futures
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+TOPS = ("core", "formats", "cmd")
 
 
 def clear(build):
@@ -36,7 +37,7 @@ def counts_of(data):
             if not path.is_relative_to(ROOT):
                 continue
             name = path.relative_to(ROOT)
-            if name.parts[0] in ("core", "formats", "cmd") and "test" not in name.parts:
+            if name.parts[0] in TOPS and "test" not in name.parts:
                 lines = counts.setdefault(str(name), {})
                 for line in file["lines"]:
                     number = line["line_number"]
@@ -52,16 +53,24 @@ def report(build, results):
                 known = total.setdefault(name, {})
                 for number, count in lines.items():
                     known[number] = max(known.get(number, 0), count)
-    rows, all_ran, all_lines = {}, 0, 0
+    rows = {}
     for name, lines in sorted(total.items()):
         missed = sorted(number for number, count in lines.items() if count == 0)
-        ran = len(lines) - len(missed)
-        all_ran, all_lines = all_ran + ran, all_lines + len(lines)
-        rows[name] = {"lines": len(lines), "ran": ran, "missed": missed}
-        print(f"{name:<40} {ran:5} of {len(lines):5} {100 * ran / max(1, len(lines)):6.1f} %")
-    share = 100 * all_ran / max(1, all_lines)
-    print(f"{'all':<40} {all_ran:5} of {all_lines:5} {share:6.1f} %")
-    Path(results).write_text(json.dumps({"percent": round(share, 2), "files": rows}, indent=1) + "\n")
+        rows[name] = {"lines": len(lines), "ran": len(lines) - len(missed), "missed": missed}
+        show(name, [rows[name]])
+    tops = {top: [row for name, row in rows.items() if name.startswith(top)] for top in TOPS}
+    folders = {top: show(top, chosen) for top, chosen in tops.items()}
+    share = show("all", rows.values())
+    found = {"percent": share, "folders": folders, "files": rows}
+    Path(results).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def show(name, rows):
+    """Prints and returns how many of a hundred lines ran."""
+    ran, lines = (sum(row[key] for row in rows) for key in ("ran", "lines"))
+    share = 100 * ran / max(1, lines)
+    print(f"{name:<40} {ran:5} of {lines:5} {share:6.1f} %")
+    return round(share, 2)
 
 
 if __name__ == "__main__":
