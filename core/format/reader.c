@@ -120,10 +120,15 @@ void tc_reader_close(struct tc_reader *reader) {
     free(reader);
 }
 
-bool tc_reader_has_beside(const struct tc_reader *reader, const char *path) {
+bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool *has,
+                          struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
-    return unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
+    *has = unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
                        : access(path, F_OK) == 0;
+    if (*has || unpublished || tc_path_missing(errno))
+        return true;
+    tc_fail_errno(error, errno, "open", "cannot find out whether this file is there");
+    return tc_error_in_file(error, path);
 }
 
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,

@@ -3,6 +3,7 @@
  * is needed. Whole files may be compressed too: joblib and pandas unpack a file if its
  * first bytes say so.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,7 +63,7 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
     return may_be_lzma(view) ? SCAN_LZMA : SCAN_PLAIN;
 }
 
-struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
+struct tc_input *scan_keep(const void *bytes, uint64_t length, struct tc_input *source,
                            struct tc_error *error) {
     int fd = length <= SMALL ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1;
     if (fd < 0)
@@ -71,7 +72,7 @@ struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
         close(fd);
         fd = -1;
     }
-    return tc_input_adopt(fd, path, length, error);
+    return tc_input_adopt(fd, source->path, length, source, error);
 }
 
 /* Moves *at behind gzip's header, whose flags say which optional fields it has. False
@@ -116,8 +117,11 @@ static bool spill(struct sink *sink, struct tc_error *error) {
     bool ok = buffer != NULL || (fd >= 0 && tc_fail_memory(error));
     for (uint64_t at = 0; ok && at < sink->size;) {
         ssize_t got = pread(sink->fd, buffer, STEP, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
         ok = got > 0 ? tc_write_all(fd, buffer, (size_t)got, error)
-                     : tc_fail(error, TC_IO, "read", "cannot read the temporary file");
+                     : tc_fail_errno(error, got ? errno : EIO, "read",
+                                     "cannot read the temporary file");
         at += ok ? (uint64_t)got : 0;
     }
     free(buffer);
@@ -348,7 +352,7 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
         ok = unpack_streams(&sink, input, region->packing == SCAN_BZIP2, &full, damage, error);
     tc_input_close(input);
     if (ok)
-        return tc_input_adopt(sink.fd, path, sink.size, error);
+        return tc_input_adopt(sink.fd, path, sink.size, region->source->input, error);
     if (sink.fd >= 0)
         close(sink.fd);
     return NULL;
