@@ -208,12 +208,12 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
         sandbox->abi = TC_LANDLOCK_NONE;
         return lacks(sandbox, "files (Landlock of a kernel before 5.19)", EOPNOTSUPP, error);
     }
+    sandbox->temporary = temporary_folder();
     struct tc_landlock layer;
     int failed =
         tc_landlock_begin(&layer, TC_LANDLOCK_CHANGE | TC_LANDLOCK_REFER, true, sandbox->abi);
     if (!failed) {
         failed = allow_outputs(sandbox, &layer, PUBLISH);
-        sandbox->temporary = temporary_folder();
         failed = failed ? failed : allow_temporary_files(&layer, sandbox->temporary);
         int enforced = failed ? close(layer.fd) : tc_landlock_enforce(&layer);
         failed = failed ? failed : enforced;

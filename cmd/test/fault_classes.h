@@ -8,7 +8,8 @@
 enum fault_class {
     FAULT_MEMORY, /* ours, and what libraries allocate for themselves */
     FAULT_OPEN,   /* files, folders, second descriptors of them */
-    FAULT_READ,   /* bytes of files, entries of folders */
+    FAULT_READ,
+    FAULT_LIST, /* entries of folders */
     FAULT_WRITE,
     FAULT_COPY, /* from file to file, by the kernel */
     FAULT_SYNC,

@@ -1,5 +1,6 @@
 """What cmd/test/test_faults.py runs: every pair of formats, and every command."""
 
+import dataclasses
 import functools
 import json
 import struct
@@ -193,6 +194,21 @@ WRITING = {
     ),
     "scan, SARIF": Scenario(("scan", "in.pt", "--sarif", "r.sarif"), {**PT, "r.sarif": b"old"}, reports=("r.sarif",)),
 }
+
+HEADS = {
+    "sidecar": "out.npz",
+    "sidecar over old": "out.npz",
+    "sidecar goes": "out.npz",
+    "shards": "out.safetensors.index.json",
+    "shards over old": "out.safetensors.index.json",
+    "shards over old, named": "out.safetensors.index.json",
+    "shards over old, no links": "out.safetensors.index.json",
+    "own index": "out.deathtensors",
+    "companion": "out.onnx",
+    "keygen": "k.key",
+}
+for _name, _head in HEADS.items():
+    WRITING[_name] = dataclasses.replace(WRITING[_name], head=_head)
 
 EVIL = {"in.pt": (DATA / "bad/evil_system.pt").read_bytes()}
 READING = {

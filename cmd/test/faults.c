@@ -22,13 +22,13 @@ static const struct {
     int errnum; /* what fails in this class fails so, unless the variable says otherwise */
 } classes[FAULT_CLASSES] = {
     [FAULT_MEMORY] = {"memory", ENOMEM}, [FAULT_OPEN] = {"open", EMFILE},
-    [FAULT_READ] = {"read", EIO},        [FAULT_WRITE] = {"write", ENOSPC},
-    [FAULT_COPY] = {"copy", EIO},        [FAULT_SYNC] = {"sync", EIO},
-    [FAULT_CLOSE] = {"close", EIO},      [FAULT_STATUS] = {"status", EIO},
-    [FAULT_RENAME] = {"rename", EIO},    [FAULT_UNLINK] = {"unlink", EIO},
-    [FAULT_MKDIR] = {"mkdir", ENOSPC},   [FAULT_LOCK] = {"lock", ENOLCK},
-    [FAULT_THREAD] = {"thread", EAGAIN}, [FAULT_RANDOM] = {"random", EAGAIN},
-    [FAULT_SYSTEM] = {"system", EPERM},
+    [FAULT_READ] = {"read", EIO},        [FAULT_LIST] = {"list", EIO},
+    [FAULT_WRITE] = {"write", ENOSPC},   [FAULT_COPY] = {"copy", EIO},
+    [FAULT_SYNC] = {"sync", EIO},        [FAULT_CLOSE] = {"close", EIO},
+    [FAULT_STATUS] = {"status", EIO},    [FAULT_RENAME] = {"rename", EIO},
+    [FAULT_UNLINK] = {"unlink", EIO},    [FAULT_MKDIR] = {"mkdir", ENOSPC},
+    [FAULT_LOCK] = {"lock", ENOLCK},     [FAULT_THREAD] = {"thread", EAGAIN},
+    [FAULT_RANDOM] = {"random", EAGAIN}, [FAULT_SYSTEM] = {"system", EPERM},
 };
 
 static struct planned {

@@ -161,7 +161,7 @@ NEVER_FAIL = re.compile(
     r"""_|mem|str|is|f?print|fputs|putc|puts|fwrite|fflush|ferror|fclose|qsort|pthread_(mutex|cond|join|sigmask)
     |sig|raise|umask|get(env|pid|ppid|euid|auxval)|clock_gettime|gmtime_r|nanosleep|sysconf|free|malloc_usable
     |closedir|dirfd|alarm|chdir|dup2|putenv|unsetenv|atexit|backtrace|dprintf|abort|_exit|kill|waitpid
-    |poll|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c
+    |poll|munmap|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c
     |ZSTD_(free|is|get|CStream|DCtx_set)|EVP_(Digest(Update|Final)|MD_CTX_free|sha256)|BZ2_bzDecompressEnd
     |lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
     re.X,

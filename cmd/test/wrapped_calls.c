@@ -169,7 +169,7 @@ WRAP(char *, realpath, const char *path, char *into) {
 WRAP(int, scandir64, const char *folder, struct dirent ***entries,
      int (*filter)(const struct dirent *),
      int (*compare)(const struct dirent **, const struct dirent **)) {
-    return fault_fails(FAULT_READ) ? -1 : __real_scandir64(folder, entries, filter, compare);
+    return fault_fails(FAULT_LIST) ? -1 : __real_scandir64(folder, entries, filter, compare);
 }
 
 WRAP(int, open64, const char *path, int flags, ...) {
@@ -215,7 +215,7 @@ WRAP(DIR *, fdopendir, int fd) {
 }
 
 WRAP(struct dirent *, readdir64, DIR *listing) {
-    return fault_fails(FAULT_READ) ? NULL : __real_readdir64(listing);
+    return fault_fails(FAULT_LIST) ? NULL : __real_readdir64(listing);
 }
 
 WRAP(ssize_t, read, int fd, void *buffer, size_t length) {

@@ -194,11 +194,27 @@ static bool sync_folder(const struct tc_staging *staging, bool sync) {
     return !sync || (!tc_publish_step() && (fsync(staging->folder) == 0 || errno == EINVAL));
 }
 
+/* Where the new head is in place, it goes first: whoever finds it there takes the output for whole,
+ * and so does tc_recover. */
+static bool take_head_away(const struct tc_journal_entry *head, const struct tc_staging *staging,
+                           bool sync) {
+    ino_t now;
+    if (!find_inode(staging->folder, head->name, &now))
+        return false;
+    if (now != head->inode || staging->new_fd < 0)
+        return true;
+    return !tc_publish_step() &&
+           renameat(staging->folder, head->name, staging->new_fd, head->name) == 0 &&
+           sync_folder(staging, sync);
+}
+
 bool tc_journal_undo(const struct tc_journal *journal, const struct tc_staging *staging,
                      bool sync) {
     const struct tc_journal_entry *head = tc_journal_head(journal);
     bool foreign = false;
-    bool ok = true;
+    bool ok = !head || take_head_away(head, staging, sync);
+    if (!ok)
+        return false;
     for (size_t i = journal->count; i-- > 0;)
         if (journal->entries[i].kind != TC_JOURNAL_HEAD)
             ok = undo_entry(journal, &journal->entries[i], staging, &foreign) && ok;

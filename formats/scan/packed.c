@@ -63,9 +63,14 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
     return may_be_lzma(view) ? SCAN_LZMA : SCAN_PLAIN;
 }
 
+/* -1 where there is none: then a file on disk will do. */
+static int memory_file(void) {
+    return memfd_create("tconv-scan", MFD_CLOEXEC);
+}
+
 struct tc_input *scan_keep(const void *bytes, uint64_t length, struct tc_input *source,
                            struct tc_error *error) {
-    int fd = length <= SMALL ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1;
+    int fd = length <= SMALL ? memory_file() : -1;
     if (fd < 0)
         fd = tc_tempfile(error);
     if (fd >= 0 && !tc_write_all(fd, bytes, length, error)) {
@@ -330,7 +335,7 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
     const char *path = region->source->input->path;
     struct tc_input *input =
         tc_input_part(region->source->input, path, region->offset, region->length, error);
-    struct sink sink = {.scan = scan, .fd = input ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1};
+    struct sink sink = {.scan = scan, .fd = input ? memory_file() : -1};
     bool full = false;
     bool ok = input != NULL;
     if (ok && sink.fd < 0) {
