@@ -101,7 +101,7 @@ WRITING = {
     "convert, named": Scenario(
         ("in.safetensors", "out.npz"), {**IN, "out.npz": b"old"}, environment=NAMED
     ),
-    "convert a big one": Scenario(("in.safetensors", "out.npz", "-q"), BIG),
+    "convert a big one": Scenario(("in.safetensors", "out.safetensors", "-q"), BIG),
     "convert from a pipe": Scenario(("-", "out.npz"), {}, stdin=str(DATA / "index/model-00001-of-00003.safetensors")),
     "convert to standard output": Scenario(("in.safetensors", "-", "-t", "npz"), IN),
     "convert, json": Scenario(

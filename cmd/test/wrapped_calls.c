@@ -10,13 +10,16 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "cmd/test/fault_classes.h"
 #include "cmd/test/fault_server.h"
@@ -353,6 +356,16 @@ WRAP(int, sched_getaffinity, pid_t process, size_t size, cpu_set_t *set) {
 
 WRAP(int, sodium_init, void) {
     return fault_fails(FAULT_SYSTEM) ? -1 : __real_sodium_init();
+}
+
+/* With TCONV_TEST_CLOCK=1 the time of day jumps 20 years forward and 20 years back, by turns. */
+WRAP(int, clock_gettime, clockid_t clock, struct timespec *now) {
+    static atomic_uint looks;
+    int failed = __real_clock_gettime(clock, now);
+    const time_t years = (time_t)20 * 365 * 86400;
+    if (clock == CLOCK_REALTIME && getenv("TCONV_TEST_CLOCK"))
+        now->tv_sec += looks++ % 2 ? years : -years;
+    return failed;
 }
 
 WRAP(pid_t, fork, void) {
