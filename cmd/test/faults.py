@@ -1,6 +1,6 @@
 """Runs of tconv in which calls fail (cmd/test/faults.h), and what may come of them.
 
-A Server forks a run for each fault; a Bench holds a scenario's folder and puts it back to what it
+Commands forks a run for each fault; a Bench holds a scenario's folder and puts it back to what it
 was; `check` judges one run. HARMLESS is the list of failures that may be shrugged off.
 """
 
@@ -8,14 +8,14 @@ import json
 import os
 import re
 import shutil
-import struct
+import signal
 import subprocess
 import threading
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import INVALID, IO, OK, USAGE, SANITIZER_TEXT, TCONV, Failed, text
+from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, USAGE, Failed, Server, text
 
 CLASSES = (
     "memory open read list write copy sync close status rename unlink mkdir lock thread random system"
@@ -155,44 +155,34 @@ class Symbols:
 symbols = Symbols()
 
 
-class Server:
-    """A tconv that forks for each run (cmd/test/fault_server.h)."""
+class Commands:
+    """Runs commands with faults, in processes forked from one tconv."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        self.process = subprocess.Popen(
-            [TCONV],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TCONV_TEST_SERVER": "1"},
-        )
+        self.server = Server(folder, os.environ)
 
     def run(self, arguments, cwd, plan="", environment=None, stdin="/dev/null"):
-        paths = [self.folder / name for name in ("stdout", "stderr", "report")]
-        variables = [f"{name}={value}" for name, value in (environment or {}).items()]
-        variables += [f"TCONV_TEST_FAULT_REPORT={paths[2]}"]
+        report = self.folder / "report"
+        report.write_bytes(b"")
+        variables = {**os.environ, **(environment or {}), "TCONV_TEST_FAULT_REPORT": str(report)}
         if plan:
-            variables.append(f"TCONV_TEST_FAULT={plan}")
-        words = [cwd, stdin, *paths[:2], *variables, "", "tconv", *arguments]
-        request = b"".join(os.fsencode(str(word)) + b"\0" for word in words)
-        paths[2].write_bytes(b"")
-        self.process.stdin.write(struct.pack("=I", len(request)) + request)
-        self.process.stdin.flush()
-        status = struct.unpack("=i", self.process.stdout.read(4))[0]
-        out, err, report = (path.read_bytes() for path in paths)
+            variables["TCONV_TEST_FAULT"] = plan
+        words = ["tconv", *map(str, arguments)]
+        result = self.server.run(words, str(cwd), variables, stdin, 60)
         calls, faults = {}, []
-        for line in report.decode().splitlines():
+        for line in report.read_text().splitlines():
             word, kind, number, *rest = line.split(" ")
             if word == "calls":
                 calls[kind] = int(number)
             else:
                 faults.append(Fault(kind, int(number), tuple(rest)))
-        code = os.waitstatus_to_exitcode(status)
-        return Run(tuple(map(str, arguments)), plan, code, out, err, calls, tuple(faults))
+        return Run(
+            tuple(words[1:]), plan, result.code, result.out, result.err, calls, tuple(faults)
+        )
 
     def end(self):
-        self.process.stdin.close()
-        self.process.wait()
+        self.server.end()
 
 
 def contents(place):
@@ -221,7 +211,7 @@ class Bench:
 
     def __init__(self, scenario, folder):
         self.scenario, self.folder, self.place = scenario, folder, folder / "place"
-        self.server = Server(folder)
+        self.server = Commands(folder)
         self.place.mkdir()
         for name, data in scenario.before.items():
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -367,7 +357,7 @@ def judge(run, bench, partly):
     found = contents(bench.place)
     try:
         if run.code < 0:
-            name = "still running after a minute" if run.code == -14 else f"signal {-run.code}"
+            name = "still running after a minute" if run.code == -signal.SIGKILL else f"signal {-run.code}"
             return [f"got: {name}"]
         if SANITIZER_TEXT.search(run.err) or run.code == 99:
             return ["got: a sanitizer's report"]

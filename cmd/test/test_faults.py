@@ -173,9 +173,9 @@ NEVER_FAIL = re.compile(
     |lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
     re.X,
 )
-# Only cmd/sandbox_probe.c and the hooks of tests call these.
+# Only the hooks of tests call these (cmd/sandbox_probe.c, cmd/fork_server.c).
 ONLY_TESTS = set(
-    "chmod execve fopen64 prlimit64 ptrace setxattr socket symlink truncate64 unshare utimensat".split()
+    "chmod close_range execve fopen64 prlimit64 ptrace setpgid setxattr socket symlink truncate64 unshare utimensat wait4".split()
 )
 
 

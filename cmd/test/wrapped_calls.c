@@ -21,8 +21,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "cmd/fork_server.h"
 #include "cmd/test/fault_classes.h"
-#include "cmd/test/fault_server.h"
 #include "cmd/test/faults.h"
 
 /* Here these are the system's own (core/base/banned.h). */
@@ -45,10 +45,10 @@
     type __wrap_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__)
 
-WRAP(int, main, int argc, char **argv) {
-    fault_server_run(&argc, &argv);
+/* Where the program starts, or a command that is forked from one that has started. */
+WRAP(void, fork_server, int *argc, char ***argv) {
+    __real_fork_server(argc, argv);
     faults_begin();
-    return __real_main(argc, argv);
 }
 
 /* Memory */
