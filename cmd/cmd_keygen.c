@@ -44,8 +44,10 @@ static bool make_keys(const char *path, struct tc_error *error) {
               tc_buffer_ok(&names[0], error) && tc_buffer_ok(&names[1], error) &&
               tc_publish_check(&publish, names[0].bytes, NULL, 0, error) &&
               tc_publish_check(&publish, names[1].bytes, NULL, 0, error);
-    if (ok && !tc_key_make(secret, public))
-        ok = tc_fail(error, TC_IO, "random", "the system gives no random bytes");
+    if (ok && !tc_key_make(secret, public)) {
+        tc_fail(error, TC_IO, "random", "the system gives no random bytes");
+        ok = tc_error_in_file(error, path);
+    }
     ok = ok && write_key(&publish, names[0].bytes, TC_KEY_SECRET, 0600, secret, error) &&
          write_key(&publish, names[1].bytes, TC_KEY_PUBLIC, 0666, public, error) &&
          tc_publish_commit(&publish, error);

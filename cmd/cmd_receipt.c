@@ -102,7 +102,10 @@ static bool check_output(const struct tc_receipt_output *output, const char *pat
     }
     struct tc_input *input = tc_input_open(path, NULL, missing);
     bool ok = true;
-    if (!input) {
+    if (!input && missing->class == TC_IO && missing->errnum && !tc_path_missing(missing->errnum)) {
+        *error = *missing;
+        ok = false;
+    } else if (!input) {
         add_finding(findings, "missing", path, missing->message);
     } else if (input->size != output->size) {
         char message[128];

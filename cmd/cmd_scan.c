@@ -234,6 +234,13 @@ static void file_failed(struct job *job, const char *path, const struct tc_error
         *file->error = *error;
 }
 
+static void memory_failed(struct job *job, const char *path) {
+    struct tc_error error = {0};
+    tc_fail_memory(&error);
+    tc_error_in_file(&error, path);
+    file_failed(job, path, &error);
+}
+
 static void file_done(struct job *job, const struct scan *scan, const char *path, bool named) {
     struct tc_buffer out = {0};
     enum scan_verdict verdict = scan_verdict(scan, allowed_level(job));
@@ -261,7 +268,7 @@ static void scan_one(struct job *job, const char *path, bool named) {
     struct tc_error *error = calloc(1, sizeof *error);
     scan_init(&scan, &job->common.format);
     if (!error)
-        job->error = TC_IO;
+        memory_failed(job, path);
     else if (scan_file(&scan, path, error))
         file_done(job, &scan, path, named);
     else {
@@ -374,17 +381,25 @@ static void print_link(struct job *job, const char *path) {
     report_out(&out);
 }
 
+/* It went away, or can't be looked at. */
+static void status_failed(struct job *job, const char *path) {
+    struct tc_error error = {0};
+    tc_fail_errno(&error, errno, "open", "cannot open");
+    tc_error_in_file(&error, path);
+    file_failed(job, path, &error);
+}
+
 static void scan_folder(struct job *job, const char *top) {
     struct folder folder = {0};
     size_t files = 0;
     if (!folder_add(&folder, top, NULL, 0))
-        job->error = TC_IO;
+        memory_failed(job, top);
     while (folder.count) {
         char *path = folder.paths[--folder.count];
         unsigned depth = folder.depths[folder.count];
         struct stat status;
         if ((depth ? lstat(path, &status) : stat(path, &status)) != 0)
-            scan_one(job, path, false); /* it went away: the error says so */
+            status_failed(job, path);
         else if (S_ISDIR(status.st_mode))
             list_folder(job, &folder, path, depth + 1);
         else if (S_ISLNK(status.st_mode))
@@ -446,6 +461,12 @@ static int exit_code(const struct job *job) {
     return job->error ? job->error : job->counts[SCAN_BROKEN] ? TC_INVALID : TC_OK;
 }
 
+/* What can't be looked at is taken for a file: opening it will show what it is. */
+static bool is_folder(const char *path) {
+    struct stat status;
+    return strcmp(path, "-") != 0 && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 static int scan_all(struct job *job, const struct arguments *arguments) {
     struct tc_error error = {0};
     bool folders = false;
@@ -459,9 +480,7 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
         return report_error(&error, job->common.json);
     tc_arena_init(&job->arena, 0);
     for (size_t i = 0; i < arguments->count; i++) {
-        struct stat status;
-        bool folder = strcmp(arguments->names[i], "-") != 0 &&
-                      stat(arguments->names[i], &status) == 0 && S_ISDIR(status.st_mode);
+        bool folder = is_folder(arguments->names[i]);
         folders |= folder;
         if (folder)
             scan_folder(job, arguments->names[i]);

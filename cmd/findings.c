@@ -1,5 +1,6 @@
 #include "cmd/findings.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,16 +123,27 @@ static int check_one(const struct findings_run *run, const struct common *common
     return report_error(&error, common->json);
 }
 
+static bool status_failed(const char *path, struct tc_error *error) {
+    tc_fail_errno(error, errno, "open", "cannot find out which file this is");
+    return tc_error_in_file(error, path);
+}
+
 bool findings_check_output(const char *path, const struct arguments *arguments,
                            struct tc_error *error) {
     struct stat out;
     struct stat in;
-    if (!path || stat(path, &out) != 0)
+    if (!path)
         return true;
-    for (size_t i = 0; i < arguments->count; i++)
-        if (stat(arguments->names[i], &in) == 0 && in.st_dev == out.st_dev &&
-            in.st_ino == out.st_ino)
+    if (stat(path, &out) != 0)
+        return tc_path_missing(errno) || status_failed(path, error);
+    for (size_t i = 0; i < arguments->count; i++) {
+        if (stat(arguments->names[i], &in) != 0) {
+            if (!tc_path_missing(errno))
+                return status_failed(arguments->names[i], error);
+        } else if (in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
             return tc_fail(error, TC_USAGE, "same-file", "it would replace an input: %s", path);
+        }
+    }
     return true;
 }
 

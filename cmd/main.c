@@ -190,6 +190,7 @@ static int run(int argc, char **argv, struct tc_error *error) {
 }
 
 #ifdef TCONV_TEST_HOOKS
+
 /* In test builds TCONV_TEST_MEMORY=FILE writes the highest count of memory in use. The file is
  * opened before the sandbox closes. */
 static FILE *open_memory(void) {
@@ -225,5 +226,12 @@ int main(int argc, char **argv) {
     int code = run(argc, argv, &error);
     record_memory(memory);
     /* Whatever was printed must have arrived, help too. */
-    return code == 0 && !report_flush(&error) ? report_error(&error, false) : code;
+    if (code == 0 && !report_flush(&error))
+        return report_error(&error, false);
+    /* What was found out with too little memory is no result. */
+    if (code != TC_IO && tc_memory_lacked()) {
+        tc_fail_memory(&error);
+        return report_error(&error, false);
+    }
+    return code;
 }

@@ -8,16 +8,24 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/base/memory.h"
 #include "core/tensor/cast_report.h"
+
+/* Whether a part of the results could not be printed, for lack of memory. */
+static bool incomplete;
 
 static void emit(struct tc_buffer *buffer, FILE *stream) {
     if (buffer->bytes)
         fwrite(buffer->bytes, 1, buffer->length, stream);
+    if (buffer->failed && stream == stdout)
+        incomplete = true;
+    else if (buffer->failed)
+        fprintf(stream, "%stconv: warning: out of memory: something could not be told\n",
+                buffer->length ? "\n" : "");
     tc_buffer_release(buffer);
 }
 
-static void error_json(const struct tc_error *error) {
-    struct tc_buffer line = {0};
+static void error_json(const struct tc_error *error, struct tc_buffer line) {
     struct tc_json_writer json = {.out = &line, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     tc_json_open_object(&json, "error");
@@ -53,8 +61,24 @@ static void record_code(const struct tc_error *error) {
 }
 #endif
 
-int report_error(const struct tc_error *error, bool json) {
-    struct tc_buffer line = {0};
+/* Where memory was lacking, a caller may have gone on without it, and other errors may only be
+ * what came of that. */
+static void lack_of_memory(const struct tc_error *error, struct tc_error *lack) {
+    *lack = *error;
+    if (error->class == TC_IO || tc_memory_refused() || !tc_memory_lacked())
+        return;
+    *lack = (struct tc_error){0};
+    tc_fail_memory(lack);
+    tc_error_in_file(lack, error->file);
+}
+
+int report_error(const struct tc_error *reported, bool json) {
+    /* An error is told without taking memory. Names grow up to six times when they are escaped. */
+    static char storage[1 << 16];
+    struct tc_buffer line = {.bytes = storage, .capacity = sizeof storage, .fixed = true};
+    struct tc_error told;
+    const struct tc_error *error = &told;
+    lack_of_memory(reported, &told);
 #ifdef TCONV_TEST_HOOKS
     record_code(error);
 #endif
@@ -85,7 +109,8 @@ int report_error(const struct tc_error *error, bool json) {
     }
     emit(&line, stderr);
     if (json)
-        error_json(error);
+        error_json(error,
+                   (struct tc_buffer){.bytes = storage, .capacity = sizeof storage, .fixed = true});
     return (int)error->class;
 }
 
@@ -297,8 +322,10 @@ void report_err(struct tc_buffer *buffer) {
 
 bool report_flush(struct tc_error *error) {
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (fflush(stdout) == 0 && !ferror(stdout) && !incomplete)
         return true;
+    if (incomplete)
+        errno = ENOMEM;
     return tc_fail_errno(error, errno ? errno : EIO, "stdout", "cannot write to standard output");
 }
 

@@ -110,12 +110,12 @@ static bool limit_process(const struct sandbox *sandbox, struct tc_error *error)
            lacks(sandbox, "no new privileges", errno, error);
 }
 
-/* Files. Paths that can't be opened get no rule: whoever opens them will say so. */
+/* Files. Paths that are not there get no rule: whoever opens them will say so. */
 
 static int allow(const struct tc_landlock *layer, const char *path, uint64_t rights) {
     int fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return tc_path_missing(errno) ? 0 : errno;
     int failed = tc_landlock_allow(layer, fd, rights);
     close(fd);
     return failed;
@@ -180,8 +180,7 @@ static const char *temporary_folder(void) {
 
 /* Temporary files have no name where the file system can do that, and then need
  * no right to make or remove one. */
-static int allow_temporary_files(const struct tc_landlock *layer) {
-    const char *folder = temporary_folder();
+static int allow_temporary_files(const struct tc_landlock *layer, const char *folder) {
     uint64_t rights = TC_LANDLOCK_WRITE_FILE;
     int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (fd < 0)
@@ -209,12 +208,13 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
         sandbox->abi = TC_LANDLOCK_NONE;
         return lacks(sandbox, "files (Landlock of a kernel before 5.19)", EOPNOTSUPP, error);
     }
+    sandbox->temporary = temporary_folder();
     struct tc_landlock layer;
     int failed =
         tc_landlock_begin(&layer, TC_LANDLOCK_CHANGE | TC_LANDLOCK_REFER, true, sandbox->abi);
     if (!failed) {
         failed = allow_outputs(sandbox, &layer, PUBLISH);
-        failed = failed ? failed : allow_temporary_files(&layer);
+        failed = failed ? failed : allow_temporary_files(&layer, sandbox->temporary);
         int enforced = failed ? close(layer.fd) : tc_landlock_enforce(&layer);
         failed = failed ? failed : enforced;
     }
@@ -222,24 +222,34 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
 }
 
 /* Links in a folder of links are the user's word for the files behind them. */
+static int allow_link(const struct tc_landlock *layer, int folder, const char *name) {
+    int fd = openat(folder, name, O_PATH | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    if (fd < 0)
+        return tc_path_missing(errno) ? 0 : errno;
+    int failed = fstat(fd, &status) == 0 ? 0 : errno;
+    if (!failed && S_ISREG(status.st_mode))
+        failed = tc_landlock_allow(layer, fd, TC_LANDLOCK_READ_FILE);
+    close(fd);
+    return failed;
+}
+
 static int allow_links(const struct tc_landlock *layer, const char *folder) {
     DIR *stream = opendir(folder);
-    struct dirent *entry;
-    int failed = 0;
+    int failed = stream || tc_path_missing(errno) ? 0 : errno;
     unsigned links = 0;
     unsigned entries = 0;
-    while (stream && !failed && links < MOST_LINKS && entries++ < MOST_ENTRIES &&
-           (entry = readdir(stream)) != NULL) {
-        if (entry->d_type != DT_LNK)
-            continue;
-        int fd = openat(dirfd(stream), entry->d_name, O_PATH | O_CLOEXEC | O_NONBLOCK);
-        struct stat status;
-        if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-            failed = tc_landlock_allow(layer, fd, TC_LANDLOCK_READ_FILE);
+    while (stream && !failed && links < MOST_LINKS && entries++ < MOST_ENTRIES) {
+        errno = 0;
+        struct dirent *entry = readdir(stream);
+        if (!entry) {
+            failed = errno;
+            break;
+        }
+        if (entry->d_type == DT_LNK) {
+            failed = allow_link(layer, dirfd(stream), entry->d_name);
             links++;
         }
-        if (fd >= 0)
-            close(fd);
     }
     if (stream)
         closedir(stream);
@@ -307,7 +317,7 @@ static int allow_reading(const struct sandbox *sandbox, const struct tc_landlock
         failed = allow(layer, sandbox->more_files[i], TC_LANDLOCK_READ_FILE);
     if (!failed)
         failed = allow_outputs(sandbox, layer, TC_LANDLOCK_READ | TC_LANDLOCK_REFER);
-    const char *temporary = temporary_folder();
+    const char *temporary = sandbox->temporary;
     return failed || !temporary ? failed : allow(layer, temporary, TC_LANDLOCK_READ_FILE);
 }
 

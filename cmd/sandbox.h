@@ -34,8 +34,9 @@ struct sandbox {
     size_t file_count;
     const char *const *more_files; /* likewise, of options that are given again */
     size_t more_count;
-    const char *beside; /* one more input, that an option names */
-    int abi;            /* of Landlock, once it has begun */
+    const char *beside;    /* one more input, that an option names */
+    int abi;               /* of Landlock, once it has begun */
+    const char *temporary; /* the folder of temporary files, likewise */
 };
 
 /* A file, or with a slash at its end a folder, that will be written; NULL and

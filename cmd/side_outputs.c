@@ -1,5 +1,6 @@
 #include "cmd/side_outputs.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -26,10 +27,12 @@ static bool check_inputs(struct tc_publish *publish, const char *name, const str
 static bool begin_one(struct tc_publish *publish, const char *path, const struct tc_plan *plan,
                       struct tc_publish_options options, struct tc_error *error) {
     const char *name = tc_path_name(path);
+    bool stream;
     if (!tc_publish_begin(publish, path, false, options, error) ||
-        !check_inputs(publish, name, plan, error))
+        !check_inputs(publish, name, plan, error) ||
+        !tc_publish_is_stream(publish, name, &stream, error))
         return false;
-    if (!publish->standard_output && !tc_publish_is_stream(publish, name))
+    if (!publish->standard_output && !stream)
         return true;
     tc_fail(error, TC_USAGE, "usage",
             "a receipt or depfile goes to a file with a name, not into a pipe");
@@ -54,19 +57,27 @@ bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
     return true;
 }
 
-static bool same_folder(const struct tc_publish *a, const struct tc_publish *b) {
+static bool same_folder(const struct tc_publish *a, const struct tc_publish *b, bool *same,
+                        struct tc_error *error) {
     struct stat x;
     struct stat y;
     /* A folder that does not exist yet is no other output's folder. */
-    return !a->new_folder && !b->new_folder && a->folder_fd >= 0 && b->folder_fd >= 0 &&
-           fstat(a->folder_fd, &x) == 0 && fstat(b->folder_fd, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    *same = !a->new_folder && !b->new_folder && a->folder_fd >= 0 && b->folder_fd >= 0;
+    if (*same && (fstat(a->folder_fd, &x) != 0 || fstat(b->folder_fd, &y) != 0)) {
+        tc_fail_errno(error, errno, "output-folder", "cannot look at the output's folder");
+        return tc_error_in_file(error, a->path);
+    }
+    *same = *same && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return true;
 }
 
 static bool write_one(struct tc_publish *publish, const char *path, const struct tc_buffer *text,
                       const struct tc_publish *output, struct tc_error *error) {
     const char *name = tc_path_name(path);
-    if (same_folder(publish, output) && tc_publish_find(output, name)) {
+    bool same;
+    if (!same_folder(publish, output, &same, error))
+        return false;
+    if (same && tc_publish_find(output, name)) {
         tc_fail(error, TC_USAGE, "same-file", "this is also the name of an output");
         return tc_error_in_file(error, path);
     }
@@ -96,14 +107,16 @@ static bool write_receipt(struct side_outputs *side, const struct tc_conversion 
 bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *conversion,
                         const char *output, struct tc_error *error) {
     struct tc_buffer text = {0};
+    bool same = false;
     if (side->receipt && !write_receipt(side, conversion, output, error))
         return false;
     if (!side->depfile)
         return true;
     bool ok = tc_depfile_print(&text, conversion, side->also, side->also_count, error) &&
               write_one(&side->publishes[1], side->depfile, &text, &conversion->publish, error);
-    if (ok && side->receipt && same_folder(&side->publishes[0], &side->publishes[1]) &&
-        strcmp(tc_path_name(side->receipt), tc_path_name(side->depfile)) == 0)
+    ok = ok &&
+         (!side->receipt || same_folder(&side->publishes[0], &side->publishes[1], &same, error));
+    if (ok && same && strcmp(tc_path_name(side->receipt), tc_path_name(side->depfile)) == 0)
         ok = tc_fail(error, TC_USAGE, "same-file", "receipt and depfile are the same file");
     tc_buffer_release(&text);
     return ok;

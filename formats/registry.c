@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/base/memory.h"
 #include "core/base/near.h"
 #include "core/base/notes.h"
 #include "core/base/path.h"
@@ -179,6 +180,13 @@ const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_err
             best = tc_registry[i];
             best_score = score;
         }
+    }
+    /* A probe that could not look has not said no. */
+    if (!tc_input_sound(input, error))
+        return NULL;
+    if (tc_memory_lacked()) {
+        tc_fail_memory(error);
+        return NULL;
     }
     if (best)
         return best;

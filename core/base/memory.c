@@ -27,6 +27,8 @@ static _Atomic uint64_t earned;
 static _Atomic uint64_t opened;
 static atomic_bool follows;
 static atomic_bool refused;
+static atomic_bool lacked;
+static atomic_bool settled;
 
 void tc_memory_limit(uint64_t bytes) {
     follows = false;
@@ -92,6 +94,14 @@ bool tc_memory_refused(void) {
     return refused;
 }
 
+bool tc_memory_lacked(void) {
+    return lacked;
+}
+
+void tc_memory_settle(void) {
+    settled = true;
+}
+
 uint64_t tc_memory_peak(void) {
     return peak;
 }
@@ -124,6 +134,8 @@ static void uncount(uint64_t size) {
 static void *counted(void *memory) {
     if (memory)
         count(malloc_usable_size(memory));
+    else if (!settled)
+        lacked = true;
     return memory;
 }
 
@@ -148,6 +160,8 @@ void *tc_memory_realloc(void *old, size_t size) {
     if (grown) {
         uncount(before);
         count(malloc_usable_size(grown));
+    } else if (size && !settled) {
+        lacked = true;
     }
     return grown;
 }

@@ -56,6 +56,13 @@ uint64_t tc_memory_allowed(void);
 bool tc_memory_fits(uint64_t bytes);
 /* Whether the limit has refused memory. */
 bool tc_memory_refused(void);
+/* Whether the system itself had no memory left, at any time. What the program
+ * found out or wrote since is not to be relied on, so no output is published and
+ * no other verdict given: a caller that goes on without the memory that it asked
+ * for can't make a wrong result pass for a right one. */
+bool tc_memory_lacked(void);
+/* The output is in place: what is lacking from now on does it no harm. */
+void tc_memory_settle(void);
 /* The most bytes that were in use at once. */
 uint64_t tc_memory_peak(void);
 

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/base/limits.h"
 #include "core/base/sodium.h"
@@ -12,9 +11,7 @@
 
 void tc_name_index_init(struct tc_name_index *index, struct tc_arena *arena, size_t element) {
     *index = (struct tc_name_index){.arena = arena, .element = element};
-    /* The key shows in no output. Without entropy a fixed one still works. */
-    if (getrandom(index->hash_key, sizeof index->hash_key, GRND_NONBLOCK) < 0)
-        memset(index->hash_key, 0x5A, sizeof index->hash_key);
+    tc_random(index->hash_key, sizeof index->hash_key);
 }
 
 void tc_name_index_release(struct tc_name_index *index) {

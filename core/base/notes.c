@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/base/sodium.h"
 
@@ -27,8 +26,7 @@ void tc_notes_init(struct tc_notes *notes, struct tc_arena *arena) {
     *notes = (struct tc_notes){.arena = arena};
     /* As in core/base/name_map.c, the key is secret, so that no file can choose
      * texts whose hashes collide. */
-    if (getrandom(notes->hash_key, sizeof notes->hash_key, GRND_NONBLOCK) < 0)
-        memset(notes->hash_key, 0x5A, sizeof notes->hash_key);
+    tc_random(notes->hash_key, sizeof notes->hash_key);
 }
 
 static uint64_t hash_group(const struct tc_notes *notes, enum tc_severity severity,

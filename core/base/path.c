@@ -1,5 +1,6 @@
 #include "core/base/path.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,4 +29,9 @@ char *tc_path_trim(const char *path) {
     while (length > 1 && trimmed[length - 1] == '/')
         trimmed[--length] = '\0';
     return trimmed;
+}
+
+bool tc_path_missing(int errnum) {
+    return errnum == ENOENT || errnum == ENOTDIR || errnum == EACCES || errnum == ELOOP ||
+           errnum == ENAMETOOLONG;
 }

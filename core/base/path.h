@@ -13,5 +13,8 @@ const char *tc_path_name(const char *path);
 char *tc_path_folder(const char *path);
 /* A copy without slashes at its end; from malloc, NULL without memory. */
 char *tc_path_trim(const char *path);
+/* Whether this errno says that there is no such file, or none that this user can see, rather than
+ * that the system failed to look. */
+bool tc_path_missing(int errnum);
 
 #endif

@@ -15,6 +15,8 @@ bool tc_regex_compile(struct tc_regex *regex, struct tc_text pattern, bool ignor
     *regex = (struct tc_regex){0};
     regex->code = pcre2_compile((PCRE2_SPTR)pattern.bytes, pattern.length,
                                 PCRE2_UTF | (ignore_case ? PCRE2_CASELESS : 0), &number, &at, NULL);
+    if (!regex->code && number == PCRE2_ERROR_HEAP_FAILED)
+        return tc_fail_memory(error);
     if (!regex->code) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(number, message, sizeof message);
@@ -42,6 +44,8 @@ void tc_regex_release(struct tc_regex *regex) {
 
 static bool failed(int code, struct tc_text text, struct tc_error *error) {
     PCRE2_UCHAR message[128] = "";
+    if (code == PCRE2_ERROR_NOMEMORY)
+        return tc_fail_memory(error);
     pcre2_get_error_message(code, message, sizeof message);
     tc_fail(error, TC_UNSAFE, "regex", "matching a regular expression on this name failed: %s",
             (const char *)message);

@@ -2,6 +2,9 @@
 
 #include <sodium.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/random.h>
+#include <time.h>
 
 _Static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == 8,
                "SipHash takes a 16-byte key and gives 8 bytes");
@@ -9,6 +12,26 @@ _Static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == 8,
 _Static_assert(crypto_sign_SEEDBYTES == TC_KEY_BYTES && crypto_sign_BYTES == TC_SIGNATURE_BYTES &&
                    crypto_sign_PUBLICKEYBYTES == TC_KEY_BYTES,
                "Ed25519 has keys of 32 bytes and signatures of 64");
+
+void tc_random(void *bytes, size_t length) {
+    if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
+        return;
+    const unsigned char *key = (const unsigned char *)(uintptr_t)getauxval(AT_RANDOM);
+    char *at = bytes;
+    struct {
+        struct timespec now;
+        size_t left;
+    } text = {.left = length};
+    clock_gettime(CLOCK_MONOTONIC, &text.now);
+    while (text.left) {
+        unsigned char hash[crypto_shorthash_BYTES];
+        size_t step = text.left < sizeof hash ? text.left : sizeof hash;
+        crypto_shorthash(hash, (const unsigned char *)&text, sizeof text, key);
+        memcpy(at, hash, step);
+        at += step;
+        text.left -= step;
+    }
+}
 
 uint64_t tc_shorthash(const uint8_t key[16], const void *bytes, size_t length) {
     uint64_t hash;
@@ -31,7 +54,9 @@ bool tc_key_make(unsigned char secret[TC_KEY_BYTES], unsigned char public[TC_KEY
 bool tc_sign(const unsigned char secret[TC_KEY_BYTES], const void *bytes, size_t length,
              unsigned char signature[TC_SIGNATURE_BYTES], unsigned char public[TC_KEY_BYTES]) {
     unsigned char both[crypto_sign_SECRETKEYBYTES];
-    bool ok = sodium_init() >= 0 && crypto_sign_seed_keypair(public, both, secret) == 0 &&
+    /* This only chooses the fastest code: without random bytes signing works, too. */
+    (void)!sodium_init();
+    bool ok = crypto_sign_seed_keypair(public, both, secret) == 0 &&
               crypto_sign_detached(signature, NULL, bytes, length, both) == 0;
     sodium_memzero(both, sizeof both);
     return ok;
@@ -39,7 +64,8 @@ bool tc_sign(const unsigned char secret[TC_KEY_BYTES], const void *bytes, size_t
 
 bool tc_signature_valid(const unsigned char public[TC_KEY_BYTES], const void *bytes, size_t length,
                         const unsigned char signature[TC_SIGNATURE_BYTES]) {
-    return sodium_init() >= 0 && crypto_sign_verify_detached(signature, bytes, length, public) == 0;
+    (void)!sodium_init();
+    return crypto_sign_verify_detached(signature, bytes, length, public) == 0;
 }
 
 void tc_forget(void *bytes, size_t length) {

@@ -1,10 +1,14 @@
-/* What tconv uses of libsodium: a keyed hash and signatures. */
+/* What tconv uses of libsodium: a keyed hash and signatures; and random bytes. */
 #ifndef TCONV_CORE_BASE_SODIUM_H
 #define TCONV_CORE_BASE_SODIUM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Bytes that nobody can guess, for keys of hashes and temporary names. Where the system has none
+ * yet, at boot, they are made from those that every program gets from the kernel. */
+void tc_random(void *bytes, size_t length);
 
 /* SipHash-2-4: a keyed hash for tables of untrusted names. */
 uint64_t tc_shorthash(const uint8_t key[16], const void *bytes, size_t length);

@@ -93,7 +93,8 @@ bool tc_utf8_valid(struct tc_text text) {
 }
 
 void tc_buffer_release(struct tc_buffer *buffer) {
-    free(buffer->bytes);
+    if (!buffer->fixed)
+        free(buffer->bytes);
     *buffer = (struct tc_buffer){0};
 }
 
@@ -102,6 +103,10 @@ static bool reserve(struct tc_buffer *buffer, size_t more) {
         return false;
     if (buffer->capacity - buffer->length > more)
         return true;
+    if (buffer->fixed) {
+        buffer->failed = true;
+        return false;
+    }
     size_t wanted = buffer->capacity ? buffer->capacity : 256;
     while (wanted - buffer->length <= more) {
         if (wanted > SIZE_MAX / 2) {

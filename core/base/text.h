@@ -43,6 +43,7 @@ struct tc_buffer {
     size_t length;
     size_t capacity;
     bool failed;
+    bool fixed; /* the bytes are the caller's, and there are no more */
 };
 
 void tc_buffer_release(struct tc_buffer *buffer);

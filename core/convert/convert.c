@@ -392,7 +392,9 @@ static bool check_stream(struct tc_conversion *conversion, const char *name,
     bool several =
         plan->file_count > 1 || plan->index_name || plan->sidecar_name || plan->files[0].companion;
     bool read_back = conversion->options->read_back;
-    bool stream = tc_publish_is_stream(&conversion->publish, name);
+    bool stream;
+    if (!tc_publish_is_stream(&conversion->publish, name, &stream, error))
+        return false;
     /* Standard output is a single file, and is not open for reading. */
     bool whole = !stream && !conversion->publish.standard_output;
     if (whole || (!several && !read_back && !(needs_seek && stream)))

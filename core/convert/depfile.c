@@ -93,8 +93,10 @@ char *tc_depfile_path(const char *path) {
 static bool add_input(struct tc_buffer *text, const char *name, bool alone,
                       struct tc_error *error) {
     char *path = tc_depfile_path(name);
-    if (!path)
-        return tc_fail_errno(error, errno, "depfile", "cannot find the file's path");
+    if (!path) {
+        tc_fail_errno(error, errno, "depfile", "cannot find the file's path");
+        return tc_error_in_file(error, name);
+    }
     tc_buffer_add_string(text, alone ? "\n" : " \\\n ");
     bool ok = tc_depfile_add_name(text, path, alone, error);
     tc_buffer_add_string(text, alone ? ":\n" : "");

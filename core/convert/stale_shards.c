@@ -1,6 +1,7 @@
 #include "core/convert/stale_shards.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,15 +75,21 @@ static bool matches(const struct pattern *pattern, const char *name) {
            tc_text_equal(rest, pattern->extension) && number >= 1 && number <= count;
 }
 
+static bool listing_failed(const struct tc_publish *publish, struct tc_error *error) {
+    tc_fail_errno(error, errno, "output-folder", "cannot look for shards of an earlier run");
+    return tc_error_in_file(error, publish->folder);
+}
+
 static bool is_stale(const struct tc_publish *publish, const char *name,
-                     struct tc_input *const *inputs, size_t input_count) {
+                     struct tc_input *const *inputs, size_t input_count, bool *stale,
+                     struct tc_error *error) {
     struct stat status;
-    if (fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(status.st_mode) || tc_publish_find(publish, name))
-        return false;
-    for (size_t i = 0; i < input_count; i++)
-        if (status.st_dev == inputs[i]->device && status.st_ino == inputs[i]->inode)
-            return false;
+    bool there = fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!there && errno != ENOENT)
+        return listing_failed(publish, error);
+    *stale = there && S_ISREG(status.st_mode) && !tc_publish_find(publish, name);
+    for (size_t i = 0; i < input_count && *stale; i++)
+        *stale = status.st_dev != inputs[i]->device || status.st_ino != inputs[i]->inode;
     return true;
 }
 
@@ -113,6 +120,32 @@ static bool note(struct tc_plan *plan, const struct stale *stale, bool prune,
                         stale->names[0]);
 }
 
+static bool list_stale(struct stale *stale, const struct pattern *pattern,
+                       const struct tc_publish *publish, struct tc_input *const *inputs,
+                       size_t input_count, bool prune, struct tc_error *error) {
+    int fd = openat(publish->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    /* In a folder that may be written but not read, they are only not told. */
+    bool ok = listing || (errno == EACCES && !prune) || listing_failed(publish, error);
+    if (!listing && fd >= 0)
+        close(fd);
+    while (ok && listing) {
+        errno = 0;
+        struct dirent *entry = readdir(listing);
+        bool old = false;
+        if (!entry && errno)
+            ok = listing_failed(publish, error);
+        if (!entry)
+            break;
+        ok = !matches(pattern, entry->d_name) ||
+             is_stale(publish, entry->d_name, inputs, input_count, &old, error);
+        ok = ok && (!old || add(stale, entry->d_name, error));
+    }
+    if (listing)
+        closedir(listing);
+    return ok;
+}
+
 bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
                      struct tc_input *const *inputs, size_t input_count, bool prune,
                      struct tc_error *error) {
@@ -121,18 +154,7 @@ bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
     if (!plan->index_name || !plan->file_count || publish->folder_fd < 0 ||
         !find_pattern(plan, &pattern))
         return true;
-    int fd = openat(publish->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!listing && fd >= 0)
-        close(fd);
-    bool ok = true;
-    struct dirent *entry;
-    while (ok && listing && (entry = readdir(listing)))
-        ok = !matches(&pattern, entry->d_name) ||
-             !is_stale(publish, entry->d_name, inputs, input_count) ||
-             add(&stale, entry->d_name, error);
-    if (listing)
-        closedir(listing);
+    bool ok = list_stale(&stale, &pattern, publish, inputs, input_count, prune, error);
     if (ok && stale.count) {
         qsort(stale.names, stale.count, sizeof *stale.names, by_name);
         ok = note(plan, &stale, prune, error);

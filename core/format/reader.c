@@ -99,8 +99,14 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);
-    if (!backend->open(reader, error) || !check_data(reader, error) ||
-        !check_notes(reader, error)) {
+    bool ok =
+        backend->open(reader, error) && check_data(reader, error) && check_notes(reader, error);
+    /* What was found out about a file of which a part could not be read does not count. */
+    if (!tc_input_sound(input, &(struct tc_error){0}) && error->class != TC_IO) {
+        *error = (struct tc_error){0};
+        ok = tc_input_sound(input, error);
+    }
+    if (!ok) {
         tc_error_in_file(error, input->path);
         tc_reader_close(reader);
         return NULL;
@@ -120,10 +126,15 @@ void tc_reader_close(struct tc_reader *reader) {
     free(reader);
 }
 
-bool tc_reader_has_beside(const struct tc_reader *reader, const char *path) {
+bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool *has,
+                          struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
-    return unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
+    *has = unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
                        : access(path, F_OK) == 0;
+    if (*has || unpublished || tc_path_missing(errno))
+        return true;
+    tc_fail_errno(error, errno, "open", "cannot find out whether this file is there");
+    return tc_error_in_file(error, path);
 }
 
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,

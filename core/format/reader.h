@@ -54,10 +54,12 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
                                  const struct tc_format_options *options, struct tc_error *error);
 void tc_reader_close(struct tc_reader *reader);
 /* Opens a file that belongs to the reader's own, such as a shard, also where it is
- * part of an output that is not published yet; and whether there is such a file. */
+ * part of an output that is not published yet; and whether there is such a file (it fails
+ * where that can't be found out). */
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
                                        struct tc_input_pool *pool, struct tc_error *error);
-bool tc_reader_has_beside(const struct tc_reader *reader, const char *path);
+bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool *has,
+                          struct tc_error *error);
 bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,

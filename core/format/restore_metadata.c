@@ -125,10 +125,15 @@ bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
 
 bool tc_sidecar_restore(struct tc_reader *reader, struct tc_error *error) {
     char path[4096];
+    bool has;
     if (strcmp(reader->input->path, "-") == 0)
         return true;
     int length = snprintf(path, sizeof path, "%s.tconv.json", reader->input->path);
-    if (length < 0 || (size_t)length >= sizeof path || !tc_reader_has_beside(reader, path))
+    if (length < 0 || (size_t)length >= sizeof path)
+        return true;
+    if (!tc_reader_has_beside(reader, path, &has, error))
+        return false;
+    if (!has)
         return true;
     struct tc_input *input = tc_reader_open_beside(reader, path, NULL, error);
     if (!input)

@@ -112,6 +112,10 @@ static bool compile(const struct tc_document *document, const struct tc_document
     if (tc_regex_compile(&rule->regex, pattern, false, &bad))
         return true;
     rule->is_regex = false; /* there is nothing to release */
+    if (bad.class != TC_USAGE) {
+        *document->error = bad;
+        return false;
+    }
     return tc_document_fail(document, value, "%s", bad.message);
 }
 

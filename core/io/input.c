@@ -189,6 +189,13 @@ static int open_path(const char *path, struct tc_error *error) {
     return fd;
 }
 
+/* Opening a pipe or a device may have an effect. What can't be looked at now is looked at again
+ * once it is open. */
+static bool may_be_opened(const char *path, struct tc_error *error) {
+    struct stat status;
+    return stat(path, &status) != 0 || is_regular(status.st_mode, error);
+}
+
 static bool same_file(const struct tc_input *input, const struct stat *status) {
     return status->st_dev == input->device && status->st_ino == input->inode &&
            (uint64_t)status->st_size == input->size &&
@@ -236,7 +243,8 @@ static bool reopen(struct tc_input *input, struct tc_error *error) {
     if (fd < 0)
         return false;
     struct stat status;
-    if (fstat(fd, &status) != 0 || !same_file(input, &status)) {
+    bool ok = fstat(fd, &status) == 0 || tc_fail_errno(error, errno, "open", "cannot open again");
+    if (!ok || !same_file(input, &status)) {
         close(fd);
         return changed(error);
     }
@@ -245,9 +253,19 @@ static bool reopen(struct tc_input *input, struct tc_error *error) {
     return true;
 }
 
+/* NULL where there is no memory for one. */
+static struct tc_input_failure *share_failure(const struct tc_input *source) {
+    struct tc_input_failure *failure = source ? source->failure : calloc(1, sizeof *failure);
+    if (failure)
+        failure->users++;
+    return failure;
+}
+
 static void free_input(struct tc_input *input) {
     if (input->fd >= 0)
         close(input->fd);
+    if (input->failure && --input->failure->users == 0)
+        free(input->failure);
     free(input->path);
     free(input->place);
     free(input);
@@ -265,8 +283,9 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
         tc_fail_memory(error);
         return NULL;
     }
-    *input = (struct tc_input){.path = strdup(path), .place = strdup(place), .fd = -1};
-    if (!input->path || !input->place) {
+    *input = (struct tc_input){
+        .path = strdup(path), .place = strdup(place), .failure = share_failure(NULL), .fd = -1};
+    if (!input->path || !input->place || !input->failure) {
         tc_fail_memory(error);
         free_input(input);
         return NULL;
@@ -279,8 +298,7 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
     }
     bool standard = strcmp(place, "-") == 0;
     struct stat status;
-    /* Checked before opening, which may have an effect on a pipe or a device. */
-    if (!standard && stat(place, &status) == 0 && !is_regular(status.st_mode, error))
+    if (!standard && !may_be_opened(place, error))
         goto fail;
     input->fd = standard ? open_stdin(error) : open_path(place, error);
     if (input->fd < 0)
@@ -311,7 +329,8 @@ fail:
     return NULL;
 }
 
-struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error) {
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_input *source,
+                                struct tc_error *error) {
     struct tc_input *input = fd < 0 ? NULL : calloc(1, sizeof *input);
     struct stat status;
     if (!input) {
@@ -321,8 +340,12 @@ struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct 
         }
         return NULL;
     }
-    *input = (struct tc_input){.path = strdup(path), .place = strdup(path), .size = size, .fd = fd};
-    if (!input->path || !input->place)
+    *input = (struct tc_input){.path = strdup(path),
+                               .place = strdup(path),
+                               .failure = share_failure(source),
+                               .size = size,
+                               .fd = fd};
+    if (!input->path || !input->place || !input->failure)
         tc_fail_memory(error);
     else if (fstat(fd, &status) != 0)
         tc_fail_errno(error, errno, "open", "cannot open");
@@ -349,7 +372,7 @@ struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_
             tc_fail_errno(error, errno, "open", "cannot open");
         tc_input_release(whole);
     }
-    struct tc_input *part = tc_input_adopt(fd, path, size, error);
+    struct tc_input *part = tc_input_adopt(fd, path, size, whole, error);
     if (part)
         part->base = whole->base + offset;
     return part;
@@ -409,6 +432,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
                             (off_t)(input->base + offset));
         if (got < 0 && errno == EINTR)
             continue;
+        if (got <= 0)
+            input->failure->errnum = got < 0 ? errno : EIO;
         if (got < 0)
             ok = tc_fail_errno(error, errno, "read", "cannot read");
         else if (got == 0)
@@ -438,10 +463,21 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
     return bytes;
 }
 
+bool tc_input_sound(struct tc_input *input, struct tc_error *error) {
+    if (!input->failure->errnum)
+        return true;
+    tc_fail_errno(error, input->failure->errnum, "read", "cannot read");
+    return tc_error_in_file(error, input->path);
+}
+
 bool tc_input_unchanged(struct tc_input *input, struct tc_error *error) {
     struct stat status;
+    if (!tc_input_sound(input, error))
+        return false;
     int failed = input->fd >= 0 ? fstat(input->fd, &status) : stat(input->place, &status);
     if (failed || !same_file(input, &status)) {
+        if (failed && errno != ENOENT)
+            tc_fail_errno(error, errno, "open", "cannot look at it again");
         changed(error);
         return tc_error_in_file(error, input->path);
     }

@@ -24,6 +24,13 @@ struct tc_input_pool {
     unsigned open;
 };
 
+/* What went wrong when a file was read, shared by the file's input, the parts of it and what was
+ * unpacked from it. */
+struct tc_input_failure {
+    _Atomic unsigned users;
+    _Atomic int errnum; /* of a read that failed, or 0 */
+};
+
 struct tc_input {
     char *path;  /* its name, also in messages */
     char *place; /* where it is opened: `path`, except for an output that is not published yet */
@@ -31,6 +38,7 @@ struct tc_input {
     uint64_t base; /* where it starts in its file, for a part of another input; else 0 */
     int fd;
     unsigned users;
+    struct tc_input_failure *failure;
     dev_t device;
     ino_t inode;
     mode_t mode; /* permissions; all of them where it came out of a pipe */
@@ -56,8 +64,10 @@ struct tc_input *tc_input_open_at(const char *path, const char *place, struct tc
 struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
                                uint64_t size, struct tc_error *error);
 /* Makes an input of the descriptor of a temporary file, and takes the descriptor
- * over, also on failure. */
-struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_error *error);
+ * over, also on failure. `source` is the input that its bytes come from, or NULL:
+ * where one of the two can't be read, neither is sound. */
+struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_input *source,
+                                struct tc_error *error);
 void tc_input_close(struct tc_input *input);
 
 /* Exactly `length` bytes. A range beyond the end is TC_INVALID; a file that
@@ -67,7 +77,10 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
 /* The descriptor, which stays open until tc_input_release; -1 on failure. */
 int tc_input_acquire(struct tc_input *input, struct tc_error *error);
 void tc_input_release(struct tc_input *input);
-/* Fails with TC_IO where size or modification time are not what they were. */
+/* Fails with TC_IO where a read of it or of a part of it has failed, though the caller went on
+ * without. */
+bool tc_input_sound(struct tc_input *input, struct tc_error *error);
+/* The same, also where size or modification time are not what they were. */
 bool tc_input_unchanged(struct tc_input *input, struct tc_error *error);
 
 /* Reads a range, such as a header, into memory from malloc, and lets the memory

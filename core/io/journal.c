@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/memory.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
@@ -80,23 +81,27 @@ bool tc_journal_write(const struct tc_journal *journal, const struct tc_staging 
                            "cannot write the output's journal");
     if (!ok && fd >= 0)
         unlinkat(staging->fd, TC_STAGING_UNFINISHED, 0);
-    if (fd >= 0)
-        close(fd);
+    if (fd >= 0 && close(fd) != 0 && ok)
+        ok = tc_fail_errno(error, errno, "write", "cannot write the output's journal");
     tc_buffer_release(&text);
     return ok;
 }
 
-/* The whole file, from malloc; NULL where it can't be read. */
-static char *load(const struct tc_staging *staging, size_t *length) {
+/* The whole file, from malloc; NULL where there is none or, with *failed, where it can't be
+ * read. */
+static char *load(const struct tc_staging *staging, size_t *length, bool *failed) {
     struct stat status;
     struct tc_error ignored = {0};
     int fd = openat(staging->fd, TC_STAGING_JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     char *text = NULL;
-    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+    *failed = fd < 0 ? !tc_path_missing(errno) : fstat(fd, &status) != 0;
+    if (fd >= 0 && !*failed && S_ISREG(status.st_mode) && status.st_size > 0 &&
         (uint64_t)status.st_size <= LARGEST_JOURNAL) {
-        struct tc_input *input = tc_input_adopt(fd, "journal", (uint64_t)status.st_size, &ignored);
+        struct tc_input *input =
+            tc_input_adopt(fd, "journal", (uint64_t)status.st_size, NULL, &ignored);
         *length = (size_t)status.st_size;
         text = input ? tc_input_load(input, 0, *length, &ignored) : NULL;
+        *failed = !text;
         tc_input_close(input);
     } else if (fd >= 0) {
         close(fd);
@@ -123,10 +128,10 @@ static bool read_line(struct tc_journal *journal, char *line) {
                           &ignored);
 }
 
-bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *staging) {
+bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *staging, bool *failed) {
     *journal = (struct tc_journal){0};
     size_t length = 0;
-    char *text = load(staging, &length);
+    char *text = load(staging, &length, failed);
     bool ok =
         text && text[length - 1] == '\0' && strncmp(text, FIRST_LINE, sizeof FIRST_LINE - 1) == 0;
     bool ended = false;
@@ -137,17 +142,20 @@ bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *stagin
         ok = ended || read_line(journal, text + at);
     }
     free(text);
+    *failed = *failed || tc_memory_lacked();
     if (ok && ended && tc_journal_head(journal))
         return true;
     tc_journal_release(journal);
     return false;
 }
 
-/* The inode of the file of this name; 0 where there is none. */
-static ino_t inode_of(int folder, const char *name) {
+/* The inode of the file of this name; 0 where there is none. False where that can't be found out,
+ * which must not be taken for a file that is gone. */
+static bool find_inode(int folder, const char *name, ino_t *inode) {
     struct stat status;
     bool there = folder >= 0 && fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
-    return there ? status.st_ino : 0;
+    *inode = there ? status.st_ino : 0;
+    return there || folder < 0 || errno == ENOENT;
 }
 
 static bool put_back(const struct tc_staging *staging, const char *name) {
@@ -158,10 +166,14 @@ static bool put_back(const struct tc_staging *staging, const char *name) {
  * file of this name there. */
 static bool undo_entry(const struct tc_journal *journal, const struct tc_journal_entry *entry,
                        const struct tc_staging *staging, bool *foreign) {
-    ino_t now = inode_of(staging->folder, entry->name);
-    ino_t old = inode_of(staging->old_fd, entry->name);
-    bool waits = inode_of(staging->new_fd, entry->name) != 0;
-    bool ours = now == 0 || (now == entry->inode && !waits) ||
+    ino_t now;
+    ino_t old;
+    ino_t waiting;
+    if (!find_inode(staging->folder, entry->name, &now) ||
+        !find_inode(staging->old_fd, entry->name, &old) ||
+        !find_inode(staging->new_fd, entry->name, &waiting))
+        return false;
+    bool ours = now == 0 || (now == entry->inode && !waiting) ||
                 (entry->kind == TC_JOURNAL_HEAD && journal->marker && now == journal->marker);
     if (now && (now == old || now == entry->replaced))
         return true; /* the old file is in its place still, or again */
@@ -182,11 +194,27 @@ static bool sync_folder(const struct tc_staging *staging, bool sync) {
     return !sync || (!tc_publish_step() && (fsync(staging->folder) == 0 || errno == EINVAL));
 }
 
+/* Where the new head is in place, it goes first: whoever finds it there takes the output for whole,
+ * and so does tc_recover. */
+static bool take_head_away(const struct tc_journal_entry *head, const struct tc_staging *staging,
+                           bool sync) {
+    ino_t now;
+    if (!find_inode(staging->folder, head->name, &now))
+        return false;
+    if (now != head->inode || staging->new_fd < 0)
+        return true;
+    return !tc_publish_step() &&
+           renameat(staging->folder, head->name, staging->new_fd, head->name) == 0 &&
+           sync_folder(staging, sync);
+}
+
 bool tc_journal_undo(const struct tc_journal *journal, const struct tc_staging *staging,
                      bool sync) {
     const struct tc_journal_entry *head = tc_journal_head(journal);
     bool foreign = false;
-    bool ok = true;
+    bool ok = !head || take_head_away(head, staging, sync);
+    if (!ok)
+        return false;
     for (size_t i = journal->count; i-- > 0;)
         if (journal->entries[i].kind != TC_JOURNAL_HEAD)
             ok = undo_entry(journal, &journal->entries[i], staging, &foreign) && ok;

@@ -39,8 +39,9 @@ bool tc_journal_add(struct tc_journal *journal, const struct tc_journal_entry *e
 /* Writes it into the staging folder, whole or not at all. */
 bool tc_journal_write(const struct tc_journal *journal, const struct tc_staging *staging, bool sync,
                       struct tc_error *error);
-/* False where there is no complete journal: then no file was touched. */
-bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *staging);
+/* False where there is no complete journal: then no file was touched. *failed where one is there
+ * that can't be read now: then nothing is known. */
+bool tc_journal_read(struct tc_journal *journal, const struct tc_staging *staging, bool *failed);
 /* The head's entry; NULL where there is none. */
 const struct tc_journal_entry *tc_journal_head(const struct tc_journal *journal);
 /* Puts the old files back. Files that somebody else has replaced since stay, and

@@ -58,11 +58,13 @@ static bool open_base(struct tc_publish *publish, int flags, struct tc_error *er
     publish->base = trimmed ? tc_path_folder(trimmed) : NULL;
     publish->new_folder = trimmed ? strdup(tc_path_name(trimmed)) : NULL;
     bool dangling = trimmed && lstat(trimmed, &status) == 0;
+    int unknown = !trimmed || dangling || tc_path_missing(errno) ? 0 : errno;
     free(trimmed);
     if (!publish->base || !publish->new_folder)
         return tc_fail_memory(error);
-    if (dangling)
-        return tc_fail_errno(error, EEXIST, "output-folder", "cannot make the output's folder");
+    if (dangling || unknown)
+        return tc_fail_errno(error, dangling ? EEXIST : unknown, "output-folder",
+                             "cannot make the output's folder");
     publish->folder_fd = open(publish->base, flags);
     if (publish->folder_fd >= 0 && faccessat(publish->folder_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
         return tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
@@ -168,7 +170,9 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
     bool exists;
     if (publish->standard_output) {
         /* Redirected onto an input: `tconv a - >> a`. */
-        if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode))
+        if (fstat(STDOUT_FILENO, &status) != 0)
+            return tc_fail_errno(error, errno, "stdout", "cannot write to standard output");
+        if (S_ISREG(status.st_mode))
             for (size_t i = 0; i < count; i++)
                 if (status.st_dev == inputs[i]->device && status.st_ino == inputs[i]->inode)
                     return tc_fail(error, TC_USAGE, "same-file",
@@ -204,11 +208,13 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
 }
 
 /* `tconv in - > out`: a file that can be sought, unless it is open for appending. */
-static bool stdout_is_file(void) {
+static bool stdout_is_stream(bool *stream, struct tc_error *error) {
     struct stat status;
     int flags = fcntl(STDOUT_FILENO, F_GETFL);
-    return flags >= 0 && !(flags & O_APPEND) && fstat(STDOUT_FILENO, &status) == 0 &&
-           S_ISREG(status.st_mode) && lseek(STDOUT_FILENO, 0, SEEK_CUR) >= 0;
+    if (flags < 0 || fstat(STDOUT_FILENO, &status) != 0)
+        return tc_fail_errno(error, errno, "stdout", "cannot write to standard output");
+    *stream = flags & O_APPEND || !S_ISREG(status.st_mode);
+    return true;
 }
 
 /* Whatever the file holds from its offset on is overwritten. It can be cut back on
@@ -309,14 +315,16 @@ void tc_publish_limit(struct tc_publish *publish, const struct tc_input *input) 
     publish->allowed &= input->mode;
 }
 
-bool tc_publish_is_stream(struct tc_publish *publish, const char *name) {
+bool tc_publish_is_stream(struct tc_publish *publish, const char *name, bool *stream,
+                          struct tc_error *error) {
     struct stat status;
-    bool exists;
-    struct tc_error ignored = {0};
+    bool exists = false;
     if (publish->standard_output)
-        return !stdout_is_file();
-    return target_status(publish, name, &status, &exists, &ignored) && exists &&
-           is_stream(status.st_mode);
+        return stdout_is_stream(stream, error);
+    if (!target_status(publish, name, &status, &exists, error))
+        return tc_error_in_file(error, publish->path);
+    *stream = exists && is_stream(status.st_mode);
+    return true;
 }
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
@@ -330,11 +338,12 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
         return NULL;
     }
     *out = (struct tc_outfile){.publish = publish, .name = copy, .fd = -1};
-    bool stream = tc_publish_is_stream(publish, name);
+    bool stream;
     bool standard = publish->standard_output;
-    if (stream     ? open_stream(out, error)
-        : standard ? open_stdout(out, error)
-                   : open_file(out, error)) {
+    if (tc_publish_is_stream(publish, name, &stream, error) &&
+        (stream     ? open_stream(out, error)
+         : standard ? open_stdout(out, error)
+                    : open_file(out, error))) {
         if (stream || standard)
             add_file(publish, out);
         return out;
@@ -401,9 +410,15 @@ struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input
 
 bool tc_publish_remove(struct tc_publish *publish, const char *name, struct tc_error *error) {
     struct stat status;
-    if (publish->new_folder || publish->folder_fd < 0 ||
-        fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        S_ISDIR(status.st_mode))
+    if (publish->new_folder || publish->folder_fd < 0)
+        return true;
+    if (fstatat(publish->folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT)
+            return true;
+        tc_fail_errno(error, errno, "output", "cannot look for %s, which is to go", name);
+        return tc_error_in_file(error, publish->path);
+    }
+    if (S_ISDIR(status.st_mode))
         return true;
     char **removals =
         reallocarray(publish->removals, publish->removal_count + 1, sizeof *publish->removals);

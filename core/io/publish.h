@@ -129,7 +129,8 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
 
 /* Whether the target is a pipe, a device, or a file opened for appending, which
  * can't be sought. */
-bool tc_publish_is_stream(struct tc_publish *publish, const char *name);
+bool tc_publish_is_stream(struct tc_publish *publish, const char *name, bool *stream,
+                          struct tc_error *error);
 
 struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
                                    struct tc_error *error);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/io/input.h"
 #include "core/io/journal.h"
 #include "core/io/publish.h"
@@ -166,8 +167,8 @@ static bool write_marker(struct tc_publish *publish, const struct tc_outfile *he
     ok = ok && sync_folder(publish, fd, error);
     if (ok)
         publish->journal.marker = status.st_ino;
-    if (fd >= 0)
-        close(fd);
+    if (fd >= 0 && close(fd) != 0 && ok)
+        ok = fail(publish, error);
     return ok;
 }
 
@@ -209,16 +210,22 @@ static bool keep_old(struct tc_publish *publish, struct tc_error *error) {
     return sync_folder(publish, publish->staging.old_fd, error);
 }
 
-static bool is_kept(const struct tc_publish *publish, const struct tc_journal_entry *entry) {
+/* Whether a file that is replaced has a second name in `old`. */
+static bool find_kept(const struct tc_publish *publish, const struct tc_journal_entry *entry,
+                      bool *kept, struct tc_error *error) {
     struct stat status;
-    return fstatat(publish->staging.old_fd, entry->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    *kept = entry->replaced &&
+            fstatat(publish->staging.old_fd, entry->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    return *kept || !entry->replaced || errno == ENOENT || fail(publish, error);
 }
 
-/* Moves an old file to `old`, unless it has a second name there already. */
-static bool make_way(struct tc_publish *publish, const struct tc_journal_entry *entry,
+/* Moves an old file to `old`, unless it has a second name there already: then *kept is true. */
+static bool make_way(struct tc_publish *publish, const struct tc_journal_entry *entry, bool *kept,
                      struct tc_error *error) {
     int folder = publish->folder_fd;
-    if (!entry->replaced || is_kept(publish, entry))
+    if (!find_kept(publish, entry, kept, error))
+        return false;
+    if (!entry->replaced || *kept)
         return true;
     if (tc_publish_step() ||
         (renameat(folder, entry->name, publish->staging.old_fd, entry->name) != 0 &&
@@ -230,9 +237,9 @@ static bool make_way(struct tc_publish *publish, const struct tc_journal_entry *
 static bool place_entry(struct tc_publish *publish, const struct tc_journal_entry *entry,
                         struct tc_error *error) {
     int folder = publish->folder_fd;
-    bool linked = entry->replaced && is_kept(publish, entry);
+    bool linked;
     bool replace = !publish->options.no_clobber;
-    if (!make_way(publish, entry, error))
+    if (!make_way(publish, entry, &linked, error))
         return false;
     int failed = 0;
     if (entry->kind != TC_JOURNAL_REMOVAL)
@@ -245,7 +252,8 @@ static bool place_entry(struct tc_publish *publish, const struct tc_journal_entr
 
 static bool place_marker(struct tc_publish *publish, const struct tc_journal_entry *head,
                          struct tc_error *error) {
-    if (!make_way(publish, head, error))
+    bool kept;
+    if (!make_way(publish, head, &kept, error))
         return false;
     if (move(publish->staging.fd, TC_STAGING_MARKER, publish->folder_fd, head->name,
              !publish->options.no_clobber) != 0)
@@ -352,6 +360,8 @@ bool tc_publish_commit_all(struct tc_publish *const *publishes, size_t count,
     size_t names = 0;
     struct tc_publish *last = NULL;
     int locked = -1;
+    if (tc_memory_lacked())
+        return tc_fail_memory(error);
     for (size_t i = 0; i < count; i++) {
         if (!has_work(publishes[i]))
             continue;
@@ -374,6 +384,8 @@ bool tc_publish_commit_all(struct tc_publish *const *publishes, size_t count,
     tc_signals_unblock(&old);
     if (locked >= 0)
         flock(locked, LOCK_UN);
+    if (ok)
+        tc_memory_settle();
     return ok && (!single || sync_folder(last, last->folder_fd, error));
 }
 

@@ -1,6 +1,7 @@
 #include "core/io/recover.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +52,20 @@ static void recover_staging(int folder, const char *name, bool sync) {
     struct stat status;
     if (!tc_staging_adopt(&staging, folder, name))
         return;
+    bool failed;
     bool done = true;
-    if (tc_journal_read(&journal, &staging)) {
+    if (tc_journal_read(&journal, &staging, &failed)) {
         const struct tc_journal_entry *head = tc_journal_head(&journal);
         /* Once the head has left `new`, all files are in place. */
         if (staging.new_fd >= 0 &&
             fstatat(staging.new_fd, head->name, &status, AT_SYMLINK_NOFOLLOW) == 0)
             done = tc_journal_undo(&journal, &staging, sync);
+        else if (staging.new_fd >= 0 && errno != ENOENT)
+            failed = true;
         tc_journal_release(&journal);
     }
+    /* Without knowing what the journal says, nothing may be removed. */
+    done = done && !failed;
     if (done) {
         if (!tc_publish_step())
             unlinkat(staging.fd, TC_STAGING_JOURNAL, 0);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/sodium.h"
 #include "core/io/publish_step.h"
 
 #define OPEN_FOLDER (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -25,8 +25,7 @@ char *tc_temporary_prefix(const char *name) {
 char *tc_temporary_name(const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     unsigned char random[TC_TEMPORARY_LETTERS] = {0};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return NULL;
+    tc_random(random, sizeof random);
     char suffix[TC_TEMPORARY_LETTERS + 1] = {0};
     for (size_t i = 0; i < sizeof random; i++)
         suffix[i] = letters[random[i] % (sizeof letters - 1)];
@@ -61,7 +60,9 @@ static enum lock take_lock(struct tc_staging *staging) {
     if (flock(staging->lock, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? HELD : NO_LOCKS;
     /* Between opening and locking, the process that held it may have removed it. */
-    return fstat(staging->lock, &status) == 0 && status.st_nlink ? LOCKED : HELD;
+    if (fstat(staging->lock, &status) != 0)
+        return FAILED;
+    return status.st_nlink ? LOCKED : HELD;
 }
 
 static void close_all(struct tc_staging *staging) {
@@ -124,6 +125,12 @@ bool tc_staging_make_old(struct tc_staging *staging, struct tc_error *error) {
            tc_fail_errno(error, errno, "output", "cannot create the output");
 }
 
+/* A folder that is not there yet, or no longer, is none; one that can't be opened is a failure. */
+static bool open_part(const struct tc_staging *staging, const char *name, int *fd) {
+    *fd = openat(staging->fd, name, OPEN_FOLDER);
+    return *fd >= 0 || errno == ENOENT;
+}
+
 bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name) {
     struct stat status;
     *staging = (struct tc_staging){.folder = folder, .lock = -1, .new_fd = -1, .old_fd = -1};
@@ -132,13 +139,11 @@ bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name) 
     /* A folder that others could write to may not be one that a run has left. */
     bool ok = staging->fd >= 0 && fstat(staging->fd, &status) == 0 && status.st_uid == geteuid() &&
               !(status.st_mode & 022) && take_lock(staging) == LOCKED;
-    if (ok) {
-        staging->new_fd = openat(staging->fd, "new", OPEN_FOLDER);
-        staging->old_fd = openat(staging->fd, "old", OPEN_FOLDER);
-        return true;
-    }
-    close_all(staging);
-    return false;
+    ok = ok && open_part(staging, "new", &staging->new_fd) &&
+         open_part(staging, "old", &staging->old_fd);
+    if (!ok)
+        close_all(staging);
+    return ok;
 }
 
 /* The journal goes first: without it nothing is left to put back. */

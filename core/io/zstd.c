@@ -26,6 +26,8 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
     size_t set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_compressionLevel, level);
     if (!ZSTD_isError(set))
         set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_nbWorkers, workers);
+    if (ZSTD_getErrorCode(set) == ZSTD_error_memory_allocation)
+        return tc_fail_memory(error);
     if (ZSTD_isError(set))
         return tc_fail(error, TC_INTERNAL, "zstd", "zstd: %s", ZSTD_getErrorName(set));
     return true;

@@ -8,7 +8,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/base/error.h"
 #include "core/base/sodium.h"
@@ -54,10 +53,7 @@ bool pickle_memo_new(struct pickle *pickle) {
         pickle->memo = calloc(1, sizeof *pickle->memo);
         if (!pickle->memo)
             return tc_fail_memory(pickle->error);
-        /* Where the system has no random bytes yet (at boot), an address is used: the
-         * hash only has to spread keys. */
-        if (getrandom(pickle->memo->hash_key, sizeof pickle->memo->hash_key, GRND_NONBLOCK) < 0)
-            memcpy(pickle->memo->hash_key, &pickle->memo, sizeof(void *));
+        tc_random(pickle->memo->hash_key, sizeof pickle->memo->hash_key);
     }
     if (pickle->memo->dense_used)
         memset(pickle->memo->fresh, 0, (pickle->memo->dense_used + 7) / 8);

@@ -280,12 +280,14 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
     scan->most_unpacked = tc_made_limit(scan->options->limits.made, source->input->size);
     scan->most_regions = FREE_REGIONS;
     scan_allow_regions(scan, source->input->size);
-    source->users++; /* kept until the end, to see whether the file changed */
-    ok = ok &&
-         scan_push_region(scan,
-                          (struct scan_region){
-                              .source = source, .length = source->input->size, .role = SCAN_FILE},
-                          error);
+    if (ok) {
+        source->users++; /* kept until the end, to see whether the file changed */
+        ok = scan_push_region(scan,
+                              (struct scan_region){.source = source,
+                                                   .length = source->input->size,
+                                                   .role = SCAN_FILE},
+                              error);
+    }
     while (ok && scan->pending) {
         struct scan_region *region = scan->pending;
         scan->pending = region->next;
@@ -295,7 +297,7 @@ bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
     ok = ok && tc_input_unchanged(source->input, error);
     /* Where the memory limit is reached, the rest was not looked at: the file counts
      * as broken. */
-    if (!ok && error->class == TC_UNSAFE) {
+    if (!ok && error->class == TC_UNSAFE && scan->broken) {
         if (scan->broken->class == TC_OK)
             *scan->broken = *error;
         *error = (struct tc_error){0};

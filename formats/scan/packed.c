@@ -3,6 +3,7 @@
  * is needed. Whole files may be compressed too: joblib and pandas unpack a file if its
  * first bytes say so.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,16 +63,21 @@ enum scan_packing scan_packing_seen(const struct scan_view *view) {
     return may_be_lzma(view) ? SCAN_LZMA : SCAN_PLAIN;
 }
 
-struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
+/* -1 where there is none: then a file on disk will do. */
+static int memory_file(void) {
+    return memfd_create("tconv-scan", MFD_CLOEXEC);
+}
+
+struct tc_input *scan_keep(const void *bytes, uint64_t length, struct tc_input *source,
                            struct tc_error *error) {
-    int fd = length <= SMALL ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1;
+    int fd = length <= SMALL ? memory_file() : -1;
     if (fd < 0)
         fd = tc_tempfile(error);
     if (fd >= 0 && !tc_write_all(fd, bytes, length, error)) {
         close(fd);
         fd = -1;
     }
-    return tc_input_adopt(fd, path, length, error);
+    return tc_input_adopt(fd, source->path, length, source, error);
 }
 
 /* Moves *at behind gzip's header, whose flags say which optional fields it has. False
@@ -116,8 +122,11 @@ static bool spill(struct sink *sink, struct tc_error *error) {
     bool ok = buffer != NULL || (fd >= 0 && tc_fail_memory(error));
     for (uint64_t at = 0; ok && at < sink->size;) {
         ssize_t got = pread(sink->fd, buffer, STEP, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
         ok = got > 0 ? tc_write_all(fd, buffer, (size_t)got, error)
-                     : tc_fail(error, TC_IO, "read", "cannot read the temporary file");
+                     : tc_fail_errno(error, got ? errno : EIO, "read",
+                                     "cannot read the temporary file");
         at += ok ? (uint64_t)got : 0;
     }
     free(buffer);
@@ -326,7 +335,7 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
     const char *path = region->source->input->path;
     struct tc_input *input =
         tc_input_part(region->source->input, path, region->offset, region->length, error);
-    struct sink sink = {.scan = scan, .fd = input ? memfd_create("tconv-scan", MFD_CLOEXEC) : -1};
+    struct sink sink = {.scan = scan, .fd = input ? memory_file() : -1};
     bool full = false;
     bool ok = input != NULL;
     if (ok && sink.fd < 0) {
@@ -348,7 +357,7 @@ struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region
         ok = unpack_streams(&sink, input, region->packing == SCAN_BZIP2, &full, damage, error);
     tc_input_close(input);
     if (ok)
-        return tc_input_adopt(sink.fd, path, sink.size, error);
+        return tc_input_adopt(sink.fd, path, sink.size, region->source->input, error);
     if (sink.fd >= 0)
         close(sink.fd);
     return NULL;

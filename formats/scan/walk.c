@@ -201,7 +201,7 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     }
     scan->unpacked += length;
     struct scan_source *source =
-        scan_source_new(scan_keep(bytes, length, outer->source->input->path, error), true, error);
+        scan_source_new(scan_keep(bytes, length, outer->source->input, error), true, error);
     struct scan_region region = {.source = source,
                                  .length = length,
                                  .name = outer->name,

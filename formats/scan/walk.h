@@ -154,7 +154,7 @@ bool scan_npy(const struct scan_view *view, uint64_t *behind, struct tc_error *e
 struct tc_input *scan_unpack(struct scan *scan, const struct scan_region *region,
                              struct tc_error *damage, struct tc_error *error);
 /* A temporary file without a name that holds these bytes; `path` is for messages. */
-struct tc_input *scan_keep(const void *bytes, uint64_t length, const char *path,
+struct tc_input *scan_keep(const void *bytes, uint64_t length, struct tc_input *source,
                            struct tc_error *error);
 /* How the region is compressed, by its first bytes. */
 enum scan_packing scan_packing_seen(const struct scan_view *view);

@@ -1,0 +1,382 @@
+"""Runs of tconv in which calls fail (cmd/test/faults.h), and what may come of them.
+
+Commands forks a run for each fault; a Bench holds a scenario's folder and puts it back to what it
+was; `check` judges one run. HARMLESS is the list of failures that may be shrugged off.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, USAGE, Failed, Server, text
+
+CLASSES = (
+    "memory open read list write copy sync close status rename unlink mkdir lock thread random system"
+).split()
+TRANSFERS = ("read", "write", "copy")  # may do less than they were asked for
+
+# Failures that may be shrugged off: of which classes, in which function, and why. The run must then
+# succeed with the same output; anywhere else it must not. (Of memory it need not: the program may
+# always say that there is too little.)
+HARMLESS = (
+    (("status", "open"), "fill_standard_descriptors", "what is not there is opened"),
+    (("close",), "free_input", "nothing was written through it"),
+    (("close",), "free_files", "what was written was checked before"),
+    (("close",), "stage_all", "the same"),
+    (("close",), "close_all", "a folder or a lock"),
+    (("close",), "tc_publish_end", "a folder"),
+    (("open",), "close_written", "syncing shows the same errors"),
+    (("status",), "may_be_opened", "what was opened is looked at again"),
+    (("status",), "open_external", "the same"),
+    (("status",), "is_folder", "a folder that is taken for a file shows when it is opened"),
+    (("status",), "tc_outfile_reserve", "a disk that is full shows when it is written to"),
+    (("status",), "tc_tempfile_check", "the same"),
+    (("status",), "open_unnamed", "files wait under names then"),
+    (("system",), "most_unnamed", "the usual number of descriptors will do"),
+    (("system",), "tc_thread_count", "then all processors count"),
+    (("system",), "tc_sign", "it needs no random bytes"),
+    (("system",), "tc_signature_valid", "the same"),
+    (("lock",), "replace_by_unnamed", "file systems without locks lock nowhere"),
+    (("lock",), "take_lock", "the same"),
+    (("lock",), "tc_folder_lock", "the same"),
+    (("lock",), "tc_publish_commit_all", "the lock goes with its descriptor"),
+    (("open",), "memory_file", "a file on disk will do"),
+    (("random",), "tc_random", "there are others, from the start of the program"),
+    (("copy",), "kernel_copy", "the bytes are read and written then"),
+)
+# The same for a function and all that it calls.
+SYSTEM = tuple(kind for kind in CLASSES if kind != "memory")
+HARMLESS_BELOW = (
+    (SYSTEM, "sandbox_begin", "--sandbox=auto goes without what the system does not have"),
+    (SYSTEM, "sandbox_inputs", "the same"),
+    (SYSTEM, "sandbox_complete", "the same"),
+    (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
+    (CLASSES, "recover_path", "the same"),
+    (("unlink",), "remove_staging", "the output is in place; the next run removes the rest"),
+    (("unlink",), "remove_temporaries", "the next run removes the rest"),
+    (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
+    (("memory",), "report_done", "the same"),
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command, run in a folder that holds `before`."""
+
+    arguments: tuple
+    before: dict = field(default_factory=dict)  # name -> bytes
+    prepare: tuple = ()  # commands that make more of what is there before
+    head: str = ""  # of an output of several files, the one that readers open
+    environment: dict = field(default_factory=dict)
+    stdin: str = "/dev/null"
+    reports: tuple = ()  # files that tell of failures, too: each is the old one or a document
+    varies: tuple = ()  # files that differ from run to run: only their names count
+    code: int = OK
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One call that was made to fail."""
+
+    kind: str
+    number: int
+    addresses: tuple
+
+    def functions(self):
+        """The functions that led there, innermost first, as "name (file:line)"."""
+        return [each for address in self.addresses for each in symbols.look_up(address)]
+
+
+@dataclass(frozen=True)
+class Run:
+    arguments: tuple
+    plan: str
+    code: int
+    out: bytes
+    err: bytes
+    calls: dict
+    faults: tuple
+
+    def failed(self, *problems):
+        lines = [f"command: TCONV_TEST_FAULT={self.plan} tconv {' '.join(self.arguments)}"]
+        lines += [*problems, f"exit {self.code}, stderr: {text(self.err)[:1500]}"]
+        for fault in self.faults[:3]:
+            where = [name for name in fault.functions() if not IN_THE_WRAPPER.match(name)]
+            lines.append(f"{fault.kind} {fault.number} failed in {' < '.join(where[:12])}")
+        return Failed("\n".join(lines))
+
+
+IN_THE_WRAPPER = re.compile(r"take |fault_|__wrap_|\?\?|_start ")
+
+
+class Symbols:
+    """Names for addresses in the program, by addr2line."""
+
+    def __init__(self):
+        self.known, self.lock, self.process = {}, threading.Lock(), None
+
+    def look_up(self, address):
+        with self.lock:
+            if address not in self.known:
+                self.known[address] = self.ask(address)
+            return self.known[address]
+
+    def ask(self, address):
+        if not self.process:
+            self.process = subprocess.Popen(
+                ["addr2line", "-a", "-f", "-i", "-e", TCONV],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        # The address 0 ends the answer: inlined functions are several lines. A return address is
+        # one behind the call.
+        self.process.stdin.write(f"{int(address, 16) - 1:x}\n0\n")
+        self.process.stdin.flush()
+        lines = [self.process.stdout.readline().rstrip("\n") for _ in range(3)]
+        while not re.fullmatch("0x0+", lines[-1]):
+            lines.append(self.process.stdout.readline().rstrip("\n"))
+        for _ in range(2):
+            self.process.stdout.readline()
+        names = [
+            f"{function} ({place.rpartition('../')[2].partition(' ')[0]})"
+            for function, place in zip(lines[1:-1:2], lines[2:-1:2])
+        ]
+        return [name for name in names if not name.startswith("?? ")]
+
+
+symbols = Symbols()
+
+
+class Commands:
+    """Runs commands with faults, in processes forked from one tconv."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.server = Server(folder, os.environ)
+
+    def run(self, arguments, cwd, plan="", environment=None, stdin="/dev/null"):
+        report = self.folder / "report"
+        report.write_bytes(b"")
+        variables = {**os.environ, **(environment or {}), "TCONV_TEST_FAULT_REPORT": str(report)}
+        if plan:
+            variables["TCONV_TEST_FAULT"] = plan
+        words = ["tconv", *map(str, arguments)]
+        result = self.server.run(words, str(cwd), variables, stdin, 60)
+        calls, faults = {}, []
+        for line in report.read_text().splitlines():
+            word, kind, number, *rest = line.split(" ")
+            if word == "calls":
+                calls[kind] = int(number)
+            else:
+                faults.append(Fault(kind, int(number), tuple(rest)))
+        return Run(
+            tuple(words[1:]), plan, result.code, result.out, result.err, calls, tuple(faults)
+        )
+
+    def end(self):
+        self.server.end()
+
+
+def contents(place):
+    """name -> bytes of all files below a folder, None for folders."""
+    found, folders = {}, [("", str(place))]
+    while folders:
+        prefix, folder = folders.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    found[name] = None
+                    folders.append((name + "/", entry.path))
+                else:
+                    with open(entry.path, "rb") as file:
+                        found[name] = file.read()
+    return found
+
+
+def is_temporary(name):
+    return any(part.startswith(".") and ".tconv-" in part for part in name.split("/"))
+
+
+class Bench:
+    """A scenario in its folder."""
+
+    def __init__(self, scenario, folder):
+        self.scenario, self.folder, self.place = scenario, folder, folder / "place"
+        self.server = Commands(folder)
+        self.place.mkdir()
+        for name, data in scenario.before.items():
+            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.place / name).write_bytes(data)
+        for command in scenario.prepare:
+            made = self.server.run(command, self.place)
+            if made.code != OK:
+                raise made.failed("what comes before the command failed")
+        self.old = contents(self.place)
+        self.whole = self.run()
+        self.new = contents(self.place)
+        if self.whole.code != scenario.code:
+            raise self.whole.failed(f"expected: exit {scenario.code} without faults")
+        self.reset(self.new)
+
+    def run(self, plan=""):
+        scenario = self.scenario
+        return self.server.run(
+            scenario.arguments, self.place, plan, scenario.environment, scenario.stdin
+        )
+
+    def reset(self, found):
+        """Puts the folder back, which now holds `found`."""
+        if found == self.old:
+            return
+        for name in sorted(found.keys() - self.old.keys(), reverse=True):
+            path = self.place / name
+            shutil.rmtree(path) if found[name] is None else path.unlink(missing_ok=True)
+        for name, data in sorted(self.old.items()):
+            path = self.place / name
+            if data is None:
+                path.mkdir(exist_ok=True)
+            elif found.get(name) != data:
+                path.unlink(missing_ok=True)
+                path.write_bytes(data)
+
+    def cleans_up(self):
+        """Whether the next run succeeds and leaves no temporary names."""
+        again = self.run()
+        # What was appended can't be appended again, and a key is not replaced.
+        repeated = {"append": INVALID, "keygen": USAGE}.get(self.scenario.arguments[0])
+        return again.code in (self.whole.code, repeated) and self.is_new(contents(self.place))
+
+    def refused(self, found):
+        """Whether readers see that the output is incomplete."""
+        head = found.get(self.scenario.head)
+        return not self.scenario.head or head is None or b"incomplete" in head
+
+    def masked(self, found):
+        return {
+            name: True if name in self.scenario.varies and data is not None else data
+            for name, data in found.items()
+        }
+
+    def documents(self, found):
+        """The old contents of reports that are whole documents now; {} where one is not."""
+        for name in self.scenario.reports:
+            if found.get(name) not in (None, self.old.get(name)):
+                (json.loads if name.endswith("sarif") else ElementTree.fromstring)(found[name])
+        return {name: self.old.get(name) for name in self.scenario.reports}
+
+    def is_new(self, found):
+        return self.masked(found) == self.masked(self.new)
+
+    def close(self):
+        self.server.end()
+
+
+def harmless(fault):
+    """Whether this failure may be shrugged off."""
+    names = [
+        name.partition(" ")[0] for name in fault.functions() if not IN_THE_WRAPPER.match(name)
+    ]
+    return any(fault.kind in kinds and names[:1] == [name] for kinds, name, _ in HARMLESS) or any(
+        fault.kind in kinds and name in names for kinds, name, _ in HARMLESS_BELOW
+    )
+
+
+def message_problems(run, bench):
+    """What is unclear in the last words of a run that failed."""
+    lines = run.err.decode("utf-8", "backslashreplace").splitlines()
+    if lines and lines[-1].startswith("hint: "):
+        lines.pop()
+    errors = [line for line in lines if line.startswith("tconv: error: ")]
+    several = bench.scenario.reports or len(set(bench.scenario.arguments) & set(bench.old)) > 1
+    several = several or "." in bench.scenario.arguments
+    several = several or all("memory" in error for error in errors)
+    if not errors or lines[-1] != errors[-1] or (len(errors) > 1 and not several):
+        return [f"expected: one last line `tconv: error: …`, got {len(errors)}"]
+    for error in errors:
+        if error.endswith((": Success", "error: ", ": ")):
+            return ["expected: a message that says what failed"]
+    if "out of memory" in errors[0] or "cannot start a thread" in errors[0]:
+        return []
+    if errors[0].startswith("tconv: error: .: "):
+        return []  # the folder that it runs in
+    named = [*bench.old, *bench.new, *bench.scenario.arguments, "standard output", "temporary file", "output's folder"]
+    if not any(name in errors[0] for name in named):
+        return ["expected: a message that names the file"]
+    return []
+
+
+def outcome_problems(run, bench, found):
+    """What is wrong with the files after a run that failed."""
+    if b"cannot sync the output's folder" in run.err and bench.is_new(found):
+        return []  # it is in place, though perhaps not after a power cut
+    if bench.is_new(found) and run.out != bench.whole.out:
+        return []  # it is in place, but its report could not be printed
+    found = {**found, **bench.documents(found)}
+    old = {**bench.old, **bench.documents(bench.old)}
+    left = [name for name in found if is_temporary(name)]
+    seen = {name: data for name, data in found.items() if name not in left}
+    # What could not be put back or removed waits for the next run, as after a kill.
+    stuck = {fault.kind for fault in run.faults} & {"unlink", "rename", "sync", "status"}
+    if left and stuck and (len(run.faults) > 1 or stuck == {"unlink"}):
+        if seen != old and not bench.is_new(seen) and not bench.refused(seen):
+            return [f"expected: the old one, or none; but {difference(old, seen)}"]
+        if bench.cleans_up():
+            return []
+    if found != old:
+        return [f"expected: nothing changed, but {difference(old, found)}"]
+    return []
+
+
+def success_problems(run, bench, found, partly):
+    """What is wrong with a run that succeeded."""
+    problems = []
+    left = [name for name in found if is_temporary(name)]
+    if left and any(fault.kind == "unlink" for fault in run.faults) and bench.cleans_up():
+        found = {name: data for name, data in found.items() if name not in left}
+    if not bench.is_new(found):
+        problems.append(f"got: success, but {difference(bench.new, found)}")
+    if run.out != bench.whole.out and not bench.scenario.varies:
+        problems.append("got: success, but another standard output")
+    loud = [] if partly else [fault for fault in run.faults if not harmless(fault)]
+    if loud:
+        problems.append(f"got: success though {loud[0].kind} {loud[0].number} failed")
+    return problems
+
+
+def judge(run, bench, partly):
+    """What is wrong with a run in which calls failed, or with `partly` did less than asked for."""
+    found = contents(bench.place)
+    try:
+        if run.code < 0:
+            name = "still running after a minute" if run.code == -signal.SIGKILL else f"signal {-run.code}"
+            return [f"got: {name}"]
+        if SANITIZER_TEXT.search(run.err) or run.code == 99:
+            return ["got: a sanitizer's report"]
+        if run.code == bench.whole.code:
+            return success_problems(run, bench, found, partly)
+        if run.code != IO:
+            return [f"expected: exit {bench.whole.code} or {IO}"]
+        problems = message_problems(run, bench)
+        alone = len(run.faults) == 1 and run.faults[0].kind != "memory"
+        if partly or (alone and harmless(run.faults[0])):
+            problems.append("expected: success, since this failure may be shrugged off")
+        return problems + outcome_problems(run, bench, found)
+    finally:
+        bench.reset(contents(bench.place))
+
+
+def difference(expected, found):
+    return ", ".join(
+        [f"{name} appeared" for name in sorted(found.keys() - expected.keys())]
+        + [f"{name} vanished" for name in sorted(expected.keys() - found.keys())]
+        + [f"{name} differs" for name in expected if found.get(name, 0) != expected[name]]
+    )
