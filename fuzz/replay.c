@@ -176,36 +176,35 @@ static void replay_testdata(const char *testdata, struct shared *shared, size_t 
     }
 }
 
-static int usage(void) {
-    fprintf(stderr, "usage: replay [--runs N] [--dictionary FILE] [--save FOLDER] TARGET PATH...\n"
-                    "       replay --all TESTDATA\n       replay --list\n");
-    return 2;
-}
-
-static int replay_one(int argc, char **argv, struct shared *shared, size_t *passed,
-                      size_t *failed) {
-    struct replay replay = {.shared = shared};
+/* Takes the arguments; false where they are wrong. */
+static bool take_arguments(struct replay *replay, int argc, char **argv) {
     int at = 1;
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2)
         if (strcmp(argv[at], "--runs") == 0)
-            replay.runs = strtoul(argv[at + 1], NULL, 10);
+            replay->runs = strtoul(argv[at + 1], NULL, 10);
         else if (strcmp(argv[at], "--dictionary") == 0)
-            inputs_add_words(&replay.inputs, argv[at + 1]);
+            inputs_add_words(&replay->inputs, argv[at + 1]);
         else if (strcmp(argv[at], "--save") == 0)
-            replay.save = argv[at + 1];
+            replay->save = argv[at + 1];
         else
-            return usage();
-    replay.name = at < argc ? argv[at] : "";
-    replay.run = find_target(replay.name);
+            return false;
+    replay->name = at < argc ? argv[at] : "";
+    replay->run = find_target(replay->name);
     for (at++; at < argc; at++)
-        inputs_add(&replay.inputs, argv[at]);
-    if (!replay.run || replay.inputs.count == 0)
-        return usage();
-    replay_all_inputs(&replay);
+        inputs_add(&replay->inputs, argv[at]);
+    return replay->run && replay->inputs.count;
+}
+
+static bool replay_one(int argc, char **argv, struct shared *shared, size_t *passed,
+                       size_t *failed) {
+    struct replay replay = {.shared = shared};
+    bool ok = take_arguments(&replay, argc, argv);
+    if (ok)
+        replay_all_inputs(&replay);
     *passed = replay.passed;
     *failed = replay.failed;
     inputs_release(&replay.inputs);
-    return 0;
+    return ok;
 }
 
 int main(int argc, char **argv) {
@@ -221,8 +220,12 @@ int main(int argc, char **argv) {
     FUZZ_CHECK(shared != MAP_FAILED, "no memory");
     if (argc == 3 && strcmp(argv[1], "--all") == 0)
         replay_testdata(argv[2], shared, &passed, &failed);
-    else if (replay_one(argc, argv, shared, &passed, &failed) != 0)
+    else if (!replay_one(argc, argv, shared, &passed, &failed)) {
+        fprintf(stderr,
+                "usage: replay [--runs N] [--dictionary FILE] [--save FOLDER] TARGET PATH...\n"
+                "       replay --all TESTDATA\n       replay --list\n");
         return 2;
+    }
     printf("%zu passed, %zu failed\n", passed, failed);
     return failed > 0;
 }
