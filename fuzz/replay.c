@@ -168,7 +168,7 @@ static void replay_testdata(const char *testdata, struct shared *shared, size_t 
             replay_all_inputs(&replay);
         else
             replay.failed = 1;
-        printf("%s: %zu inputs, %.1f s\n", replay.name, replay.passed + replay.failed,
+        printf("%s: %zu inputs, %.2f s\n", replay.name, replay.passed + replay.failed,
                seconds_so_far() - before);
         *passed += replay.passed;
         *failed += replay.failed;
