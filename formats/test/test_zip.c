@@ -10,6 +10,7 @@
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
+#include "formats/test/make_zip.h"
 #include "formats/test/second_opinion.h"
 #include "formats/test/support.h"
 #include "formats/zip/names.h"

@@ -76,9 +76,33 @@ def pickles():
                 continue
 
 
+def parts(named):
+    """Several files or members in one input (fuzz/parts.h), from pairs of name and bytes."""
+    return b"\n".join(b"@@@ %s\n%s" % (name.encode(), data) for name, data in named)
+
+
 def packed(paths):
-    """Several files in one input, as fuzz/folder.c takes them."""
-    return b"\n".join(b"@@@ %s\n%s" % (path.name.encode(), path.read_bytes()) for path in paths)
+    return parts((path.name, path.read_bytes()) for path in paths)
+
+
+def archives():
+    """The members of zip archives."""
+    for path in files("."):
+        if path.read_bytes()[:2] != b"PK":
+            continue
+        try:
+            archive = zipfile.ZipFile(path)
+            yield parts((name, archive.read(name)) for name in archive.namelist()[:16])
+        except Exception:  # of those in testdata/bad
+            continue
+
+
+def records():
+    """Tensors of TensorFlow, alone and in pairs."""
+    tensors = [path.read_bytes() for path in files("tf")]
+    for first, second in zip(tensors, tensors[1:]):
+        yield parts([("", first)])
+        yield parts([("", first), ("", second)])
 
 
 def folders():
@@ -117,6 +141,10 @@ def seeds(target):
         yield from pickles()
     elif target == "folder":
         yield from folders()
+    elif target == "archive":
+        yield from archives()
+    elif target == "records":
+        yield from records()
     elif target in ("scan", "zip", "roundtrip"):
         yield from (path.read_bytes() for path in files("."))
     elif target not in TEXTS:
