@@ -16,6 +16,14 @@ const char *tc_path_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+struct tc_text tc_path_stem(const char *path) {
+    if (strcmp(path, "-") == 0)
+        return TC_TEXT("stdin");
+    const char *name = tc_path_name(path);
+    const char *dot = strrchr(name, '.');
+    return (struct tc_text){name, dot && dot != name ? (size_t)(dot - name) : strlen(name)};
+}
+
 char *tc_path_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash)

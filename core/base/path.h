@@ -9,6 +9,9 @@
 bool tc_path_is_plain(struct tc_text name);
 /* What stands behind the last slash. */
 const char *tc_path_name(const char *path);
+/* The file's name without its folder and its last extension: what a tensor is called that has no
+ * name in the file. "stdin" for "-". */
+struct tc_text tc_path_stem(const char *path);
 /* What stands before it, "." or "/"; from malloc, NULL without memory. */
 char *tc_path_folder(const char *path);
 /* A copy without slashes at its end; from malloc, NULL without memory. */

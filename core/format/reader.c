@@ -14,15 +14,6 @@
 #include "core/io/thread_pool.h"
 #include "core/tensor/select.h"
 
-/* The file's name without its folder and its last extension. */
-static struct tc_text stem_of(const char *path) {
-    if (strcmp(path, "-") == 0)
-        return TC_TEXT("stdin");
-    const char *name = tc_path_name(path);
-    const char *dot = strrchr(name, '.');
-    return (struct tc_text){name, dot && dot != name ? (size_t)(dot - name) : strlen(name)};
-}
-
 /* Where there was no memory for a note, fails as the arena does when its budget is
  * spent, rather than go on without the note. */
 static bool check_notes(struct tc_reader *reader, struct tc_error *error) {
@@ -95,7 +86,7 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     reader->state = state;
     reader->size = input->size;
     reader->framework = backend->framework;
-    reader->stem = stem_of(input->path);
+    reader->stem = tc_path_stem(input->path);
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);

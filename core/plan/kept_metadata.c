@@ -13,10 +13,15 @@
 #include "core/plan/ties.h"
 #include "core/tensor/metadata_json.h"
 
+/* The name under which whoever reads the output finds the item's tensor. */
+static struct tc_text name_in_output(const struct tc_item *item) {
+    return item->written.bytes ? item->written : item->name;
+}
+
 static int by_name(const void *a, const void *b) {
     const struct tc_item *x = *(const struct tc_item *const *)a;
     const struct tc_item *y = *(const struct tc_item *const *)b;
-    return tc_text_compare(x->name, y->name);
+    return tc_text_compare(name_in_output(x), name_in_output(y));
 }
 
 /* Writes {name: {key: value}} for the items that have metadata. */
@@ -32,7 +37,7 @@ static bool add_tensor_maps(struct tc_json_writer *json, const char *key,
     qsort(sorted, used, sizeof(struct tc_item *), by_name);
     tc_json_open_object(json, key);
     for (size_t i = 0; i < used; i++) {
-        tc_json_add_key(json, sorted[i]->name);
+        tc_json_add_key(json, name_in_output(sorted[i]));
         tc_metadata_write(json, NULL, sorted[i]->metadata);
     }
     tc_json_close(json);

@@ -351,11 +351,14 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
     plan->file_count = 1;
     plan->files[0] = (struct tc_output_file){
         .name = tc_path_name(output), .count = plan->count, .nbytes = plan->bytes_out};
-    if (plan->target->caps & (TC_CAN_NAME | TC_CAN_HOLD_MANY) || plan->count == 0 ||
-        takes_one(plan))
+    if (plan->target->caps & (TC_CAN_NAME | TC_CAN_HOLD_MANY) || plan->count == 0)
         return true;
     struct tc_item *item = &plan->items[0];
-    return tc_text_equal(item->name, output_name(plan->target, output).stem) ||
+    struct tc_text stem = tc_path_stem(output);
+    if (tc_text_equal(item->name, stem))
+        return true;
+    item->written = stem;
+    return takes_one(plan) ||
            tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
                         "%s holds no name; the file's takes its place", plan->target->name);
 }

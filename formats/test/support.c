@@ -15,7 +15,6 @@
 #include "core/base/text.h"
 #include "core/convert/convert.h"
 #include "core/inspect/digest.h"
-#include "core/io/deflate.h"
 #include "core/io/input.h"
 #include "core/plan/make_plan.h"
 #include "core/tensor/shape.h"
@@ -195,69 +194,10 @@ enum tc_class test_convert(const char *from, const char *to, const struct tc_bac
     return test_error.class;
 }
 
-static void add_little(struct tc_buffer *buffer, uint64_t value, unsigned bytes) {
-    for (unsigned i = 0; i < bytes; i++)
-        tc_buffer_add(buffer, &(char){(char)(value >> 8 * i & 0xFF)}, 1);
-}
-
-static bool add_packed(void *context, const void *bytes, size_t length, struct tc_error *error) {
-    (void)error;
-    tc_buffer_add(context, bytes, length);
-    return true;
-}
-
-/* What both headers have, from the version to the length of the extra field. */
-static void add_zip_fields(struct tc_buffer *zip, const struct test_member *member, size_t stored) {
-    add_little(zip, 20, 2);
-    add_little(zip, 0, 2);
-    add_little(zip, member->deflate ? 8 : 0, 2);
-    add_little(zip, UINT64_C(0x210000), 4);
-    add_little(zip, tc_crc32(0, member->bytes, member->length), 4);
-    add_little(zip, stored, 4);
-    add_little(zip, member->length, 4);
-    add_little(zip, strlen(member->name), 2);
-    add_little(zip, 0, 2);
-}
-
 void test_write_zip(const char *path, const struct test_member *members, size_t count) {
-    struct tc_error error = {0};
     struct tc_buffer zip = {0};
-    struct tc_buffer directory = {0};
-    for (size_t i = 0; i < count; i++) {
-        struct tc_buffer data = {0};
-        size_t local = zip.length;
-        if (members[i].deflate) {
-            struct tc_deflater deflater = {0};
-            cr_assert(tc_deflater_init(&deflater, 6, add_packed, &data, &error));
-            cr_assert(tc_deflate(&deflater, members[i].bytes, members[i].length, &error));
-            cr_assert(tc_deflater_finish(&deflater, &error));
-            tc_deflater_release(&deflater);
-        } else {
-            tc_buffer_add(&data, members[i].bytes, members[i].length);
-        }
-        tc_buffer_add(&zip, "PK\3\4", 4);
-        add_zip_fields(&zip, &members[i], data.length);
-        tc_buffer_add_string(&zip, members[i].name);
-        tc_buffer_add(&zip, data.bytes, data.length);
-        tc_buffer_add(&directory, "PK\1\2\x14\0", 6);
-        add_zip_fields(&directory, &members[i], data.length);
-        add_little(&directory, 0, 8);
-        add_little(&directory, 0, 2);
-        add_little(&directory, local, 4);
-        tc_buffer_add_string(&directory, members[i].name);
-        tc_buffer_release(&data);
-    }
-    size_t start = zip.length;
-    tc_buffer_add(&zip, directory.bytes, directory.length);
-    tc_buffer_add(&zip, "PK\5\6\0\0\0", 8);
-    add_little(&zip, count, 2);
-    add_little(&zip, count, 2);
-    add_little(&zip, directory.length, 4);
-    add_little(&zip, start, 4);
-    add_little(&zip, 0, 2);
-    cr_assert(!zip.failed && !directory.failed);
+    cr_assert(test_make_zip(&zip, members, count));
     test_write(path, zip.bytes, zip.length);
-    tc_buffer_release(&directory);
     tc_buffer_release(&zip);
 }
 

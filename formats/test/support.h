@@ -10,6 +10,7 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
+#include "formats/test/make_zip.h"
 
 /* How test_open and test_convert read files. A test may change it: each test runs in
  * a process of its own. */
@@ -57,13 +58,7 @@ char *test_digest(const char *path);
 enum tc_class test_convert(const char *from, const char *to, const struct tc_backend *target,
                            const struct tc_plan_options *options, size_t *promoted);
 
-/* Writes a zip archive without formats/zip/write.h, each member stored or deflated. */
-struct test_member {
-    const char *name;
-    const void *bytes;
-    size_t length;
-    bool deflate;
-};
+/* Writes the archive that test_make_zip makes. */
 void test_write_zip(const char *path, const struct test_member *members, size_t count);
 /* Where a stored member's bytes lie in an archive that tconv wrote; NULL where
  * it has no such member. */

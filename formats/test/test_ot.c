@@ -10,6 +10,7 @@
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "formats/registry.h"
+#include "formats/test/make_zip.h"
 #include "formats/test/support.h"
 
 TestSuite(ot, .init = test_folder_make, .fini = test_folder_remove);

@@ -20,6 +20,7 @@
 #include "core/tensor/table.h"
 #include "formats/pickle/option.h"
 #include "formats/registry.h"
+#include "formats/test/make_zip.h"
 #include "formats/test/support.h"
 
 TestSuite(pt, .init = test_folder_make, .fini = test_folder_remove);

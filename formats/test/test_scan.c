@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "core/test/sanitized.h"
 #include "formats/scan/scan.h"
+#include "formats/test/make_zip.h"
 #include "formats/test/support.h"
 
 TestSuite(scan, .init = test_folder_make, .fini = test_folder_remove);

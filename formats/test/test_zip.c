@@ -1,13 +1,19 @@
 /* Our reading of zip archives beside libzip's. What the other tests write is compared in
  * test_convert. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/input.h"
+#include "formats/test/make_zip.h"
 #include "formats/test/second_opinion.h"
 #include "formats/test/support.h"
+#include "formats/zip/names.h"
 
 TestSuite(zip, .init = test_folder_make, .fini = test_folder_remove);
 
@@ -103,4 +109,65 @@ Test(zip, a_member_has_one_name) {
     test_find(reader, "a");
     tc_reader_close(reader);
     free(bytes);
+}
+
+/* The names that a probe is shown, each with a space behind it. */
+static void keep_name(void *context, struct tc_text name) {
+    tc_buffer_add_text(context, name);
+    tc_buffer_add(context, " ", 1);
+}
+
+static char *names_of(const char *path) {
+    struct tc_error error = {0};
+    struct tc_buffer names = {0};
+    struct tc_probe probe = {.input = tc_input_open(path, NULL, &error)};
+    cr_assert_not_null(probe.input, "%s", error.message);
+    uint64_t size = probe.input->size;
+    probe.length = size < sizeof probe.head ? (size_t)size : sizeof probe.head;
+    cr_assert(tc_input_read(probe.input, 0, probe.head, probe.length, &error));
+    zip_visit_names(&probe, keep_name, &names);
+    tc_buffer_add(&names, "", 1);
+    tc_input_close(probe.input);
+    return names.bytes;
+}
+
+Test(zip, probes_see_names_and_nothing_else) {
+    static const struct test_member members[] = {{"a", "PK\1\2 data.pkl", 13, false},
+                                                 {"b/c", "/model.json", 11, false}};
+    const char *path = test_path("names.zip");
+    size_t length;
+    test_write_zip(path, members, 2);
+    char *names = names_of(path);
+    cr_assert_str_eq(names, "a a b/c ");
+    free(names);
+    /* Cut short, it has no directory. */
+    char *bytes = test_load(path, &length);
+    test_write(path, bytes, length - 1);
+    names = names_of(path);
+    cr_assert_str_eq(names, "a ");
+    free(names);
+    test_write(path, bytes + 1, length - 1);
+    names = names_of(path);
+    cr_assert_str_eq(names, "");
+    free(names);
+    free(bytes);
+}
+
+Test(zip, probes_see_the_end_of_a_long_directory) {
+    enum { COUNT = 3000 };
+    static struct test_member members[COUNT];
+    static char texts[COUNT][16];
+    const char *path = test_path("long.zip");
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(texts[i], sizeof texts[i], "member-%d", i);
+        members[i] = (struct test_member){texts[i], "", 0, false};
+    }
+    test_write_zip(path, members, COUNT);
+    char *names = names_of(path);
+    cr_assert(strncmp(names, "member-0 member-", 16) == 0, "%.40s", names);
+    cr_assert_str_eq(names + strlen(names) - 12, "member-2999 ");
+    cr_assert_null(strstr(names, "member-1 "));
+    /* 46 bytes an entry besides its name: what fits into the bytes that are looked at. */
+    cr_assert_eq(strlen(names), 9 + ZIP_NAMES_BYTES / (46 + 11) * 12);
+    free(names);
 }

@@ -16,6 +16,7 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/io/input.h"
+#include "formats/pickle/opcodes.h"
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
@@ -24,17 +25,22 @@
 #define MAGIC_DECIMAL "119547037146038801333356"
 #define PROTOCOL 1001
 
+static bool stands_at(const struct tc_probe *probe, size_t at, const void *bytes, size_t length) {
+    return probe->length - at >= length && memcmp(probe->head + at, bytes, length) == 0;
+}
+
+/* The first pickle is nothing but the number: in ten bytes, or as text in the oldest files. The
+ * number alone says nothing, since it may stand in any tensor's bytes. */
 bool torch_legacy_seen(const struct tc_probe *probe) {
-    static const unsigned char binary[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9,
-                                           0x20, 0x6a, 0xa8, 0x50, 0x19};
-    /* Only PROTO, FRAME and the number's opcode with its length can come before it.
-     * Further on it may occur by accident, in a storage's bytes. */
-    size_t most = 13 + sizeof binary;
-    size_t text = 3 + strlen(MAGIC_DECIMAL);
-    size_t length = probe->length;
-    return memmem(probe->head, length < most ? length : most, binary, sizeof binary) != NULL ||
-           memmem(probe->head, length < text ? length : text, MAGIC_DECIMAL,
-                  strlen(MAGIC_DECIMAL)) != NULL;
+    static const unsigned char binary[] = {OP_LONG1, 10,   0x6c, 0xfc, 0x9c, 0x46,
+                                           0xf9,     0x20, 0x6a, 0xa8, 0x50, 0x19};
+    size_t at = 0;
+    if (probe->length >= 2 && probe->head[0] == OP_PROTO)
+        at = 2;
+    if (probe->length >= at + 9 && probe->head[at] == OP_FRAME)
+        at += 9;
+    return stands_at(probe, at, binary, sizeof binary) ||
+           stands_at(probe, at, "L" MAGIC_DECIMAL, strlen("L" MAGIC_DECIMAL));
 }
 
 static bool bad(struct pickle *pickle, const char *what) {

@@ -20,11 +20,11 @@
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/format/restore_metadata.h"
-#include "core/io/input.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
+#include "formats/zip/names.h"
 #include "formats/zip/read.h"
 
 #define MAX_SMALL 64u
@@ -33,27 +33,26 @@
 #define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
 /* A member that only archives of torch.package have. */
 #define PACKAGE_MEMBER "/.data/extern_modules"
-#define TAIL_BYTES ((size_t)1 << 16)
 
-/* Looks for names in the directory, at the file's end. The directory of most archives
- * fits into TAIL_BYTES, or at least its end, where small members are. */
+/* What the names of an archive's members show. */
+struct seen {
+    bool torch;
+    bool script;
+};
+
+static void see_name(void *context, struct tc_text name) {
+    struct seen *seen = context;
+    seen->torch |=
+        tc_text_ends(name, TC_TEXT("/data.pkl")) || tc_text_equal(name, TC_TEXT("data.pkl")) ||
+        tc_text_ends(name, TC_TEXT("/model.json")) || tc_text_ends(name, TC_TEXT(PACKAGE_MEMBER));
+    seen->script |= tc_text_ends(name, TC_TEXT("/constants.pkl"));
+}
+
 bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
-    struct tc_error ignored = {0};
-    struct tc_input *input = probe->input;
-    *script = false;
-    if (probe->length < 30 || memcmp(probe->head, "PK\3\4", 4) != 0)
-        return false;
-    size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
-    char *tail = tc_input_load(input, input->size - size, size, &ignored);
-    if (!tail)
-        return false;
-    bool seen = memmem(tail, size, "/data.pkl", 9) || memmem(tail, size, "data.pklPK", 10) ||
-                memmem(tail, size, "/model.json", 11) ||
-                memmem(tail, size, PACKAGE_MEMBER, strlen(PACKAGE_MEMBER)) ||
-                memmem(probe->head + 30, probe->length - 30, "data.pkl", 8);
-    *script = seen && memmem(tail, size, "/constants.pkl", 14);
-    free(tail);
-    return seen;
+    struct seen seen = {0};
+    zip_visit_names(probe, see_name, &seen);
+    *script = seen.torch && seen.script;
+    return seen.torch;
 }
 
 const uint32_t *torch_find_member(const struct torch *torch, const char *folder,

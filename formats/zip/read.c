@@ -152,6 +152,18 @@ static bool read_end(struct tc_input *input, struct end *end, struct tc_error *e
     return ok;
 }
 
+bool zip_find_directory(struct tc_input *input, uint64_t *offset, uint64_t *size,
+                        struct tc_error *error) {
+    struct end end;
+    if (!read_end(input, &end, error))
+        return false;
+    *offset = end.directory;
+    *size = end.size;
+    return end.directory <= end.offset && end.size == end.offset - end.directory
+               ? true
+               : bad(error, end.offset, "its directory is not before its end record");
+}
+
 /* Reads the zip64 extra field. It has, in this order, those of size, stored size and
  * local offset that are full (0xFFFFFFFF) in the entry. */
 static bool read_extra(const unsigned char *extra, size_t length, struct zip_member *member,

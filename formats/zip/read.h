@@ -40,6 +40,9 @@ struct zip {
     char *directory; /* its bytes, from malloc: names point into it */
 };
 
+/* Where the directory lies, as the records at the file's end say. */
+bool zip_find_directory(struct tc_input *input, uint64_t *offset, uint64_t *size,
+                        struct tc_error *error);
 bool zip_open_archive(struct zip *zip, struct tc_reader *reader, struct tc_error *error);
 void zip_release(struct zip *zip);
 /* Fails with TC_UNSUPPORTED where a member is encrypted, or packed by a method that
