@@ -1,9 +1,9 @@
-"""The dictionary of a fuzz target: fuzz/dictionaries/TARGET.dict, with those that its line `# also:` names."""
+"""The dictionary of a fuzz target: cmd/test/fuzz/dictionaries/TARGET.dict, with those that its line `# also:` names."""
 
 import re
 from pathlib import Path
 
-FOLDER = Path("fuzz/dictionaries")
+FOLDER = Path("cmd/test/fuzz/dictionaries")
 
 
 def lines(name, seen):
