@@ -10,6 +10,8 @@
 #include "core/base/memory.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/io/listing.h"
+#include "formats/model_open.h"
 #include "formats/registry.h"
 
 static struct option format_option_row(struct tc_option_setting *setting) {
@@ -90,6 +92,8 @@ void common_add_options(struct option_table *table, struct common *common) {
     const struct option reading[] = {
         TEXT_OPTION("from", &common->from, .letter = 'f', .argument = "FORMAT",
                     .help = "take the input for this format, whatever it looks like"),
+        TEXT_OPTION("variant", &common->variant, .argument = "NAME",
+                    .help = "of a model folder this variant, such as fp16"),
     };
     const struct option output[] = {
         FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
@@ -146,12 +150,31 @@ bool common_confine(const struct common *common, const char *const *inputs, size
     return sandbox_enter(&sandbox, inputs, count, error);
 }
 
+/* Says which of a folder's models is read, where there are several. */
+static void tell_choice(const struct common *common, const char *path, struct tc_buffer *told) {
+    struct tc_buffer line = {0};
+    if (told->length && !common->quiet) {
+        tc_buffer_add_string(&line, "tconv: note: ");
+        tc_buffer_add_visible(&line, tc_text_of(path));
+        tc_buffer_add_string(&line, ": ");
+        tc_buffer_add_visible(&line, (struct tc_text){told->bytes, told->length});
+        tc_buffer_add_string(&line, "\n");
+        report_err(&line);
+    }
+    tc_buffer_release(told);
+}
+
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
     const struct tc_backend *backend = NULL;
+    struct tc_buffer told = {0};
     if (common->from && !(backend = common_backend(common->from, path, error)))
         return NULL;
-    struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
+    struct tc_reader *reader =
+        tc_is_folder(path)
+            ? model_open_folder(path, backend, common->variant, &common->format, &told, error)
+            : tc_registry_open(path, backend, &common->format, error);
+    tell_choice(common, path, &told);
     if (reader)
         report_warnings(reader, common->quiet, common->verbose);
     else

@@ -19,6 +19,7 @@ struct common {
     bool verbose;
     enum sandbox_mode sandbox;
     const char *from;
+    const char *variant; /* of a folder's model */
     struct tc_format_options format;
 };
 

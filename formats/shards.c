@@ -37,7 +37,8 @@ static bool grow_files(struct shards *shards, struct tc_error *error) {
 
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
                      struct tc_error *error) {
-    if (!tc_path_is_plain(file) || memchr(file.bytes, '\\', file.length)) {
+    if (!tc_path_is_plain(file) ||
+        (!shards->without_index && memchr(file.bytes, '\\', file.length))) {
         tc_fail(error, TC_UNSAFE, "shard-path",
                 "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
                 file.bytes);
@@ -148,7 +149,7 @@ static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint3
     bool whole = true;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
-        bool listed = is_listed(shards, &tensor, position);
+        bool listed = shards->without_index || is_listed(shards, &tensor, position);
         tensor.cookie = position;
         tensor.offset = i;
         if (tensor.storage) {

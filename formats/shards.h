@@ -43,6 +43,7 @@ struct shards {
     struct tc_name_map places; /* the files' names; the number is a position in `files`, before
                                 * shards_open brings them into another order */
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
+    bool without_index;        /* the tensors are those that the files hold: none is listed */
     bool ready;
 };
 

@@ -1,0 +1,175 @@
+#include "formats/model_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/io/input.h"
+#include "core/tensor/table.h"
+#include "formats/registry.h"
+#include "formats/shards.h"
+
+/* Files that are one model without an index: shards, or a file a tensor. The reader's
+ * input is a list of their names, each with a NUL behind it, which is made here and
+ * lies in no folder. */
+struct files_reader {
+    struct shards shards;
+    char *text;
+};
+
+static int probe(const struct tc_probe *probe) {
+    (void)probe;
+    return 0;
+}
+
+static bool open_files(struct tc_reader *reader, struct tc_error *error) {
+    struct files_reader *files = reader->state;
+    uint64_t length = reader->input->size;
+    shards_init(&files->shards, reader);
+    files->shards.without_index = true;
+    files->text = tc_input_load(reader->input, 0, length, error);
+    if (!files->text)
+        return false;
+    for (size_t at = 0; at < length;) {
+        struct tc_text name = tc_text_of(files->text + at);
+        uint32_t position;
+        if (!shards_add_file(&files->shards, name, &position, error))
+            return false;
+        at += name.length + 1;
+    }
+    reader->size = 0;
+    return shards_open(&files->shards, reader, false, error);
+}
+
+static bool read_files(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                       void *buffer, size_t length, struct tc_error *error) {
+    struct files_reader *files = reader->state;
+    return shards_read(&files->shards, tensor, offset, buffer, length, error);
+}
+
+static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                   struct tc_extent *extent) {
+    struct files_reader *files = reader->state;
+    return shards_extent(&files->shards, tensor, extent);
+}
+
+static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    struct files_reader *files = reader->state;
+    return shards_verify(&files->shards, reader, wanted, error);
+}
+
+static void close_files(struct tc_reader *reader) {
+    struct files_reader *files = reader->state;
+    shards_release(&files->shards);
+    free(files->text);
+}
+
+/* No format of its own, and so not in the registry: what it reads are its files'. */
+static const struct tc_backend backend_files = {
+    .name = "folder",
+    .summary = "Files of one model, without an index",
+    .extensions = (const char *const[]){NULL},
+    .caps = TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA | TC_CAN_LOAD_LAZILY,
+    .probe = probe,
+    .reader_size = sizeof(struct files_reader),
+    .open = open_files,
+    .read = read_files,
+    .extent = extent,
+    .check_sums = check_sums,
+    .close = close_files,
+};
+
+/* The list of the model's files, as an input that has the folder's path. */
+static struct tc_input *list_files(const char *folder, const struct model *model,
+                                   struct tc_error *error) {
+    struct tc_buffer names = {0};
+    for (size_t i = 0; i < model->count; i++)
+        tc_buffer_add(&names, model->files[i].bytes, model->files[i].length + 1);
+    struct tc_input *input = NULL;
+    int fd = tc_buffer_ok(&names, error) ? tc_tempfile(error) : -1;
+    if (fd >= 0 && tc_write_all(fd, names.bytes, names.length, error)) {
+        input = tc_input_adopt(fd, folder, names.length, error);
+        fd = -1;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (input) {
+        input->is_list = true;
+        input->mode = 0777; /* the files' own permissions count */
+    }
+    tc_buffer_release(&names);
+    return input;
+}
+
+/* The folder with a slash at its end, and a name behind it; from malloc. */
+static char *join(const char *folder, struct tc_text name, struct tc_error *error) {
+    struct tc_buffer path = {0};
+    size_t length = strlen(folder);
+    tc_buffer_add(&path, folder, length);
+    if (length && folder[length - 1] != '/')
+        tc_buffer_add_string(&path, "/");
+    tc_buffer_add_text(&path, name);
+    tc_buffer_add(&path, "", 1);
+    if (tc_buffer_ok(&path, error))
+        return path.bytes;
+    tc_buffer_release(&path);
+    return NULL;
+}
+
+static bool fail_missing(const char *path, const struct model *model, struct tc_error *error) {
+    tc_fail(error, TC_INVALID, "missing-shard", "%u of %u shards are missing beside %.*s",
+            model->missing, model->name.total, tc_text_shown(model->files[0], 200),
+            model->files[0].bytes);
+    tc_error_hint(error, "a download that was not finished? get them, or name one shard alone");
+    return tc_error_in_file(error, path);
+}
+
+struct tc_reader *model_open(const char *path, const struct model *model,
+                             const struct tc_backend *format,
+                             const struct tc_format_options *options, struct tc_error *error) {
+    bool several = model->form == MODEL_SHARDS || model->count > 1;
+    if (model->missing && !fail_missing(path, model, error))
+        return NULL;
+    char *joined = join(path, several ? (struct tc_text){"", 0} : model->files[0], error);
+    struct tc_input *input = !joined   ? NULL
+                             : several ? list_files(joined, model, error)
+                                       : tc_input_open(joined, NULL, error);
+    free(joined);
+    const struct tc_backend *backend = several                ? &backend_files
+                                       : model->name.is_index ? NULL
+                                                              : format;
+    return input ? tc_registry_open_input(input, backend, options, error) : NULL;
+}
+
+static struct tc_input *open_in(void *context, const char *name, struct tc_error *error) {
+    char *path = join(context, tc_text_of(name), error);
+    struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
+    free(path);
+    return input;
+}
+
+bool model_find(const char *path, const struct tc_backend *format, const char *variant,
+                struct tc_listing *listing, struct model_folder *folder, struct tc_error *error) {
+    const struct model_wanted wanted = {
+        .format = format, .variant = variant, .open = open_in, .context = (void *)(uintptr_t)path};
+    *folder = (struct model_folder){0};
+    tc_listing_init(listing);
+    return (tc_listing_read(listing, path, error) &&
+            model_folder_find(folder, listing, &wanted, error)) ||
+           tc_error_in_file(error, path);
+}
+
+struct tc_reader *model_open_folder(const char *path, const struct tc_backend *format,
+                                    const char *variant, const struct tc_format_options *options,
+                                    struct tc_buffer *told, struct tc_error *error) {
+    struct tc_listing listing;
+    struct model_folder folder;
+    struct tc_reader *reader = NULL;
+    if (model_find(path, format, variant, &listing, &folder, error)) {
+        reader = model_open(path, &folder.models[0], format, options, error);
+        model_folder_tell(&folder, told);
+    }
+    model_folder_release(&folder);
+    tc_listing_release(&listing);
+    return reader;
+}
