@@ -7,6 +7,7 @@
 
 #include "cmd/common.h"
 #include "cmd/help.h"
+#include "cmd/model_output.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
@@ -31,6 +32,7 @@ struct convert {
     struct tc_metadata metadata;
     struct tc_select select;
     struct tc_policy policy;
+    struct model_output folder;
     const char *prefix;
     const char *strip_prefix;
     bool implicit; /* the word "convert" was left out */
@@ -55,21 +57,46 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
     return instead ? instead : target;
 }
 
+static bool check_checksum(const struct convert *convert, const struct tc_backend *target,
+                           struct tc_error *error) {
+    if (convert->checksum_given && convert->plan.write.checksum &&
+        !(target->caps & TC_CAN_CHECKSUM))
+        return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
+    return true;
+}
+
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
     size_t length = strlen(convert->run.output);
     convert->plan.folder = length && convert->run.output[length - 1] == '/';
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
-    if (!target)
-        return false;
-    if (convert->checksum_given && convert->plan.write.checksum &&
-        !(target->caps & TC_CAN_CHECKSUM))
-        return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
-    return run_conversion(&convert->run, readers, count, target, &convert->plan, error);
+    return target && check_checksum(convert, target, error) &&
+           run_conversion(&convert->run, readers, count, target, &convert->plan, error);
+}
+
+/* From a model folder to a model folder; with the format of single tensors, to a file
+ * a tensor. */
+static bool convert_folder(struct convert *convert, const char *const *inputs, bool *done,
+                           struct tc_error *error) {
+    if (!convert->to) {
+        tc_fail(error, TC_USAGE, "usage", "a format is needed for the folder: -t FORMAT");
+        return tc_error_hint(error, "-t %s writes a file a tensor", tc_registry_for_one()->name);
+    }
+    const struct tc_backend *target = find_target(convert, false, error);
+    *done = target != tc_registry_for_one();
+    return target && (!*done || (check_checksum(convert, target, error) &&
+                                 model_output_run(&convert->folder, &convert->run, inputs[0],
+                                                  target, &convert->plan, error)));
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
+    bool done = false;
+    if (model_output_wanted(inputs, count, convert->run.output) &&
+        (!convert_folder(convert, inputs, &done, error) || done))
+        return error->class == TC_OK;
+    if (!model_output_check_unused(&convert->folder, error))
+        return false;
     struct tc_reader **readers = calloc(count, sizeof(struct tc_reader *));
     if (!readers)
         return tc_fail_memory(error);
@@ -289,6 +316,7 @@ static int run(int argc, char **argv, bool implicit) {
     add_output_options(&table, &convert);
     add_content_options(&table, &convert);
     add_publishing_options(&table, &convert);
+    model_output_add_options(&table, &convert.folder);
     add_dtype_options(&table, &convert.policy);
     add_naming_options(&table, &convert);
     common_add_options(&table, &convert.common);

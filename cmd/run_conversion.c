@@ -7,7 +7,6 @@
 
 #include "cmd/ledger.h"
 #include "core/base/notes.h"
-#include "core/io/publish.h"
 #include "core/plan/make_plan.h"
 #include "formats/registry.h"
 
@@ -140,12 +139,20 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct t
     /* A receipt has the hashes of what was read back from the output. */
     run->convert.keep = run->side_outputs.receipt != NULL;
     run->convert.read_back |= run->convert.keep;
-    bool ok = side_outputs_begin(&run->side_outputs, plan, run->convert.publish, error);
+    struct tc_publish_options beside = run->convert.publish;
+    beside.whole_folder = false;
+    bool ok = side_outputs_begin(&run->side_outputs, plan, beside, error);
     if (ok) {
         report_progress_start(&progress, &run->progress, run->common->quiet);
         ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
+             (!run->write_more || run->write_more(run->more, &conversion.publish, error)) &&
              side_outputs_write(&run->side_outputs, &conversion, run->output, error) &&
              side_outputs_commit(&run->side_outputs, &conversion, error);
+        if (conversion.publish.left_over)
+            ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
+                              "what the new folder replaces could not be removed; it lies in a "
+                              "hidden folder beside it") &&
+                 ok;
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }
@@ -190,7 +197,8 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
         report_problems(&plan);
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
-    ok = ok && check_strict(&plan, run->strict, error);
+    ok = ok && (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
+         check_strict(&plan, run->strict, error);
     if (ok && run->dry_run)
         ok = ledger_print(&plan, run->output, common->json, false, error);
     else if (ok)

@@ -16,6 +16,7 @@
 #include "core/convert/convert.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/publish.h"
 #include "core/plan/plan.h"
 
 struct run_conversion {
@@ -26,6 +27,11 @@ struct run_conversion {
     struct side_outputs side_outputs;
     enum strictness strict;
     bool dry_run;
+    /* What goes into the output besides the plan's files: told of before anything is
+     * written, and written before the output appears. NULL: nothing. */
+    bool (*plan_more)(void *context, struct tc_plan *plan, struct tc_error *error);
+    bool (*write_more)(void *context, struct tc_publish *publish, struct tc_error *error);
+    void *more;
     struct tc_buffer given; /* the options, as a receipt lists them */
 };
 

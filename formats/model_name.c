@@ -92,6 +92,18 @@ static const struct tc_backend *strip_extension(struct tc_text *name, struct tc_
     return found;
 }
 
+/* Removes the extension of weights that tconv does not read: Keras and Flax. */
+static bool strip_foreign(struct tc_text *name, struct tc_text *extension) {
+    static const char *const known[] = {".h5", ".msgpack", ".keras"};
+    struct tc_text whole = *name;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strip(name, tc_text_of(known[i]))) {
+            *extension = (struct tc_text){whole.bytes + name->length, whole.length - name->length};
+            return true;
+        }
+    return false;
+}
+
 /* Removes ".index.json" or ".index.VARIANT.json". */
 static bool strip_index(struct tc_text *name, struct tc_text *variant) {
     struct tc_text rest = *name;
@@ -129,6 +141,8 @@ struct model_name model_name_parse(struct tc_text name, struct tc_text variant) 
     struct model_name parsed = {.stem = name};
     parsed.is_index = strip_index(&parsed.stem, &parsed.variant);
     parsed.backend = strip_extension(&parsed.stem, &parsed.extension);
+    parsed.is_weights =
+        parsed.backend || strip_foreign(&parsed.stem, &parsed.extension) || parsed.is_index;
     /* An index that does not say what its shards are is one all the same. */
     if (parsed.is_index && !parsed.backend)
         parsed.backend = tc_registry_for_path("x" INDEX JSON);
@@ -152,4 +166,30 @@ bool model_name_is_training(struct tc_text name) {
 
 bool model_name_same_weights(const struct model_name *a, const struct model_name *b) {
     return (a->family && a->family == b->family) || tc_text_equal(a->stem, b->stem);
+}
+
+void model_name_converted(const struct model_name *name, const char *stem,
+                          const struct tc_backend *target, struct tc_buffer *converted) {
+    static const char *const stems[] = {[MODEL_FAMILY_TRANSFORMERS] = "model",
+                                        [MODEL_FAMILY_DIFFUSERS] = "diffusion_pytorch_model",
+                                        [MODEL_FAMILY_ADAPTER] = "adapter_model"};
+    bool torch = target == &tc_backend_pt;
+    if (stem)
+        tc_buffer_add_string(converted, stem);
+    else if (name->family)
+        tc_buffer_add_string(converted, torch && name->family == MODEL_FAMILY_TRANSFORMERS
+                                            ? "pytorch_model"
+                                            : stems[name->family]);
+    else
+        tc_buffer_add_text(converted, name->stem);
+    if (name->variant.bytes) {
+        tc_buffer_add_string(converted, ".");
+        tc_buffer_add_text(converted, name->variant);
+    }
+    if (torch && name->family)
+        tc_buffer_add_string(converted, ".bin");
+    else if (target == name->backend && name->extension.length)
+        tc_buffer_add_text(converted, name->extension);
+    else
+        tc_buffer_add_string(converted, target->extensions[0]);
 }

@@ -31,6 +31,8 @@ struct model_name {
     struct tc_text variant;           /* no bytes: none */
     struct tc_text extension;         /* with its dot; of an index that of its shards */
     enum model_family family;
+    bool
+        is_weights; /* the extension is one of weights, also of a format that tconv does not read */
     bool is_index;
     bool is_shard;
     uint32_t number; /* of a shard */
@@ -45,5 +47,11 @@ struct model_name model_name_parse(struct tc_text name, struct tc_text variant);
 bool model_name_is_training(struct tc_text name);
 /* Whether the two may be the same weights: they have one stem, or are of one family. */
 bool model_name_same_weights(const struct model_name *a, const struct model_name *b);
+
+/* What weights of this name are called once they are of another format, where programs
+ * that load them look for them: pytorch_model.bin becomes model.safetensors, and that
+ * becomes pytorch_model.bin. `stem`, if not NULL, takes the place of the name's own. */
+void model_name_converted(const struct model_name *name, const char *stem,
+                          const struct tc_backend *target, struct tc_buffer *converted);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/tensor/table.h"
 #include "formats/registry.h"
@@ -157,19 +158,4 @@ bool model_find(const char *path, const struct tc_backend *format, const char *v
     return (tc_listing_read(listing, path, error) &&
             model_folder_find(folder, listing, &wanted, error)) ||
            tc_error_in_file(error, path);
-}
-
-struct tc_reader *model_open_folder(const char *path, const struct tc_backend *format,
-                                    const char *variant, const struct tc_format_options *options,
-                                    struct tc_buffer *told, struct tc_error *error) {
-    struct tc_listing listing;
-    struct model_folder folder;
-    struct tc_reader *reader = NULL;
-    if (model_find(path, format, variant, &listing, &folder, error)) {
-        reader = model_open(path, &folder.models[0], format, options, error);
-        model_folder_tell(&folder, told);
-    }
-    model_folder_release(&folder);
-    tc_listing_release(&listing);
-    return reader;
 }

@@ -6,7 +6,6 @@
 #define TCONV_FORMATS_MODEL_OPEN_H
 
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/listing.h"
@@ -19,14 +18,8 @@
 struct tc_reader *model_open(const char *path, const struct model *model,
                              const struct tc_backend *format,
                              const struct tc_format_options *options, struct tc_error *error);
-/* Lists the folder, finds its model and opens it. `format` and `variant` are what the
- * user asks for, or NULL. Adds to `told` what model_folder_tell says. */
-struct tc_reader *model_open_folder(const char *path, const struct tc_backend *format,
-                                    const char *variant, const struct tc_format_options *options,
-                                    struct tc_buffer *told, struct tc_error *error);
-/* Finds the model of a folder on the file system, as model_open_folder does: lists
- * it, and looks at the first bytes of files where names do not decide. Both results
- * are to be released, also on failure. */
+/* Finds the models of a folder on the file system: lists it, and looks at the first bytes of files
+ * where names do not decide. Both results are to be released, also on failure. */
 bool model_find(const char *path, const struct tc_backend *format, const char *variant,
                 struct tc_listing *listing, struct model_folder *folder, struct tc_error *error);
 
