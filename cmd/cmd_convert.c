@@ -8,6 +8,7 @@
 #include "cmd/common.h"
 #include "cmd/help.h"
 #include "cmd/model_output.h"
+#include "cmd/naming.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
@@ -33,8 +34,7 @@ struct convert {
     struct tc_select select;
     struct tc_policy policy;
     struct model_output folder;
-    const char *prefix;
-    const char *strip_prefix;
+    struct naming naming;
     bool implicit; /* the word "convert" was left out */
     bool checksum_given;
 };
@@ -112,19 +112,6 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
     return ok;
 }
 
-/* Lists the files that --map names: the output depends on them, too. */
-static bool list_maps(struct convert *convert, const struct arguments *arguments,
-                      struct tc_arena *arena, struct tc_error *error) {
-    const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
-    size_t count = 0;
-    for (size_t i = 0; maps && i < arguments->given_count; i++)
-        if (arguments->given[i].option->rule == tc_select_map)
-            maps[count++] = arguments->given[i].value;
-    convert->run.side_outputs.also = maps;
-    convert->run.side_outputs.also_count = count;
-    return maps != NULL;
-}
-
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
                            struct tc_error *error) {
     if (!convert->run.output) {
@@ -149,10 +136,7 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.select = &convert->select;
     convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
-    if (convert->prefix)
-        convert->select.prefix = tc_text_of(convert->prefix);
-    if (convert->strip_prefix)
-        convert->select.strip_prefix = tc_text_of(convert->strip_prefix);
+    naming_apply(&convert->naming, &convert->select);
     return true;
 }
 
@@ -237,9 +221,13 @@ static void add_content_options(struct option_table *table, struct convert *conv
     const struct option rows[] = {
         METADATA_OPTION("metadata", &convert->metadata, .argument = "KEY=VALUE",
                         .help = "add or replace a metadata entry; may be given again"),
+        SELECT_OPTION("drop-metadata", &convert->select, tc_select_drop_metadata,
+                      .argument = "REGEX",
+                      .help = "without the file's metadata entries whose key matches"),
         CHOICE_OPTION("keep-metadata", &convert->plan.keep_metadata, run_conversion_keeps,
                       .argument = "auto|sidecar|drop",
-                      .help = "where the target holds none: report (auto), write OUT.tconv.json"),
+                      .help = "auto: report what OUT can't hold; sidecar: keep that in "
+                              "OUT.tconv.json; drop: write none"),
         CHOICE_OPTION(
             "tied", &convert->plan.tied, tied, .argument = "auto|keep|copy|error",
             .help = "tensors that share data: shared where OUT can, else copied (auto); one kept"),
@@ -282,16 +270,9 @@ static void add_naming_options(struct option_table *table, struct convert *conve
                       .help = "without those that match"),
         SELECT_OPTION("rows", select, tc_select_rows, .argument = "NAME=A:B",
                       .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N"),
-        SELECT_OPTION("rename", select, tc_select_rename, .argument = "s/RE/NEW/",
-                      .help = "new names, as sed; g, i; may be given again"),
-        SELECT_OPTION("map", select, tc_select_map, .argument = "FILE",
-                      .help = "new names from a JSON object {old: new}"),
-        TEXT_OPTION("strip-prefix", &convert->strip_prefix, .argument = "TEXT",
-                    .help = "take this off the front of names that have it"),
-        TEXT_OPTION("prefix", &convert->prefix, .argument = "TEXT",
-                    .help = "put this before every name"),
     };
     options_add(table, "Choosing and naming tensors:", rows, OPTION_COUNT(rows));
+    naming_add_options(table, select, &convert->naming);
 }
 
 static void print_help(const struct convert *convert, const struct option_table *table) {
@@ -326,7 +307,7 @@ static int run(int argc, char **argv, bool implicit) {
     else if (ok)
         ok = run_conversion_note_options(&convert.run, &table, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
-             list_maps(&convert, &arguments, &table.arena, &error) &&
+             run_conversion_list_maps(&convert.run, &arguments, &table.arena, &error) &&
              confine(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)

@@ -91,6 +91,7 @@ bool hint_command(const char *name, struct tc_error *error, const char *otherwis
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
 int cmd_append(int argc, char **argv);
+int cmd_edit(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_diff(int argc, char **argv);

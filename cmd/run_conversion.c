@@ -8,6 +8,7 @@
 #include "cmd/ledger.h"
 #include "core/base/notes.h"
 #include "core/plan/make_plan.h"
+#include "core/tensor/select.h"
 #include "formats/registry.h"
 
 static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group,
@@ -123,6 +124,18 @@ bool run_conversion_note_options(struct run_conversion *run, const struct option
     options_print_given(&run->given, table, arguments);
     run->side_outputs.options = (struct tc_text){run->given.bytes, run->given.length};
     return tc_buffer_ok(&run->given, error);
+}
+
+bool run_conversion_list_maps(struct run_conversion *run, const struct arguments *arguments,
+                              struct tc_arena *arena, struct tc_error *error) {
+    const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
+    size_t count = 0;
+    for (size_t i = 0; maps && i < arguments->given_count; i++)
+        if (arguments->given[i].option->rule == tc_select_map)
+            maps[count++] = arguments->given[i].value;
+    run->side_outputs.also = maps;
+    run->side_outputs.also_count = count;
+    return maps != NULL;
 }
 
 void run_conversion_release(struct run_conversion *run) {

@@ -200,6 +200,9 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
+    reader->leaves |= shard->leaves;
+    reader->shards_differ |= shard->backend != reader->shard_backend;
+    reader->beyond = reader->beyond ? reader->beyond : shard->beyond;
     reader->skipped_pickle |= shard->skipped_pickle;
     return tc_notes_merge(&reader->notes, &shard->notes, TC_SEVERITIES, error);
 }
