@@ -4,7 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/json.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
+#include "core/format/restore_metadata.h"
 #include "core/io/input.h"
 #include "core/tensor/table.h"
 #include "formats/registry.h"
@@ -16,11 +19,75 @@
 struct files_reader {
     struct shards shards;
     char *text;
+    char *names; /* the text of TC_NAMES_FILE; NULL: there is none */
 };
+
+#define NAMES_LIMIT UINT64_C(100000000)
 
 static int probe(const struct tc_probe *probe) {
     (void)probe;
     return 0;
+}
+
+/* The folder with a slash at its end, and a name behind it; from malloc. */
+static char *join(const char *folder, struct tc_text name, struct tc_error *error) {
+    struct tc_buffer path = {0};
+    size_t length = strlen(folder);
+    tc_buffer_add(&path, folder, length);
+    if (length && folder[length - 1] != '/')
+        tc_buffer_add_string(&path, "/");
+    tc_buffer_add_text(&path, name);
+    tc_buffer_add(&path, "", 1);
+    if (tc_buffer_ok(&path, error))
+        return path.bytes;
+    tc_buffer_release(&path);
+    return NULL;
+}
+
+/* {"names": {file: name}}; files that are not there count for nothing. */
+static bool parse_names(struct tc_reader *reader, uint64_t length, struct tc_error *error) {
+    struct files_reader *files = reader->state;
+    struct tc_json json;
+    struct tc_text key;
+    struct tc_text file;
+    struct tc_text name;
+    tc_json_init(&json, files->names, length, 0, &reader->arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key)) {
+        if (!tc_text_equal(key, TC_TEXT("names"))) {
+            if (!tc_json_skip(&json, &name))
+                return false;
+            continue;
+        }
+        tc_json_begin(&json, TC_JSON_OBJECT);
+        while (tc_json_key(&json, &file)) {
+            if (!tc_json_string(&json, &name))
+                return false;
+            const uint32_t *place = tc_name_map_find(&files->shards.places, file);
+            if (place)
+                shards_name_tensor(&files->shards, *place, name);
+        }
+    }
+    return tc_json_end(&json);
+}
+
+/* Gives tensors the names that the names of their files do not show. */
+static bool read_names(struct tc_reader *reader, struct tc_error *error) {
+    struct files_reader *files = reader->state;
+    char *path = join(reader->input->path, TC_TEXT(TC_NAMES_FILE), error);
+    bool there = path && tc_reader_has_beside(reader, path);
+    struct tc_input *input = there ? tc_reader_open_beside(reader, path, NULL, error) : NULL;
+    bool ok = path && (input || !there);
+    if (input) {
+        ok = tc_reader_check_header(reader, "list of names", input->size, NAMES_LIMIT, error) &&
+             (files->names = tc_input_load(input, 0, input->size, error)) &&
+             parse_names(reader, input->size, error);
+        reader->sidecar = input;
+        if (!ok)
+            tc_error_in_file(error, input->path);
+    }
+    free(path);
+    return ok;
 }
 
 static bool open_files(struct tc_reader *reader, struct tc_error *error) {
@@ -39,7 +106,7 @@ static bool open_files(struct tc_reader *reader, struct tc_error *error) {
         at += name.length + 1;
     }
     reader->size = 0;
-    return shards_open(&files->shards, reader, false, error);
+    return read_names(reader, error) && shards_open(&files->shards, reader, false, error);
 }
 
 static bool read_files(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
@@ -63,6 +130,7 @@ static void close_files(struct tc_reader *reader) {
     struct files_reader *files = reader->state;
     shards_release(&files->shards);
     free(files->text);
+    free(files->names);
 }
 
 /* No format of its own, and so not in the registry: what it reads are its files'. */
@@ -102,21 +170,6 @@ static struct tc_input *list_files(const char *folder, const struct model *model
     return input;
 }
 
-/* The folder with a slash at its end, and a name behind it; from malloc. */
-static char *join(const char *folder, struct tc_text name, struct tc_error *error) {
-    struct tc_buffer path = {0};
-    size_t length = strlen(folder);
-    tc_buffer_add(&path, folder, length);
-    if (length && folder[length - 1] != '/')
-        tc_buffer_add_string(&path, "/");
-    tc_buffer_add_text(&path, name);
-    tc_buffer_add(&path, "", 1);
-    if (tc_buffer_ok(&path, error))
-        return path.bytes;
-    tc_buffer_release(&path);
-    return NULL;
-}
-
 static bool fail_missing(const char *path, const struct model *model, struct tc_error *error) {
     tc_fail(error, TC_INVALID, "missing-shard", "%u of %u shards are missing beside %.*s",
             model->missing, model->name.total, tc_text_shown(model->files[0], 200),
@@ -128,7 +181,7 @@ static bool fail_missing(const char *path, const struct model *model, struct tc_
 struct tc_reader *model_open(const char *path, const struct model *model,
                              const struct tc_backend *format,
                              const struct tc_format_options *options, struct tc_error *error) {
-    bool several = model->form == MODEL_SHARDS || model->count > 1;
+    bool several = model->form != MODEL_FILE;
     if (model->missing && !fail_missing(path, model, error))
         return NULL;
     char *joined = join(path, several ? (struct tc_text){"", 0} : model->files[0], error);

@@ -68,6 +68,10 @@ bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shar
     return tc_name_add(&shards->listed, name, shard, shards->most_tensors, error);
 }
 
+void shards_name_tensor(struct shards *shards, uint32_t shard, struct tc_text name) {
+    shards->files[shard].tensor = name;
+}
+
 void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes) {
     shards->files[shard].nbytes = bytes;
     shards->files[shard].sized = true;
@@ -146,9 +150,12 @@ static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint3
     struct tc_reader *shard = shards->readers[position];
     size_t before = reader->table.count;
     uint32_t storages = shards->storages; /* of the shards before */
+    const struct tc_text *name = &shards->files[position].tensor;
+    bool named = name->bytes && shard->table.count == 1 && !(shard->backend->caps & TC_CAN_NAME);
     bool whole = true;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
+        tensor.name = named ? *name : tensor.name;
         bool listed = shards->without_index || is_listed(shards, &tensor, position);
         tensor.cookie = position;
         tensor.offset = i;

@@ -69,6 +69,22 @@ bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item 
     return tc_buffer_ok(text, error);
 }
 
+bool tc_names_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error) {
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
+    tc_json_open_object(&json, "names");
+    for (size_t i = 0; i < plan->file_count; i++) {
+        struct tc_text name = plan->items[plan->files[i].first].name;
+        if (!memchr(name.bytes, '/', name.length))
+            continue;
+        tc_json_add_key(&json, tc_text_of(plan->files[i].name));
+        tc_json_add_text(&json, NULL, name);
+    }
+    tc_json_close(&json);
+    tc_json_end_line(&json);
+    return tc_buffer_ok(text, error);
+}
+
 bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
                            struct tc_error *error) {
     unsigned caps = plan->target->caps;

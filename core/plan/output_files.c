@@ -11,6 +11,7 @@
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/restore_metadata.h"
 #include "core/plan/measure.h"
 #include "core/tensor/select.h"
 #include "core/tensor/sparse_group.h"
@@ -368,11 +369,16 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
         file->name = tc_plan_keep(plan, &name, error);
         if (!file->name)
             return false;
-        if (memchr(item->name.bytes, '/', item->name.length) &&
-            !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
-                          "\"/\" in a name becomes \".\" in its file's name"))
+        bool changed = memchr(item->name.bytes, '/', item->name.length);
+        if (changed)
+            plan->names_name = TC_NAMES_FILE;
+        if (changed && !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
+                                     "\"/\" in a name becomes \".\" in its file's name; only tconv "
+                                     "reads the name back"))
             return false;
     }
+    /* An earlier output's would give its names to the new tensors. */
+    plan->stale_name = plan->names_name ? NULL : TC_NAMES_FILE;
     return check_file_names(plan, error);
 }
 

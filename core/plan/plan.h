@@ -95,6 +95,7 @@ struct tc_plan {
     size_t file_count;
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
+    const char *names_name;      /* TC_NAMES_FILE where the output has one; else NULL */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
     uint64_t shard_size;         /* 0: shards are not filled up to a size */
