@@ -86,9 +86,10 @@ static char *locate(struct places *places, struct tc_text name) {
         return strdup(places->files[*given]);
     }
     /* A folder that is an output is where its files lie. */
-    if (places->count && tc_is_folder(beside))
+    if (places->count && tc_is_folder(beside)) {
+        places->used[0] = true;
         tc_buffer_addf(&path, "%s/", beside);
-    else
+    } else
         tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
     tc_buffer_add_text(&path, name);
     tc_buffer_add(&path, "", 1);

@@ -127,6 +127,8 @@ static const char *left_out(const struct listing_state *state, const struct tc_e
                        tc_text_equal(entry->name, TC_TEXT(".cache"))
                    ? "folders of version control and of downloads are not copied"
                    : NULL;
+    if (entry->kind != TC_ENTRY_FILE)
+        return NULL;
     if (tc_name_map_find(&state->outputs, entry->name))
         return "files that have the name of one that is written are not copied";
     return name.is_weights && !model_name_is_training(entry->name) &&

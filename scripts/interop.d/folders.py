@@ -1,7 +1,6 @@
 """Model folders: what tconv writes is loaded by the real transformers, and gives the same logits."""
 import json
 import os
-import shutil
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is looked up
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
@@ -27,9 +26,9 @@ def run(checks, tconv):
     for name, config in CONFIGS.items():
         for shards in (None, "20KB"):
             with checks.case(f"{name}, {'shards' if shards else 'one file'}"):
-                one_model(tconv, checks, config, f"{name}-{shards}", shards)
-    with checks.case("a snapshot of links"):
-        snapshot(tconv, checks)
+                one_model(tconv, checks, config, shards)
+    with checks.case("a snapshot of links"), tconv.folder() as work:
+        snapshot(tconv, checks, work)
 
 
 def logits(folder, **how):
@@ -60,13 +59,16 @@ def files_of(folder, ending):
     return sorted(path.name for path in folder.iterdir() if path.name.endswith(ending))
 
 
-def one_model(tconv, checks, config, name, shards):
+def one_model(tconv, checks, config, shards):
     torch.manual_seed(7)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         wanted = model(WORDS).logits
-    work = tconv.work / name
-    work.mkdir()
+    with tconv.folder() as work:
+        convert(tconv, checks, work, model, wanted, shards)
+
+
+def convert(tconv, checks, work, model, wanted, shards):
     source = work / "bin"
     save_bin(model, source, shards)
     checks.true(torch.equal(logits(source), wanted), lambda: "transformers reads its own .bin")
@@ -101,24 +103,23 @@ def one_model(tconv, checks, config, name, shards):
     tconv.run("-q", "--merge", source, f"{work / 'merged'}/", "-t", "safetensors")
     checks.equal("merged", files_of(work / "merged", ".safetensors"), ["model.safetensors"])
     checks.true(torch.equal(logits(work / "merged"), wanted), lambda: "merged: other logits")
-    shutil.rmtree(work)
 
 
-def snapshot(tconv, checks):
+def snapshot(tconv, checks, work):
     """The layout of huggingface_hub's cache: snapshots of links to blobs."""
     torch.manual_seed(8)
     model = transformers.AutoModelForCausalLM.from_config(CONFIGS["llama"]).eval()
     with torch.no_grad():
         wanted = model(WORDS).logits
-    cache = tconv.work / "models--some--model"
+    cache = work / "models--some--model"
     links = cache / "snapshots" / "0123456789abcdef"
     for folder in (cache / "blobs", links):
         folder.mkdir(parents=True)
-    plain = tconv.work / "plain"
+    plain = work / "plain"
     save_bin(model, plain, "20KB")
     for number, file in enumerate(sorted(plain.iterdir())):
         file.rename(cache / "blobs" / f"{number:064x}")
         (links / file.name).symlink_to(f"../../blobs/{number:064x}")
-    tconv.run("-q", links, f"{tconv.work / 'out'}/", "-t", "safetensors")
-    checks.true(torch.equal(logits(tconv.work / "out"), wanted), lambda: "other logits")
-    checks.equal("no links", [path.name for path in (tconv.work / "out").iterdir() if path.is_symlink()], [])
+    tconv.run("-q", links, f"{work / 'out'}/", "-t", "safetensors")
+    checks.true(torch.equal(logits(work / "out"), wanted), lambda: "other logits")
+    checks.equal("no links", [path.name for path in (work / "out").iterdir() if path.is_symlink()], [])
