@@ -9,6 +9,8 @@ static const struct example examples[] = {
     {"",
      {{"tconv pytorch_model.bin model.safetensors",
        "Converts a PyTorch checkpoint; nothing in it is run."},
+      {"tconv llm llm-safe/ -t safetensors",
+       "Converts a model folder: its weights, and beside them copies of its other files."},
       {"tconv info model.safetensors", "Shows what is in a file; reads only its header."},
       {"tconv scan pytorch_model.bin", "Tells whether loading a file could run code."}}},
     {"convert",
