@@ -5,10 +5,10 @@
 #include "cmd/help.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "cmd/rewrite.h"
 #include "cmd/run_conversion.h"
 #include "cmd/sandbox.h"
 #include "core/base/error.h"
-#include "core/base/notes.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/publish.h"
@@ -23,26 +23,15 @@ struct append {
     bool keep_given;
 };
 
-/* Whether the file can be written again in its own format, with all that it holds. */
 static bool check_file(const struct tc_reader *file, struct tc_error *error) {
     const struct tc_backend *format = file->backend;
     if (file->shard_count || file->shard_backend)
         tc_fail(error, TC_UNSUPPORTED, "shards", "tensors are added to one file, not to shards");
-    else if (!(format->caps & TC_CAN_WRITE))
-        tc_fail(error, TC_UNSUPPORTED, "read-only", "%s is read, not written", format->name);
-    else if (!(format->caps & TC_CAN_HOLD_MANY))
+    else if (format->caps & TC_CAN_WRITE && !(format->caps & TC_CAN_HOLD_MANY))
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor", format->name);
-    else if (file->beyond || tc_notes_count(&file->notes, TC_LOSS, TC_KINDS)) {
-        bool members = tc_notes_count(&file->notes, TC_LOSS, TC_KIND_SKIPPED) ||
-                       tc_notes_count(&file->notes, TC_LOSS, TC_KIND_MEMBER);
-        tc_fail(error, TC_UNSUPPORTED, "beyond",
-                "the file would lose what it has beside tensors: %s",
-                file->beyond ? file->beyond
-                : members    ? "members that are no tensors"
-                             : "what the warnings name");
-        tc_error_hint(error, "write another file: tconv FILE IN... -o OUT");
-    }
-    return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);
+    else
+        return rewrite_check(file, "write another file: tconv FILE IN... -o OUT", error);
+    return tc_error_in_file(error, file->input->path);
 }
 
 static bool run_append(struct append *append, struct tc_reader **readers, size_t count,
@@ -50,12 +39,8 @@ static bool run_append(struct append *append, struct tc_reader **readers, size_t
     const struct tc_reader *file = readers[0];
     if (!check_file(file, error))
         return false;
-    if (!append->keep_given && file->sidecar)
-        append->plan.keep_metadata = TC_KEEP_SIDECAR;
+    rewrite_keep(file, append->keep_given, &append->plan);
     append->plan.extra_metadata = &append->metadata;
-    append->plan.write.compress = file->compressed ? TC_COMPRESS_DEFAULT : 0;
-    append->plan.write.checksum = file->checksum;
-    append->plan.write.companion = file->companion_count > 0;
     append->run.convert.in_place = true;
     if (run_conversion(&append->run, readers, count, file->backend, &append->plan, error))
         return true;

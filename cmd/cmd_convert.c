@@ -7,6 +7,8 @@
 
 #include "cmd/common.h"
 #include "cmd/help.h"
+#include "cmd/model_output.h"
+#include "cmd/naming.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
@@ -31,8 +33,8 @@ struct convert {
     struct tc_metadata metadata;
     struct tc_select select;
     struct tc_policy policy;
-    const char *prefix;
-    const char *strip_prefix;
+    struct model_output folder;
+    struct naming naming;
     bool implicit; /* the word "convert" was left out */
     bool checksum_given;
 };
@@ -55,21 +57,46 @@ static const struct tc_backend *find_target(const struct convert *convert, bool 
     return instead ? instead : target;
 }
 
+static bool check_checksum(const struct convert *convert, const struct tc_backend *target,
+                           struct tc_error *error) {
+    if (convert->checksum_given && convert->plan.write.checksum &&
+        !(target->caps & TC_CAN_CHECKSUM))
+        return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
+    return true;
+}
+
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
     size_t length = strlen(convert->run.output);
     convert->plan.folder = length && convert->run.output[length - 1] == '/';
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
-    if (!target)
-        return false;
-    if (convert->checksum_given && convert->plan.write.checksum &&
-        !(target->caps & TC_CAN_CHECKSUM))
-        return tc_fail(error, TC_UNSUPPORTED, "checksum", "%s holds no checksum", target->name);
-    return run_conversion(&convert->run, readers, count, target, &convert->plan, error);
+    return target && check_checksum(convert, target, error) &&
+           run_conversion(&convert->run, readers, count, target, &convert->plan, error);
+}
+
+/* From a model folder to a model folder; with the format of single tensors, to a file
+ * a tensor. */
+static bool convert_folder(struct convert *convert, const char *const *inputs, bool *done,
+                           struct tc_error *error) {
+    if (!convert->to) {
+        tc_fail(error, TC_USAGE, "usage", "a format is needed for the folder: -t FORMAT");
+        return tc_error_hint(error, "-t %s writes a file a tensor", tc_registry_for_one()->name);
+    }
+    const struct tc_backend *target = find_target(convert, false, error);
+    *done = target != tc_registry_for_one();
+    return target && (!*done || (check_checksum(convert, target, error) &&
+                                 model_output_run(&convert->folder, &convert->run, inputs[0],
+                                                  target, &convert->plan, error)));
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
+    bool done = false;
+    if (model_output_wanted(inputs, count, convert->run.output) &&
+        (!convert_folder(convert, inputs, &done, error) || done))
+        return error->class == TC_OK;
+    if (!model_output_check_unused(&convert->folder, error))
+        return false;
     struct tc_reader **readers = calloc(count, sizeof(struct tc_reader *));
     if (!readers)
         return tc_fail_memory(error);
@@ -83,19 +110,6 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
         tc_reader_close(readers[i]);
     free(readers);
     return ok;
-}
-
-/* Lists the files that --map names: the output depends on them, too. */
-static bool list_maps(struct convert *convert, const struct arguments *arguments,
-                      struct tc_arena *arena, struct tc_error *error) {
-    const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
-    size_t count = 0;
-    for (size_t i = 0; maps && i < arguments->given_count; i++)
-        if (arguments->given[i].option->rule == tc_select_map)
-            maps[count++] = arguments->given[i].value;
-    convert->run.side_outputs.also = maps;
-    convert->run.side_outputs.also_count = count;
-    return maps != NULL;
 }
 
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
@@ -122,10 +136,7 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
     convert->plan.select = &convert->select;
     convert->common.format.select = &convert->select;
     convert->plan.policy = &convert->policy;
-    if (convert->prefix)
-        convert->select.prefix = tc_text_of(convert->prefix);
-    if (convert->strip_prefix)
-        convert->select.strip_prefix = tc_text_of(convert->strip_prefix);
+    naming_apply(&convert->naming, &convert->select);
     return true;
 }
 
@@ -210,9 +221,13 @@ static void add_content_options(struct option_table *table, struct convert *conv
     const struct option rows[] = {
         METADATA_OPTION("metadata", &convert->metadata, .argument = "KEY=VALUE",
                         .help = "add or replace a metadata entry; may be given again"),
+        SELECT_OPTION("drop-metadata", &convert->select, tc_select_drop_metadata,
+                      .argument = "REGEX",
+                      .help = "without the file's metadata entries whose key matches"),
         CHOICE_OPTION("keep-metadata", &convert->plan.keep_metadata, run_conversion_keeps,
                       .argument = "auto|sidecar|drop",
-                      .help = "where the target holds none: report (auto), write OUT.tconv.json"),
+                      .help = "auto: report what OUT can't hold; sidecar: keep that in "
+                              "OUT.tconv.json; drop: write none"),
         CHOICE_OPTION(
             "tied", &convert->plan.tied, tied, .argument = "auto|keep|copy|error",
             .help = "tensors that share data: shared where OUT can, else copied (auto); one kept"),
@@ -255,16 +270,9 @@ static void add_naming_options(struct option_table *table, struct convert *conve
                       .help = "without those that match"),
         SELECT_OPTION("rows", select, tc_select_rows, .argument = "NAME=A:B",
                       .help = "of this tensor only rows A to B-1; A:, :B, -N: for the last N"),
-        SELECT_OPTION("rename", select, tc_select_rename, .argument = "s/RE/NEW/",
-                      .help = "new names, as sed; g, i; may be given again"),
-        SELECT_OPTION("map", select, tc_select_map, .argument = "FILE",
-                      .help = "new names from a JSON object {old: new}"),
-        TEXT_OPTION("strip-prefix", &convert->strip_prefix, .argument = "TEXT",
-                    .help = "take this off the front of names that have it"),
-        TEXT_OPTION("prefix", &convert->prefix, .argument = "TEXT",
-                    .help = "put this before every name"),
     };
     options_add(table, "Choosing and naming tensors:", rows, OPTION_COUNT(rows));
+    naming_add_options(table, select, &convert->naming);
 }
 
 static void print_help(const struct convert *convert, const struct option_table *table) {
@@ -289,6 +297,7 @@ static int run(int argc, char **argv, bool implicit) {
     add_output_options(&table, &convert);
     add_content_options(&table, &convert);
     add_publishing_options(&table, &convert);
+    model_output_add_options(&table, &convert.folder);
     add_dtype_options(&table, &convert.policy);
     add_naming_options(&table, &convert);
     common_add_options(&table, &convert.common);
@@ -298,7 +307,7 @@ static int run(int argc, char **argv, bool implicit) {
     else if (ok)
         ok = run_conversion_note_options(&convert.run, &table, &arguments, &error) &&
              take_arguments(&convert, &arguments, &error) &&
-             list_maps(&convert, &arguments, &table.arena, &error) &&
+             run_conversion_list_maps(&convert.run, &arguments, &table.arena, &error) &&
              confine(&convert, &arguments, &error) &&
              convert_files(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)

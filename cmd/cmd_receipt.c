@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/io/input.h"
+#include "core/io/listing.h"
 #include "core/io/sha256.h"
 
 /* The most bytes of a receipt: enough for the hashes of a million files. */
@@ -84,7 +85,12 @@ static char *locate(struct places *places, struct tc_text name) {
         places->used[*given] = true;
         return strdup(places->files[*given]);
     }
-    tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
+    /* A folder that is an output is where its files lie. */
+    if (places->count && tc_is_folder(beside)) {
+        places->used[0] = true;
+        tc_buffer_addf(&path, "%s/", beside);
+    } else
+        tc_buffer_add(&path, beside, (size_t)(tc_path_name(beside) - beside));
     tc_buffer_add_text(&path, name);
     tc_buffer_add(&path, "", 1);
     if (path.failed)

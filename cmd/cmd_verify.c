@@ -10,7 +10,6 @@
 #include "cmd/sandbox.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
-#include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/inspect/verify_file.h"
 #include "formats/registry.h"
@@ -29,16 +28,13 @@ static bool is_known(const struct verify *verify, const char *path, const struct
 
 static bool verify_file(void *context, struct checked_file *file, struct tc_error *error) {
     const struct verify *verify = context;
-    struct tc_format_options options = verify->common.format;
-    const struct tc_backend *backend = NULL;
-    if (verify->common.from && !(backend = common_backend(verify->common.from, file->path, error)))
-        return false;
-    options.findings = &file->findings;
+    struct common common = verify->common;
+    common.format.findings = &file->findings;
     struct report_progress progress;
     report_progress_start(&progress, NULL, verify->common.quiet);
     const struct tc_verify_file_options reading = {
         .verbose = verify->common.verbose, .progress = report_progress_step, .context = &progress};
-    struct tc_reader *reader = tc_registry_open(file->path, backend, &options, error);
+    struct tc_reader *reader = common_open_silently(&common, file->path, error);
     bool ok = reader && tc_verify_file(reader, &reading, error);
     if (reader)
         findings_keep_skipped(file, reader);

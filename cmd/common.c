@@ -10,6 +10,7 @@
 #include "core/base/memory.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
+#include "formats/model_open.h"
 #include "formats/registry.h"
 
 static struct option format_option_row(struct tc_option_setting *setting) {
@@ -90,6 +91,8 @@ void common_add_options(struct option_table *table, struct common *common) {
     const struct option reading[] = {
         TEXT_OPTION("from", &common->from, .letter = 'f', .argument = "FORMAT",
                     .help = "take the input for this format, whatever it looks like"),
+        TEXT_OPTION("variant", &common->variant, .argument = "NAME",
+                    .help = "of a model folder this variant, such as fp16"),
     };
     const struct option output[] = {
         FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
@@ -146,12 +149,75 @@ bool common_confine(const struct common *common, const char *const *inputs, size
     return sandbox_enter(&sandbox, inputs, count, error);
 }
 
+/* The format that -f names; false with the error filled where there is no such. */
+static bool find_from(const struct common *common, const char *path,
+                      const struct tc_backend **backend, struct tc_error *error) {
+    *backend = common->from ? common_backend(common->from, path, error) : NULL;
+    return *backend || !common->from;
+}
+
+/* Says which of a folder's models is read, where there are several. */
+static void tell_choice(const struct common *common, const char *path,
+                        const struct model_folder *folder) {
+    struct tc_buffer told = {0};
+    struct tc_buffer line = {0};
+    model_folder_tell(folder, &told);
+    if (told.length && !common->quiet) {
+        tc_buffer_add_string(&line, "tconv: note: ");
+        tc_buffer_add_visible(&line, tc_text_of(path));
+        tc_buffer_add_string(&line, ": ");
+        tc_buffer_add_visible(&line, (struct tc_text){told.bytes, told.length});
+        tc_buffer_add_string(&line, "\n");
+        report_err(&line);
+    }
+    tc_buffer_release(&told);
+}
+
+bool common_find_model(const struct common *common, const char *path, struct tc_listing *listing,
+                       struct model_folder *folder, struct tc_error *error) {
+    const struct tc_backend *backend;
+    *listing = (struct tc_listing){0};
+    *folder = (struct model_folder){0};
+    if (!find_from(common, path, &backend, error) ||
+        !model_find(path, backend, common->variant, listing, folder, error))
+        return false;
+    tell_choice(common, path, folder);
+    return true;
+}
+
+struct tc_reader *common_open_model(const struct common *common, const char *path,
+                                    const struct model_folder *folder, struct tc_error *error) {
+    const struct tc_backend *backend;
+    if (!find_from(common, path, &backend, error))
+        return NULL;
+    return model_open(path, &folder->models[0], backend, &common->format, error);
+}
+
+static struct tc_reader *open_folder(const struct common *common, const char *path,
+                                     struct tc_error *error) {
+    struct tc_listing listing;
+    struct model_folder folder;
+    struct tc_reader *reader = common_find_model(common, path, &listing, &folder, error)
+                                   ? common_open_model(common, path, &folder, error)
+                                   : NULL;
+    model_folder_release(&folder);
+    tc_listing_release(&listing);
+    return reader;
+}
+
+struct tc_reader *common_open_silently(const struct common *common, const char *path,
+                                       struct tc_error *error) {
+    const struct tc_backend *backend;
+    if (tc_is_folder(path))
+        return open_folder(common, path, error);
+    return find_from(common, path, &backend, error)
+               ? tc_registry_open(path, backend, &common->format, error)
+               : NULL;
+}
+
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
-    const struct tc_backend *backend = NULL;
-    if (common->from && !(backend = common_backend(common->from, path, error)))
-        return NULL;
-    struct tc_reader *reader = tc_registry_open(path, backend, &common->format, error);
+    struct tc_reader *reader = common_open_silently(common, path, error);
     if (reader)
         report_warnings(reader, common->quiet, common->verbose);
     else

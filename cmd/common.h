@@ -10,7 +10,9 @@
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
+#include "core/io/listing.h"
 #include "core/tensor/table.h"
+#include "formats/model_folder.h"
 
 struct common {
     enum help_form help;
@@ -19,6 +21,7 @@ struct common {
     bool verbose;
     enum sandbox_mode sandbox;
     const char *from;
+    const char *variant; /* of a folder's model */
     struct tc_format_options format;
 };
 
@@ -45,9 +48,19 @@ struct sandbox common_sandbox(const struct common *common);
 bool common_confine(const struct common *common, const char *const *inputs, size_t count,
                     struct tc_error *error);
 
-/* Opens as the options say; warnings go to standard error. */
+/* Finds the models of a folder, and opens the first, as the options say; the choice is
+ * told on standard error. What was found is to be released by the caller, also on
+ * failure. */
+bool common_find_model(const struct common *common, const char *path, struct tc_listing *listing,
+                       struct model_folder *folder, struct tc_error *error);
+struct tc_reader *common_open_model(const struct common *common, const char *path,
+                                    const struct model_folder *folder, struct tc_error *error);
+/* Opens a file, or a folder's model, as the options say; warnings go to standard error. */
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error);
+/* The same without the warnings, which stay in the reader's notes. */
+struct tc_reader *common_open_silently(const struct common *common, const char *path,
+                                       struct tc_error *error);
 /* The format that the user names; where a name stands for several, the one that
  * the path's extension has (the path may be NULL). Fills the error where there is
  * none. */
@@ -78,6 +91,7 @@ bool hint_command(const char *name, struct tc_error *error, const char *otherwis
 int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
 int cmd_append(int argc, char **argv);
+int cmd_edit(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_diff(int argc, char **argv);

@@ -29,6 +29,7 @@ static const struct command {
 } commands[] = {
     {"convert", cmd_convert, "IN OUT", "convert; the word may be left out"},
     {"append", cmd_append, "FILE [IN...]", "add tensors or metadata to a file, in its own format"},
+    {"edit", cmd_edit, "FILE [-o OUT]", "change metadata and names, and nothing else"},
     {"info", cmd_info, "FILE...", "format, size, metadata, table of tensors"},
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},

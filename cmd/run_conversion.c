@@ -7,8 +7,8 @@
 
 #include "cmd/ledger.h"
 #include "core/base/notes.h"
-#include "core/io/publish.h"
 #include "core/plan/make_plan.h"
+#include "core/tensor/select.h"
 #include "formats/registry.h"
 
 static bool fail_strict(const struct tc_plan *plan, const struct tc_note_group *group,
@@ -126,6 +126,18 @@ bool run_conversion_note_options(struct run_conversion *run, const struct option
     return tc_buffer_ok(&run->given, error);
 }
 
+bool run_conversion_list_maps(struct run_conversion *run, const struct arguments *arguments,
+                              struct tc_arena *arena, struct tc_error *error) {
+    const char **maps = tc_arena_array(arena, arguments->given_count + 1, sizeof *maps, error);
+    size_t count = 0;
+    for (size_t i = 0; maps && i < arguments->given_count; i++)
+        if (arguments->given[i].option->rule == tc_select_map)
+            maps[count++] = arguments->given[i].value;
+    run->side_outputs.also = maps;
+    run->side_outputs.also_count = count;
+    return maps != NULL;
+}
+
 void run_conversion_release(struct run_conversion *run) {
     tc_buffer_release(&run->given);
 }
@@ -140,12 +152,20 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct t
     /* A receipt has the hashes of what was read back from the output. */
     run->convert.keep = run->side_outputs.receipt != NULL;
     run->convert.read_back |= run->convert.keep;
-    bool ok = side_outputs_begin(&run->side_outputs, plan, run->convert.publish, error);
+    struct tc_publish_options beside = run->convert.publish;
+    beside.whole_folder = false;
+    bool ok = side_outputs_begin(&run->side_outputs, plan, beside, error);
     if (ok) {
         report_progress_start(&progress, &run->progress, run->common->quiet);
         ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
+             (!run->write_more || run->write_more(run->more, &conversion.publish, error)) &&
              side_outputs_write(&run->side_outputs, &conversion, run->output, error) &&
              side_outputs_commit(&run->side_outputs, &conversion, error);
+        if (conversion.publish.left_over)
+            ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
+                              "what the new folder replaces could not be removed; it lies in a "
+                              "hidden folder beside it") &&
+                 ok;
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }
@@ -190,7 +210,8 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
         report_problems(&plan);
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
-    ok = ok && check_strict(&plan, run->strict, error);
+    ok = ok && (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
+         check_strict(&plan, run->strict, error);
     if (ok && run->dry_run)
         ok = ledger_print(&plan, run->output, common->json, false, error);
     else if (ok)

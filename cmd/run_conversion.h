@@ -11,11 +11,13 @@
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
 #include "cmd/side_outputs.h"
+#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/publish.h"
 #include "core/plan/plan.h"
 
 struct run_conversion {
@@ -26,6 +28,11 @@ struct run_conversion {
     struct side_outputs side_outputs;
     enum strictness strict;
     bool dry_run;
+    /* What goes into the output besides the plan's files: told of before anything is
+     * written, and written before the output appears. NULL: nothing. */
+    bool (*plan_more)(void *context, struct tc_plan *plan, struct tc_error *error);
+    bool (*write_more)(void *context, struct tc_publish *publish, struct tc_error *error);
+    void *more;
     struct tc_buffer given; /* the options, as a receipt lists them */
 };
 
@@ -42,6 +49,10 @@ struct sandbox run_conversion_sandbox(const struct run_conversion *run);
 /* Keeps the options as a receipt lists them, until run_conversion_release. */
 bool run_conversion_note_options(struct run_conversion *run, const struct option_table *table,
                                  const struct arguments *arguments, struct tc_error *error);
+/* Lists the files that --map names: the output depends on them, too. The list is in
+ * the arena. */
+bool run_conversion_list_maps(struct run_conversion *run, const struct arguments *arguments,
+                              struct tc_arena *arena, struct tc_error *error);
 void run_conversion_release(struct run_conversion *run);
 
 /* Makes the plan and carries it out. The readers stay the caller's in any case. */

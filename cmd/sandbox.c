@@ -17,8 +17,10 @@
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/io/landlock.h"
+#include "core/io/listing.h"
 #include "core/io/sanitized.h"
 #include "core/io/seccomp.h"
+#include "formats/model_copy.h"
 
 const char *const sandbox_modes[] = {"auto", "require", "off", NULL};
 
@@ -276,13 +278,27 @@ static int allow_once(const struct tc_landlock *layer, char *folder, char **last
     return failed;
 }
 
+/* A folder with all that is below it, and what its links lead to. A snapshot in a cache
+ * of Hugging Face is made of links to the cache's blobs, in folders below it, too. */
+static int allow_folder(const struct tc_landlock *layer, const char *path) {
+    int failed = allow(layer, path, TC_LANDLOCK_READ);
+    if (!failed)
+        failed = allow_links(layer, path);
+    char *blobs = failed ? NULL : model_copy_blobs(path);
+    if (blobs)
+        failed = allow(layer, blobs, TC_LANDLOCK_READ_FILE);
+    free(blobs);
+    return failed;
+}
+
 static int allow_input(const struct tc_landlock *layer, const char *path,
                        struct last_folders *last) {
-    struct stat status;
     if (strcmp(path, "-") == 0 || path[0] == '\0')
         return 0;
-    if (stands_alone(path) || (stat(path, &status) == 0 && S_ISDIR(status.st_mode)))
+    if (stands_alone(path))
         return allow(layer, path, TC_LANDLOCK_READ);
+    if (tc_is_folder(path))
+        return allow_folder(layer, path);
     int failed = allow_once(layer, folder_of(path), &last->named, true);
     char *real = failed ? NULL : realpath(path, NULL);
     if (real)

@@ -166,28 +166,49 @@ bool tc_registry_is_index(const struct tc_backend *backend) {
     return backend == &tc_backend_index;
 }
 
-const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error) {
-    struct tc_probe probe = {.input = input};
-    probe.length = input->size < sizeof probe.head ? input->size : sizeof probe.head;
-    if (!tc_input_read(input, 0, probe.head, probe.length, error))
-        return NULL;
-    const struct tc_backend *by_name = tc_registry_for_path(input->path);
+static bool load_head(struct tc_probe *probe, struct tc_input *input, struct tc_error *error) {
+    *probe = (struct tc_probe){.input = input};
+    probe->length = input->size < sizeof probe->head ? input->size : sizeof probe->head;
+    return tc_input_read(input, 0, probe->head, probe->length, error);
+}
+
+/* The format with the highest score; of several the one that the name has. */
+static const struct tc_backend *best_match(const struct tc_probe *probe,
+                                           const struct tc_backend *by_name) {
     const struct tc_backend *best = NULL;
     int best_score = 0;
     for (size_t i = 0; tc_registry[i]; i++) {
-        int score = tc_registry[i]->probe(&probe);
+        int score = tc_registry[i]->probe(probe);
         if (score > best_score || (score == best_score && score && tc_registry[i] == by_name)) {
             best = tc_registry[i];
             best_score = score;
         }
     }
-    /* A probe that could not look has not said no. */
-    if (!tc_input_sound(input, error))
+    return best;
+}
+
+/* A probe that could not look has not said no. */
+static bool probes_looked(struct tc_input *input, struct tc_error *error) {
+    return tc_input_sound(input, error) && (!tc_memory_lacked() || tc_fail_memory(error));
+}
+
+bool tc_registry_recognise(struct tc_input *input, const struct tc_backend **backend,
+                           struct tc_error *error) {
+    struct tc_probe probe;
+    if (!load_head(&probe, input, error))
+        return false;
+    *backend = best_match(&probe, tc_registry_for_path(input->path));
+    return probes_looked(input, error);
+}
+
+const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error) {
+    struct tc_probe probe;
+    if (!load_head(&probe, input, error))
         return NULL;
-    if (tc_memory_lacked()) {
-        tc_fail_memory(error);
+    const struct tc_backend *by_name = tc_registry_for_path(input->path);
+    const struct tc_backend *best = best_match(&probe, by_name);
+    if (!probes_looked(input, error))
         return NULL;
-    }
     if (best)
         return best;
     /* Where the extension is a known format's, and the content nothing else that is
@@ -199,10 +220,8 @@ const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_err
 }
 
 bool tc_registry_explain(struct tc_input *input, struct tc_error *error) {
-    struct tc_probe probe = {.input = input};
-    probe.length = input->size < sizeof probe.head ? input->size : sizeof probe.head;
-    return tc_input_read(input, 0, probe.head, probe.length, error) &&
-           foreign_explain(&probe, error);
+    struct tc_probe probe;
+    return load_head(&probe, input, error) && foreign_explain(&probe, error);
 }
 
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,

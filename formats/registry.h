@@ -36,6 +36,10 @@ const struct tc_backend *tc_registry_for_path(const char *path);
  * its extension if that is one of ours (its open then says what is wrong), else
  * NULL with an error that says what the file looks like. */
 const struct tc_backend *tc_registry_probe(struct tc_input *input, struct tc_error *error);
+/* The format that recognises a file's content, whatever its name; NULL: none does. Fails
+ * where the file can't be read. */
+bool tc_registry_recognise(struct tc_input *input, const struct tc_backend **backend,
+                           struct tc_error *error);
 /* Fills the error with what a file of no known format looks like; returns false. */
 bool tc_registry_explain(struct tc_input *input, struct tc_error *error);
 /* Whether the path is that of an index of shards. `indexed` is then the path

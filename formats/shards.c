@@ -37,7 +37,8 @@ static bool grow_files(struct shards *shards, struct tc_error *error) {
 
 bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *position,
                      struct tc_error *error) {
-    if (!tc_path_is_plain(file) || memchr(file.bytes, '\\', file.length)) {
+    if (!tc_path_is_plain(file) ||
+        (!shards->without_index && memchr(file.bytes, '\\', file.length))) {
         tc_fail(error, TC_UNSAFE, "shard-path",
                 "the index names a shard outside its folder: \"%.*s\"", tc_text_shown(file, 200),
                 file.bytes);
@@ -65,6 +66,10 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
 bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
                        struct tc_error *error) {
     return tc_name_add(&shards->listed, name, shard, shards->most_tensors, error);
+}
+
+void shards_name_tensor(struct shards *shards, uint32_t shard, struct tc_text name) {
+    shards->files[shard].tensor = name;
 }
 
 void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes) {
@@ -145,10 +150,13 @@ static bool merge_tensors(struct shards *shards, struct tc_reader *reader, uint3
     struct tc_reader *shard = shards->readers[position];
     size_t before = reader->table.count;
     uint32_t storages = shards->storages; /* of the shards before */
+    const struct tc_text *name = &shards->files[position].tensor;
+    bool named = name->bytes && shard->table.count == 1 && !(shard->backend->caps & TC_CAN_NAME);
     bool whole = true;
     for (size_t i = 0; i < shard->table.count; i++) {
         struct tc_tensor tensor = shard->table.tensors[i];
-        bool listed = is_listed(shards, &tensor, position);
+        tensor.name = named ? *name : tensor.name;
+        bool listed = shards->without_index || is_listed(shards, &tensor, position);
         tensor.cookie = position;
         tensor.offset = i;
         if (tensor.storage) {
@@ -199,6 +207,9 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
+    reader->leaves |= shard->leaves;
+    reader->shards_differ |= shard->backend != reader->shard_backend;
+    reader->beyond = reader->beyond ? reader->beyond : shard->beyond;
     reader->skipped_pickle |= shard->skipped_pickle;
     return tc_notes_merge(&reader->notes, &shard->notes, TC_SEVERITIES, error);
 }

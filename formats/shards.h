@@ -25,9 +25,10 @@
 
 struct shard_file {
     struct tc_text name;
-    uint64_t nbytes;   /* of its tensors, as the index says */
-    uint32_t position; /* in the order in which the index names the files */
-    bool sized;        /* the index has a size for it: nbytes */
+    struct tc_text tensor; /* the name of its only tensor, where its format holds none */
+    uint64_t nbytes;       /* of its tensors, as the index says */
+    uint32_t position;     /* in the order in which the index names the files */
+    bool sized;            /* the index has a size for it: nbytes */
 };
 
 struct shards {
@@ -43,6 +44,7 @@ struct shards {
     struct tc_name_map places; /* the files' names; the number is a position in `files`, before
                                 * shards_open brings them into another order */
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
+    bool without_index;        /* the tensors are those that the files hold: none is listed */
     bool ready;
 };
 
@@ -54,6 +56,8 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
 /* Records that the index places a tensor in this shard. */
 bool shards_add_tensor(struct shards *shards, struct tc_text name, uint32_t shard,
                        struct tc_error *error);
+/* Gives the only tensor of a shard a name, where its format has none. */
+void shards_name_tensor(struct shards *shards, uint32_t shard, struct tc_text name);
 /* Records how many bytes of tensors a shard has, as the index says. */
 void shards_add_size(struct shards *shards, uint32_t shard, uint64_t bytes);
 /* Opens the shards, in the order of their names or in that in which they were

@@ -47,6 +47,9 @@ def make_samples(folder):
     (folder / "extra.npy").write_bytes(files.npy_of(files.f32(1.0, 2.0)))
     narrow = {"w": Tensor("BF16", [4], bytes(range(8)))}
     (folder / "bf16.safetensors").write_bytes(files.safetensors(narrow))
+    (folder / "llm").mkdir()
+    (folder / "llm" / "model.safetensors").write_bytes(files.safetensors(model(), metadata=metadata))
+    (folder / "llm" / "config.json").write_text("{}")
     for name in ("model.npz", "model.deathtensors", "pytorch_model.bin"):
         result = run(TCONV, "-q", "model.safetensors", name, cwd=folder)
         check_equal(result.code, 0, f"making {name}", result)

@@ -47,6 +47,9 @@ def sample(folder):
         (folder / name).mkdir()
     (folder / "in" / "model.safetensors").write_bytes(files.safetensors(MODEL, {"k": "v"}))
     (folder / "in" / "more.npy").write_bytes(files.npy_of(f32(7, 8)))
+    (folder / "in" / "folder").mkdir()
+    (folder / "in" / "folder" / "model.safetensors").write_bytes(files.safetensors(MODEL))
+    (folder / "in" / "folder" / "config.json").write_text("{}")
     (folder / "other" / "secret").write_text("secret")
     (folder / "other" / "map.json").write_text('{"b": "c"}')
     expect(folder, OK, "keygen", "--sandbox=off", "other/sign")
@@ -70,8 +73,14 @@ COMMANDS = {
         ("-q in/model.safetensors out/s.safetensors --shard-size 64K", ["out"]),
         ("-q in/model.safetensors out/m.onnx --onnx-external", ["out/m.onnx"]),
         ("--dry-run in/model.safetensors out/m.npz", []),
+        ("-q in/folder out/new/ -t deathtensors --verify", ["out/new"]),
+        ("-q in/folder out/joined.npz --keep-metadata=drop", ["out/joined.npz"]),
     ],
     "append": [("append -q in/model.safetensors in/more.npy", ["in/model.safetensors"])],
+    "edit": [
+        ("edit -q in/model.safetensors --prefix a.", ["in/model.safetensors"]),
+        ("edit -q in/folder --metadata a=b -o out/edited.safetensors --map other/map.json", ["out/edited.safetensors"]),
+    ],
     "info": [("info in/model.safetensors in/whole.npz", [])],
     "list": [("list in/model.safetensors", [])],
     "get": [("get in/whole.npz b -o out/b.npy", ["out/b.npy"]), ("get in/whole.npz b", [])],
@@ -148,7 +157,7 @@ def check_attempts(result, expected):
 def confined(line, folder):
     sample(folder)
     expected = attempts(folder)
-    if not line.startswith(("append", "manifest")):
+    if not line.startswith(("append", "edit -q in/model", "manifest")):
         expected[f"make={folder / 'in' / 'new'}"] = "EACCES"
         expected[f"write={folder / 'in' / 'model.safetensors'}"] = "EACCES"
     hook = {"TCONV_TEST_SANDBOX": "\n".join(expected)}
@@ -179,7 +188,7 @@ def older_kernels(line, abi, folder):
     sample(folder)
     env = environment(folder, TCONV_TEST_LANDLOCK=str(abi), TCONV_TEST_SANDBOX="read=/etc/passwd\nsocket")
     result = tconv(*words(line, "require"), cwd=folder, env=env)
-    writes = "out/" in line or "append" in line or "manifest" in line
+    writes = "out/" in line or line.startswith(("append", "edit", "manifest"))
     if abi == 0 or (abi == 1 and writes and "--dry-run" not in line):
         check_equal(result.code, IO, "exit code", result)
         assert b"the sandbox is not complete" in result.err, result.err

@@ -20,6 +20,11 @@
 #define TC_FIXED_LIMIT "this limit is fixed: no honest file comes near it"
 /* The most shards of one index. Real models have at most a few hundred. */
 #define TC_MAX_SHARDS 100000u
+/* The most entries of one folder that is looked through for a model. Real ones have
+ * some dozens, a folder with a file for each tensor some thousands. */
+#define TC_MAX_FOLDER_ENTRIES 100000u
+/* Folders in folders that are copied with a model. */
+#define TC_MAX_FOLDER_DEPTH 64u
 /* How many times its size a file may grow by decompression before --max-size
  * counts it: zeros deflate 1000-fold, real weights hardly 10-fold. */
 #define TC_FREE_EXPANSION 100u

@@ -11,6 +11,17 @@ bool tc_path_is_plain(struct tc_text name) {
            !tc_text_equal(name, TC_TEXT(".."));
 }
 
+bool tc_path_is_inside(struct tc_text path) {
+    for (size_t from = 0; from <= path.length;) {
+        const char *slash = memchr(path.bytes + from, '/', path.length - from);
+        size_t to = slash ? (size_t)(slash - path.bytes) : path.length;
+        if (!tc_path_is_plain((struct tc_text){path.bytes + from, to - from}))
+            return false;
+        from = to + 1;
+    }
+    return true;
+}
+
 const char *tc_path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

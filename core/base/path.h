@@ -7,6 +7,9 @@
 /* Whether it names a file of a folder, and nothing else: no slash, no NUL, neither
  * "." nor "..", not too long. */
 bool tc_path_is_plain(struct tc_text name);
+/* Whether it names a file of a folder or of one below: plain names with single slashes
+ * between them. */
+bool tc_path_is_inside(struct tc_text path);
 /* What stands behind the last slash. */
 const char *tc_path_name(const char *path);
 /* The file's name without its folder and its last extension: what a tensor is called that has no

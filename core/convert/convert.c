@@ -321,6 +321,22 @@ static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfil
     return ok;
 }
 
+/* The small files beside the output: a sidecar, or the names of a folder's tensors. */
+static bool write_texts(const struct tc_plan *plan, struct tc_publish *publish,
+                        struct tc_error *error) {
+    struct tc_buffer text = {0};
+    bool ok = true;
+    if (plan->sidecar_name)
+        ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, plan->sidecar_names,
+                               &text, error) &&
+             tc_publish_text(publish, plan->sidecar_name, &text, error);
+    else if (plan->names_name)
+        ok = tc_names_encode(plan, &text, error) &&
+             tc_publish_text(publish, plan->names_name, &text, error);
+    tc_buffer_release(&text);
+    return ok;
+}
+
 static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
     struct tc_plan *plan = job->plan;
     for (size_t p = 0; p < plan->file_count; p++) {
@@ -345,15 +361,7 @@ static bool write_files(struct job *job, struct tc_publish *publish, struct tc_e
             !tc_outfile_seal(out, error))
             return false;
     }
-    if (plan->sidecar_name) {
-        struct tc_buffer text = {0};
-        bool ok = tc_sidecar_encode(&plan->metadata, plan->items, plan->count, plan->sidecar_names,
-                                    &text, error) &&
-                  tc_publish_text(publish, plan->sidecar_name, &text, error);
-        tc_buffer_release(&text);
-        return ok;
-    }
-    return true;
+    return write_texts(plan, publish, error);
 }
 
 /* Lists all files of the readers; the output gets no more permissions than they have. */
@@ -418,6 +426,7 @@ static bool check_targets(struct tc_conversion *conversion, struct tc_error *err
             !check_stream(conversion, plan->files[p].name, error))
             return false;
     return check_name(conversion, plan->index_name, error) &&
+           check_name(conversion, plan->names_name, error) &&
            check_name(conversion, plan->sidecar_name, error);
 }
 

@@ -242,9 +242,9 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
     if (seen != 7)
         return tc_document_fail(document, object, "an output lacks name, size or sha256");
     tc_hex(sum, sizeof sum, output->sum);
-    if (!tc_path_is_plain(output->name))
+    if (!tc_path_is_inside(output->name))
         return tc_fail(document->error, TC_UNSAFE, "receipt",
-                       "the name of an output is not a plain file name");
+                       "the name of an output leads out of the output's folder");
     return tc_document_keep(document, &output->name, arena);
 }
 

@@ -164,7 +164,7 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
                                  : i < shards     ? reader->shard_inputs[i - 1]
                                  : i < companions ? reader->companions[i - shards]
                                                   : reader->sidecar;
-        if (input)
+        if (input && !input->is_list)
             return input;
     }
     return NULL;

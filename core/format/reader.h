@@ -27,12 +27,14 @@ struct tc_reader {
     bool checksum;
     bool compressed;
     bool data_offsets;     /* tensors' offsets count from the start of the file's data section */
+    bool leaves;           /* keys of the metadata are paths of values beside the tensors */
     const char *framework; /* the backend's, unless open knows better */
     /* Of a sharded model: the format of its shards and their file names. */
     const struct tc_backend *shard_backend;
     const char *const *shards;
     struct tc_input **shard_inputs;
     size_t shard_count;
+    bool shards_differ; /* in their formats */
     /* Other files that hold tensors' data; not shards. */
     struct tc_input **companions;
     size_t companion_count;

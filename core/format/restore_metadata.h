@@ -16,6 +16,10 @@ struct tc_reader;
 #define TC_TENSOR_METADATA_KEY "tconv.tensor_metadata"
 bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error);
 
+/* In a folder of single tensors, the file that has the names which the names of files do
+ * not show: {"names": {file: name}}. */
+#define TC_NAMES_FILE ".tconv-names.json"
+
 /* Reads the text of a sidecar into the reader's table; a key that a tensor has already keeps its
  * value. The text must outlive the reader. */
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,

@@ -41,7 +41,8 @@ struct tc_input {
     struct tc_input_failure *failure;
     dev_t device;
     ino_t inode;
-    mode_t mode; /* permissions; all of them where it came out of a pipe */
+    bool is_list; /* it only lists the files of a model, and is none itself */
+    mode_t mode;  /* permissions; all of them where it came out of a pipe */
     struct timespec modified;
     struct tc_input_pool *pool; /* NULL: it stays open */
     struct tc_input *newer;

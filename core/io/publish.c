@@ -1,5 +1,6 @@
 #include "core/io/publish.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,6 +37,8 @@ static void remove_temporaries(struct tc_publish *publish) {
         if (out->in_place && !out->published && ftruncate(STDOUT_FILENO, (off_t)out->base) != 0)
             continue; /* the failure itself is reported anyway */
     }
+    for (size_t i = publish->staging.name ? publish->folder_count : 0; i-- > 0;)
+        unlinkat(publish->staging.new_fd, publish->folders[i], AT_REMOVEDIR);
     tc_staging_unlink(&publish->staging);
 }
 
@@ -50,6 +53,35 @@ void tc_signals_install(void) {
     tc_signals_handle(on_signal);
 }
 
+/* Whether a folder has nothing in it; where it can't be read to its end, it may have. */
+static bool is_empty(const char *path) {
+    DIR *listing = opendir(path);
+    struct dirent *entry;
+    bool empty = listing != NULL;
+    errno = 0;
+    while (listing && empty && (entry = readdir(listing)))
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    empty = empty && errno == 0;
+    if (listing)
+        closedir(listing);
+    return empty;
+}
+
+/* Whether a whole folder may take the place of what has its name. */
+static bool check_replaced(const struct tc_publish *publish, const char *path,
+                           const struct stat *status, struct tc_error *error) {
+    if (S_ISLNK(status->st_mode)) {
+        tc_fail(error, TC_UNSAFE, "output-symlink", "the output is a symbolic link");
+        return tc_error_hint(error, "name the folder it points to, or remove the link first");
+    }
+    if (!S_ISDIR(status->st_mode))
+        return tc_fail(error, TC_USAGE, "exists", "the output exists, and is no folder");
+    if ((publish->options.replace_folder && !publish->options.no_clobber) || is_empty(path))
+        return true;
+    tc_fail(error, TC_USAGE, "exists", "the output's folder exists, and is not empty");
+    return tc_error_hint(error, "--replace puts the new folder in its place");
+}
+
 /* For a folder that is to be made: opens its parent, which must be writable. */
 static bool open_base(struct tc_publish *publish, int flags, struct tc_error *error) {
     struct stat status;
@@ -57,27 +89,38 @@ static bool open_base(struct tc_publish *publish, int flags, struct tc_error *er
     free(publish->base);
     publish->base = trimmed ? tc_path_folder(trimmed) : NULL;
     publish->new_folder = trimmed ? strdup(tc_path_name(trimmed)) : NULL;
-    bool dangling = trimmed && lstat(trimmed, &status) == 0;
-    int unknown = !trimmed || dangling || tc_path_missing(errno) ? 0 : errno;
+    bool ok = publish->base && publish->new_folder;
+    if (!ok)
+        tc_fail_memory(error);
+    else if (publish->options.whole_folder && !tc_path_is_plain(tc_text_of(publish->new_folder)))
+        ok = tc_fail(error, TC_USAGE, "output-folder", "a new folder needs a name of its own");
+    publish->folder_fd = ok ? open(publish->base, flags) : -1;
+    /* The folder may be one that a killed run was replacing. */
+    if (publish->options.whole_folder && publish->folder_fd >= 0)
+        tc_recover(publish->folder_fd, publish->new_folder, !publish->options.no_sync);
+    bool there = ok && lstat(trimmed, &status) == 0;
+    /* Where there is no telling, it may be there. */
+    int unknown = !ok || there || tc_path_missing(errno) ? 0 : errno;
+    if (there && publish->options.whole_folder)
+        ok = check_replaced(publish, trimmed, &status, error);
+    else if (there || unknown)
+        ok = tc_fail_errno(error, there ? EEXIST : unknown, "output-folder",
+                           "cannot make the output's folder");
     free(trimmed);
-    if (!publish->base || !publish->new_folder)
-        return tc_fail_memory(error);
-    if (dangling || unknown)
-        return tc_fail_errno(error, dangling ? EEXIST : unknown, "output-folder",
-                             "cannot make the output's folder");
-    publish->folder_fd = open(publish->base, flags);
-    if (publish->folder_fd >= 0 && faccessat(publish->folder_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
-        return tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
-    return true;
+    if (ok && publish->folder_fd >= 0 &&
+        faccessat(publish->folder_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        ok = tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
+    return ok;
 }
 
 static bool open_folder(struct tc_publish *publish, bool make, struct tc_error *error) {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     sigset_t old;
     tc_signals_block(&old);
-    publish->folder_fd = open(publish->folder, flags);
+    bool whole = publish->options.whole_folder;
     bool ok = true;
-    if (publish->folder_fd < 0 && errno == ENOENT && make)
+    publish->folder_fd = whole ? -1 : open(publish->folder, flags);
+    if (whole || (publish->folder_fd < 0 && errno == ENOENT && make))
         ok = open_base(publish, flags, error);
     publish->active = active_publish;
     active_publish = publish;
@@ -273,9 +316,33 @@ static bool open_unnamed(struct tc_outfile *out, struct tc_error *error) {
 }
 
 bool tc_publish_stage(struct tc_publish *publish, struct tc_error *error) {
+    mode_t mode = publish->options.folder_mode ? publish->options.folder_mode | 0700 : 0777;
     return publish->staging.name ||
            tc_staging_make(&publish->staging, publish->folder_fd, temporary_key(publish),
-                           publish->new_folder ? 0777 : 0700, error);
+                           publish->new_folder ? mode : 0700, error);
+}
+
+bool tc_publish_add_folder(struct tc_publish *publish, const char *name, mode_t mode,
+                           struct tc_error *error) {
+    char **folders =
+        reallocarray(publish->folders, publish->folder_count + 1, sizeof *publish->folders);
+    char *copy = folders ? strdup(name) : NULL;
+    if (folders)
+        publish->folders = folders;
+    if (!copy)
+        return tc_fail_memory(error);
+    sigset_t old;
+    tc_signals_block(&old);
+    bool ok = tc_publish_stage(publish, error);
+    if (ok && (tc_publish_step() || mkdirat(publish->staging.new_fd, name, mode | 0700) != 0))
+        ok = tc_fail_errno(error, errno, "output", "cannot create the output");
+    if (ok)
+        folders[publish->folder_count++] = copy;
+    tc_signals_unblock(&old);
+    if (ok)
+        return true;
+    free(copy);
+    return tc_error_in_file(error, publish->path);
 }
 
 static bool open_staged(struct tc_outfile *out, struct tc_error *error) {
@@ -457,6 +524,9 @@ void tc_publish_end(struct tc_publish *publish) {
     for (size_t i = 0; i < publish->removal_count; i++)
         free(publish->removals[i]);
     free(publish->removals);
+    for (size_t i = 0; i < publish->folder_count; i++)
+        free(publish->folders[i]);
+    free(publish->folders);
     if (publish->folder_fd >= 0)
         close(publish->folder_fd);
     free(publish->new_folder);

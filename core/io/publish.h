@@ -20,7 +20,8 @@
  * place, then the head: at any time readers find the old files, the new ones, or
  * a marker that they refuse. Where a step fails all old files are put back; where
  * the process is killed, the next run to the same output does so
- * (core/io/recover.h). A folder that is not there yet appears by one rename.
+ * (core/io/recover.h). A folder that is not there yet appears by one rename; so does
+ * one that is the output as a whole, and takes the place of an older one.
  *
  * Temporary files are also removed when a signal ends the program
  * (tc_signals_install). A pipe or device is written directly, and there is then
@@ -48,6 +49,12 @@
 struct tc_publish_options {
     bool no_clobber;
     bool no_sync;
+    /* The output is the folder of the path, with all that is in it: it is made anew,
+     * and appears by one rename. One that exists must be empty; or, with
+     * `replace_folder`, the new one takes its place, and it is removed. */
+    bool whole_folder;
+    bool replace_folder;
+    mode_t folder_mode; /* the most permissions of a whole folder; 0: as umask says */
 };
 
 enum tc_outfile_place {
@@ -89,8 +96,12 @@ struct tc_publish {
     bool standard_output;
     struct tc_outfile *files; /* oldest first */
     struct tc_outfile *newest;
+    char **folders; /* of a whole folder: paths in it, each after the one that it is in */
+    size_t folder_count;
     char **removals; /* files that are removed when the others are put in place */
     size_t removal_count;
+    bool exchanged; /* a whole folder is in place, and the old one in the staging folder */
+    bool left_over; /* a folder that was replaced could not be removed, or not all of it */
     size_t unnamed; /* files that hold a descriptor */
     struct tc_staging staging;
     struct tc_journal journal; /* while it is being published */
@@ -110,6 +121,10 @@ bool tc_publish_set_head(struct tc_publish *publish, const char *name, struct tc
 /* Removes a file that the output makes out of date, if it exists, when the output
  * is published. */
 bool tc_publish_remove(struct tc_publish *publish, const char *name, struct tc_error *error);
+/* Makes a folder in a whole folder; the one that it is in must be there. Files in it
+ * are then opened by their path. `mode` are its most permissions. */
+bool tc_publish_add_folder(struct tc_publish *publish, const char *name, mode_t mode,
+                           struct tc_error *error);
 /* Makes the staging folder, if there is none yet. Signals must be blocked. */
 bool tc_publish_stage(struct tc_publish *publish, struct tc_error *error);
 bool tc_publish_commit(struct tc_publish *publish, struct tc_error *error);

@@ -125,6 +125,15 @@ static bool stage_all(struct tc_publish *publish, struct tc_error *error) {
         out->fd = -1;
         out->place = TC_OUTFILE_STAGED;
     }
+    for (size_t i = publish->folder_count; i-- > 0;) {
+        int fd = openat(publish->staging.new_fd, publish->folders[i],
+                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        bool ok = fd >= 0 ? sync_folder(publish, fd, error) : fail(publish, error);
+        if (fd >= 0)
+            close(fd);
+        if (!ok)
+            return false;
+    }
     return sync_folder(publish, publish->staging.new_fd, error);
 }
 
@@ -275,27 +284,76 @@ static bool place_files(struct tc_publish *publish, struct tc_error *error) {
            sync_folder(publish, publish->folder_fd, error);
 }
 
+static bool lacks_flag(void) {
+    return errno == EINVAL || errno == ENOSYS;
+}
+
+static int exchange(const struct tc_publish *publish) {
+    if (tc_publish_step())
+        return -1;
+    if (tc_publish_lacks("TCONV_TEST_NO_EXCHANGE")) {
+        errno = EINVAL;
+        return -1;
+    }
+    return renameat2(publish->staging.fd, "new", publish->folder_fd, publish->new_folder,
+                     RENAME_EXCHANGE);
+}
+
+/* Puts a folder in the place of another: in one step or, where the file system can't
+ * do that, in two, between which the next run to the same output puts back the old
+ * one (core/io/recover.h). */
+static int replace_folder(struct tc_publish *publish) {
+    const struct tc_staging *staging = &publish->staging;
+    if (exchange(publish) == 0) {
+        publish->exchanged = true;
+        return 0;
+    }
+    if (!lacks_flag() || tc_publish_step() ||
+        renameat(publish->folder_fd, publish->new_folder, staging->fd, TC_STAGING_REPLACED) != 0)
+        return -1;
+    return tc_publish_step()
+               ? -1
+               : renameat(staging->fd, "new", publish->folder_fd, publish->new_folder);
+}
+
 static bool place(struct tc_publish *publish, struct tc_error *error) {
     if (!publish->new_folder)
         return place_files(publish, error);
     int failed = tc_publish_step() || renameat2(publish->staging.fd, "new", publish->folder_fd,
                                                 publish->new_folder, RENAME_NOREPLACE) != 0;
+    if (failed && errno == EEXIST && publish->options.replace_folder)
+        failed = replace_folder(publish);
     /* Without the flag only an empty folder can be replaced. */
-    if (failed && (errno == EINVAL || errno == ENOSYS))
+    else if (failed && (lacks_flag() || (errno == EEXIST && publish->options.whole_folder)))
         failed = renameat(publish->staging.fd, "new", publish->folder_fd, publish->new_folder);
     return failed ? fail(publish, error) : sync_folder(publish, publish->folder_fd, error);
 }
 
+/* Puts back a folder that was replaced, or takes away one that was not there. */
+static bool undo_folder(struct tc_publish *publish) {
+    struct stat status;
+    const struct tc_staging *staging = &publish->staging;
+    if (publish->exchanged) {
+        publish->exchanged = exchange(publish) != 0;
+        return !publish->exchanged;
+    }
+    bool placed =
+        staging->new_fd >= 0 && fstatat(staging->fd, "new", &status, AT_SYMLINK_NOFOLLOW) != 0;
+    if (placed && renameat(publish->folder_fd, publish->new_folder, staging->fd, "new") != 0)
+        return false;
+    return renameat(staging->fd, TC_STAGING_REPLACED, publish->folder_fd, publish->new_folder) ==
+               0 ||
+           errno == ENOENT;
+}
+
 /* False where it failed, so that the next run must clean up. */
 static bool undo(struct tc_publish *publish) {
-    struct stat status;
     const struct tc_staging *staging = &publish->staging;
     if (!staging->name)
         return true;
-    if (!publish->new_folder)
-        return tc_journal_undo(&publish->journal, staging, !publish->options.no_sync);
-    return staging->new_fd < 0 || fstatat(staging->fd, "new", &status, AT_SYMLINK_NOFOLLOW) == 0 ||
-           renameat(publish->folder_fd, publish->new_folder, staging->fd, "new") == 0;
+    return publish->new_folder
+               ? undo_folder(publish)
+               : tc_journal_undo(&publish->journal, staging, !publish->options.no_sync);
 }
 
 /* Removes the staging folder with whatever is left in it. */
@@ -311,6 +369,9 @@ static void remove_staging(struct tc_publish *publish) {
     for (struct tc_outfile *out = publish->files; out; out = out->next)
         if (out->place == TC_OUTFILE_STAGED && !out->published)
             unlinkat(staging->new_fd, out->name, 0);
+    /* What a whole folder has replaced, or a folder that was not put in place. */
+    if (publish->new_folder)
+        publish->left_over = !tc_staging_discard(staging);
     tc_staging_release(&publish->staging, true);
 }
 

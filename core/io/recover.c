@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -35,31 +36,32 @@ static void remove_file(int folder, const char *name) {
     close(fd);
 }
 
-static void empty(int folder) {
-    DIR *listing = folder >= 0 ? open_listing(folder) : NULL;
-    struct dirent *entry;
-    while (listing && (entry = readdir(listing)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            !tc_publish_step())
-            unlinkat(folder, entry->d_name, 0);
-    if (listing)
-        closedir(listing);
+/* Puts back a folder that had made way for a new one, which did not come. False where that can't be
+ * done or there is no telling: what is in the staging folder may then be all there is. */
+static bool restore_folder(const struct tc_staging *staging, int folder, const char *output) {
+    struct stat status;
+    if (fstatat(staging->fd, TC_STAGING_REPLACED, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT;
+    if (fstatat(folder, output, &status, AT_SYMLINK_NOFOLLOW) == 0)
+        return true;
+    return errno == ENOENT && !tc_publish_step() &&
+           renameat2(staging->fd, TC_STAGING_REPLACED, folder, output, RENAME_NOREPLACE) == 0;
 }
 
-static void recover_staging(int folder, const char *name, bool sync) {
+static void recover_staging(int folder, const char *name, const char *output, bool sync) {
     struct tc_staging staging;
     struct tc_journal journal;
     struct stat status;
     if (!tc_staging_adopt(&staging, folder, name))
         return;
     bool failed;
-    bool done = true;
+    bool done = restore_folder(&staging, folder, output);
     if (tc_journal_read(&journal, &staging, &failed)) {
         const struct tc_journal_entry *head = tc_journal_head(&journal);
         /* Once the head has left `new`, all files are in place. */
         if (staging.new_fd >= 0 &&
             fstatat(staging.new_fd, head->name, &status, AT_SYMLINK_NOFOLLOW) == 0)
-            done = tc_journal_undo(&journal, &staging, sync);
+            done = tc_journal_undo(&journal, &staging, sync) && done;
         else if (staging.new_fd >= 0 && errno != ENOENT)
             failed = true;
         tc_journal_release(&journal);
@@ -69,8 +71,7 @@ static void recover_staging(int folder, const char *name, bool sync) {
     if (done) {
         if (!tc_publish_step())
             unlinkat(staging.fd, TC_STAGING_JOURNAL, 0);
-        empty(staging.old_fd);
-        empty(staging.new_fd);
+        tc_staging_discard(&staging);
     }
     tc_staging_release(&staging, done);
 }
@@ -99,7 +100,7 @@ void tc_recover(int folder, const char *name, bool sync) {
         if (type == S_IFREG)
             remove_file(folder, entry->d_name);
         else
-            recover_staging(folder, entry->d_name, sync);
+            recover_staging(folder, entry->d_name, name, sync);
     }
     if (locked)
         flock(folder, LOCK_UN);

@@ -13,6 +13,7 @@
 
 #include "core/base/sodium.h"
 #include "core/io/publish_step.h"
+#include "core/io/remove_tree.h"
 
 #define OPEN_FOLDER (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -144,6 +145,15 @@ bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name) 
     if (!ok)
         close_all(staging);
     return ok;
+}
+
+bool tc_staging_discard(const struct tc_staging *staging) {
+    bool ok = tc_remove_tree(staging->fd, "new") && tc_remove_tree(staging->fd, "old");
+    /* Under another name: what is half removed must not be put back. */
+    if (!ok || tc_publish_step() ||
+        renameat(staging->fd, TC_STAGING_REPLACED, staging->fd, "old") != 0)
+        return ok;
+    return tc_remove_tree(staging->fd, "old");
 }
 
 /* The journal goes first: without it nothing is left to put back. */

@@ -9,7 +9,9 @@
  *         marker     the file that has the head's name meanwhile
  *         journal    which files these are (core/io/journal.h)
  *
- * For an output that is a folder and is not there yet, `new` becomes that folder.
+ * For an output that is a folder and is not there yet, `new` becomes that folder. One
+ * that takes the place of another changes places with it, so that `new` has the old
+ * one; where the file system can't do that, the old one is first moved to `replaced`.
  */
 #ifndef TCONV_CORE_IO_STAGING_H
 #define TCONV_CORE_IO_STAGING_H
@@ -21,6 +23,7 @@
 #define TC_STAGING_JOURNAL "journal"
 #define TC_STAGING_UNFINISHED "journal.part"
 #define TC_STAGING_MARKER "marker"
+#define TC_STAGING_REPLACED "replaced"
 
 struct tc_staging {
     char *name; /* NULL: there is none */
@@ -50,6 +53,8 @@ bool tc_staging_make_old(struct tc_staging *staging, struct tc_error *error);
 /* Opens one that a process has left, and locks it. False where a running process
  * holds the lock, where it belongs to another user, or where locks don't work. */
 bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name);
+/* Removes all that is in `new`, `old` and `replaced`. */
+bool tc_staging_discard(const struct tc_staging *staging);
 /* Removes it; files in `new` and `old` must be gone. Safe in a signal handler. */
 void tc_staging_unlink(const struct tc_staging *staging);
 /* Closes it, and removes it first where that is wanted. */

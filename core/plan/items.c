@@ -15,6 +15,7 @@
 #include "core/plan/dtype_policy.h"
 #include "core/plan/sparse_items.h"
 #include "core/tensor/dtype.h"
+#include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
@@ -273,12 +274,28 @@ static bool note_settings(struct tc_plan *plan, const struct tc_option_settings 
     return true;
 }
 
+/* Asks of --exclude also about the values of checkpoints that are kept as metadata
+ * (core/plan/kept_metadata.c), so that a rule which matches one of them counts as
+ * used. */
+static bool match_leaves(const struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    for (size_t r = 0; select && select->exclude_count && r < plan->reader_count; r++) {
+        const struct tc_metadata *metadata = &plan->readers[r]->table.metadata;
+        bool excluded;
+        for (size_t i = 0; plan->readers[r]->leaves && i < metadata->count; i++)
+            if (!tc_select_excludes(select, metadata->pairs[i].key, &excluded, error))
+                return false;
+    }
+    return true;
+}
+
 /* Adds warnings for options that have no effect. */
 static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_plan_options *options = plan->options;
     bool tied = options->tied == TC_TIED_KEEP || options->tied == TC_TIED_COPY;
     bool holds = plan->target->caps & TC_CAN_FILE_METADATA;
-    return (!options->select || tc_select_note_unused(options->select, &plan->notes, error)) &&
+    return match_leaves(plan, error) &&
+           (!options->select || tc_select_note_unused(options->select, &plan->notes, error)) &&
            tc_policy_note_unused(plan, error) &&
            note_option(plan, tied && !has_tie(plan),
                        options->tied == TC_TIED_KEEP

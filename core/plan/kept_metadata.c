@@ -8,10 +8,12 @@
 #include "core/base/notes.h"
 #include "core/base/path.h"
 #include "core/format/backend.h"
+#include "core/format/reader.h"
 #include "core/format/restore_metadata.h"
 #include "core/plan/index_metadata.h"
 #include "core/plan/ties.h"
 #include "core/tensor/metadata_json.h"
+#include "core/tensor/select.h"
 
 /* The name under which whoever reads the output finds the item's tensor. */
 static struct tc_text name_in_output(const struct tc_item *item) {
@@ -72,6 +74,22 @@ bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item 
     return tc_buffer_ok(text, error);
 }
 
+bool tc_names_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error) {
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
+    tc_json_open_object(&json, "names");
+    for (size_t i = 0; i < plan->file_count; i++) {
+        struct tc_text name = plan->items[plan->files[i].first].name;
+        if (!memchr(name.bytes, '/', name.length))
+            continue;
+        tc_json_add_key(&json, tc_text_of(plan->files[i].name));
+        tc_json_add_text(&json, NULL, name);
+    }
+    tc_json_close(&json);
+    tc_json_end_line(&json);
+    return tc_buffer_ok(text, error);
+}
+
 bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
                            struct tc_error *error) {
     unsigned caps = plan->target->caps;
@@ -116,6 +134,30 @@ static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
     return tc_metadata_set(&plan->metadata, &plan->arena, key, tc_text_of(framework), error);
 }
 
+/* A reader's metadata; of a checkpoint without the values that --exclude matches. */
+static const struct tc_metadata *
+input_metadata(struct tc_plan *plan, const struct tc_reader *reader, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    if (!reader->leaves || !select || !select->exclude_count)
+        return &reader->table.metadata;
+    struct tc_metadata *kept = tc_metadata_copy(&reader->table.metadata, &plan->arena, error);
+    if (!kept)
+        return NULL;
+    size_t count = kept->count;
+    kept->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool excluded;
+        if (!tc_select_excludes(select, kept->pairs[i].key, &excluded, error))
+            return NULL;
+        if (!excluded)
+            kept->pairs[kept->count++] = kept->pairs[i];
+        else if (!tc_plan_note(plan, TC_WARNING, TC_KIND_METADATA, kept->pairs[i].key, error,
+                               "values that --exclude matches are left out, too"))
+            return NULL;
+    }
+    return kept;
+}
+
 /* The union of the inputs' metadata; where they disagree the first one wins. */
 static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_metadata **maps =
@@ -124,7 +166,8 @@ static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
     if (!maps || !conflicts)
         return false;
     for (size_t r = 0; r < plan->reader_count; r++)
-        maps[r] = &plan->readers[r]->table.metadata;
+        if (!(maps[r] = input_metadata(plan, plan->readers[r], error)))
+            return false;
     if (!tc_metadata_join(&plan->metadata, maps, plan->reader_count, &plan->arena, conflicts,
                           error))
         return false;
@@ -137,10 +180,28 @@ static bool join_metadata(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* Leaves out the keys that --drop-metadata matches. */
+static bool drop_metadata(struct tc_plan *plan, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    struct tc_metadata *metadata = &plan->metadata;
+    size_t kept = 0;
+    if (!select || !select->dropped_count)
+        return true;
+    for (size_t i = 0; i < metadata->count; i++) {
+        bool dropped;
+        if (!tc_select_drops(select, metadata->pairs[i].key, &dropped, error))
+            return false;
+        if (!dropped)
+            metadata->pairs[kept++] = metadata->pairs[i];
+    }
+    metadata->count = kept;
+    return tc_select_note_not_dropped(select, &plan->notes, error);
+}
+
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     bool drop = plan->options->keep_metadata == TC_KEEP_DROP;
     if ((!drop && !join_metadata(plan, error)) || !tc_index_metadata_update(plan, error) ||
-        !name_framework(plan, error))
+        !name_framework(plan, error) || !drop_metadata(plan, error))
         return false;
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)

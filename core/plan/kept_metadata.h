@@ -28,4 +28,7 @@ bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_outpu
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,
                        size_t count, bool names, struct tc_buffer *text, struct tc_error *error);
 
+/* Writes the text of TC_NAMES_FILE. */
+bool tc_names_encode(const struct tc_plan *plan, struct tc_buffer *text, struct tc_error *error);
+
 #endif

@@ -68,8 +68,8 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
         return false;
     /* Items are divided into shards or files in source or name order; the target's
      * own order then applies within each file. */
-    plan->shard_size = tc_output_files_shard_size(plan, output);
-    bool split = plan->shard_size || options->folder;
+    tc_output_files_choose(plan, output);
+    bool split = plan->sharded || options->folder;
     tc_plan_sort_items(plan, plan->items, plan->count,
                        split && options->order == TC_ORDER_TARGET ? TC_ORDER_SOURCE
                                                                   : options->order);

@@ -12,6 +12,7 @@
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/restore_metadata.h"
 #include "core/plan/measure.h"
 #include "core/tensor/select.h"
 #include "core/tensor/sparse_group.h"
@@ -179,35 +180,105 @@ static bool split_shards(struct tc_plan *plan, struct tc_error *error) {
     return ok;
 }
 
+/* The shard of the input that an item comes from. */
+static size_t input_shard(const struct tc_plan *plan, const struct tc_item *item) {
+    return plan->readers[0]->table.tensors[item->place].cookie;
+}
+
+static int by_input_shard(const void *a, const void *b, void *context) {
+    const struct tc_item *x = a;
+    const struct tc_item *y = b;
+    size_t left = input_shard(context, x);
+    size_t right = input_shard(context, y);
+    return left != right ? (left > right) - (left < right)
+                         : (x->place > y->place) - (x->place < y->place);
+}
+
+/* One shard for each of the input's, with the same tensors. Shards of which nothing is
+ * taken are left out. */
+static bool split_as_input(struct tc_plan *plan, struct tc_error *error) {
+    plan->files =
+        tc_arena_array(&plan->arena, plan->count ? plan->count : 1, sizeof *plan->files, error);
+    if (!plan->files)
+        return false;
+    /* A tensor that has the data of another stands behind all others in the table. */
+    qsort_r(plan->items, plan->count, sizeof *plan->items, by_input_shard, plan);
+    if (!tc_plan_list_places(plan, error))
+        return false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct tc_output_file *file = &plan->files[plan->file_count];
+        if (i && input_shard(plan, &plan->items[i]) == input_shard(plan, &plan->items[i - 1]))
+            file--;
+        else
+            plan->file_count++;
+        file->first = file->count ? file->first : i;
+        file->count++;
+        file->nbytes += added_bytes(plan, i, file->first);
+    }
+    return true;
+}
+
+/* The name of a shard: the input's, or one made from the output's. */
+static const char *shard_name(struct tc_plan *plan, const struct output_name *out, size_t shard,
+                              struct tc_error *error) {
+    struct tc_buffer name = {0};
+    if (plan->options->as_input == TC_SHARDS_NAMED_AS_INPUT)
+        tc_buffer_add_string(
+            &name,
+            plan->readers[0]->shards[input_shard(plan, &plan->items[plan->files[shard].first])]);
+    else {
+        tc_buffer_add_text(&name, out->stem);
+        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", shard + 1, plan->target->sharding->count_digits,
+                       plan->file_count, out->extension);
+    }
+    return tc_plan_keep(plan, &name, error);
+}
+
+/* STEM.EXTENSION.index.json, of a variant STEM.EXTENSION.index.VARIANT.json; or the
+ * output's own name where it names the index. */
+static const char *index_name(struct tc_plan *plan, const struct output_name *out,
+                              const char *output, struct tc_error *error) {
+    struct tc_text ending = tc_text_of(plan->target->sharding->index_ending);
+    struct tc_text stem = out->stem;
+    const char *variant = plan->options->variant;
+    struct tc_buffer name = {0};
+    if (plan->options->as_input == TC_SHARDS_NAMED_AS_INPUT) {
+        tc_buffer_add_string(&name, tc_path_name(output));
+        return tc_plan_keep(plan, &name, error);
+    }
+    bool is_variant = variant && ending.length && strip(&stem, variant);
+    stem.length -= is_variant; /* the dot before it */
+    tc_buffer_add_text(&name, stem);
+    tc_buffer_add_string(&name, out->extension);
+    if (is_variant && strip(&ending, ".json"))
+        tc_buffer_addf(&name, "%.*s.%s.json", (int)ending.length, ending.bytes, variant);
+    else
+        tc_buffer_add_text(&name, ending);
+    return tc_plan_keep(plan, &name, error);
+}
+
 static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_error *error) {
     const struct tc_sharding *sharding = plan->target->sharding;
-    if (!sharding)
-        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no sharded form",
-                       plan->target->name);
-    if (!split_shards(plan, error))
+    bool as_input = !plan->shard_size;
+    if (!sharding) {
+        tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no sharded form", plan->target->name);
+        return as_input ? tc_error_hint(error, "--merge writes one file") : false;
+    }
+    if (!(as_input ? split_as_input(plan, error) : split_shards(plan, error)))
         return false;
     if (plan->file_count > TC_MAX_SHARDS)
         return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
                        plan->file_count, TC_MAX_SHARDS);
     struct output_name out = output_name(plan->target, output);
-    if (plan->file_count <= 1 && sharding->single && !out.is_index) {
+    if (!as_input && plan->file_count <= 1 && sharding->single && !out.is_index) {
         plan->file_count = 1;
         plan->files[0].name = tc_path_name(output);
         return true;
     }
-    for (size_t i = 0; i < plan->file_count; i++) {
-        struct tc_buffer name = {0};
-        tc_buffer_add_text(&name, out.stem);
-        tc_buffer_addf(&name, "-%05zu-of-%0*zu%s", i + 1, sharding->count_digits, plan->file_count,
-                       out.extension);
-        plan->files[i].name = tc_plan_keep(plan, &name, error);
-        if (!plan->files[i].name)
+    for (size_t i = 0; i < plan->file_count; i++)
+        if (!(plan->files[i].name = shard_name(plan, &out, i, error)))
             return false;
-    }
-    struct tc_buffer name = {0};
-    tc_buffer_add_text(&name, out.stem);
-    tc_buffer_addf(&name, "%s%s", out.extension, sharding->index_ending);
-    plan->index_name = tc_plan_keep(plan, &name, error);
+    plan->index_name = index_name(plan, &out, output, error);
     return plan->index_name != NULL;
 }
 
@@ -315,11 +386,16 @@ static bool plan_folder(struct tc_plan *plan, struct tc_error *error) {
         file->name = tc_plan_keep(plan, &name, error);
         if (!file->name)
             return false;
-        if (memchr(item->name.bytes, '/', item->name.length) &&
-            !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
-                          "\"/\" in a name becomes \".\" in its file's name"))
+        bool changed = memchr(item->name.bytes, '/', item->name.length);
+        if (changed)
+            plan->names_name = TC_NAMES_FILE;
+        if (changed && !tc_plan_note(plan, TC_LOSS, TC_KIND_NAME, item->name, error,
+                                     "\"/\" in a name becomes \".\" in its file's name; only tconv "
+                                     "reads the name back"))
             return false;
     }
+    /* An earlier output's would give its names to the new tensors. */
+    plan->stale_name = plan->names_name ? NULL : TC_NAMES_FILE;
     return check_file_names(plan, error);
 }
 
@@ -363,15 +439,20 @@ static bool plan_single(struct tc_plan *plan, const char *output, struct tc_erro
                         "%s holds no name; the file's takes its place", plan->target->name);
 }
 
-uint64_t tc_output_files_shard_size(const struct tc_plan *plan, const char *output) {
-    if (plan->options->shard_size || plan->options->folder)
-        return plan->options->shard_size;
-    return output_name(plan->target, output).is_index ? DEFAULT_SHARD_SIZE : 0;
+void tc_output_files_choose(struct tc_plan *plan, const char *output) {
+    const struct tc_plan_options *options = plan->options;
+    bool as_input = options->as_input && !options->shard_size && plan->reader_count == 1 &&
+                    plan->readers[0]->shard_count && plan->count;
+    plan->shard_size = options->shard_size;
+    if (!plan->shard_size && !options->folder && !as_input &&
+        output_name(plan->target, output).is_index)
+        plan->shard_size = DEFAULT_SHARD_SIZE;
+    plan->sharded = plan->shard_size || as_input;
 }
 
 bool tc_output_files_make(struct tc_plan *plan, const char *output, struct tc_error *error) {
     bool ok = plan->options->folder ? plan_folder(plan, error)
-              : plan->shard_size    ? plan_shards(plan, output, error)
+              : plan->sharded       ? plan_shards(plan, output, error)
                                     : plan_single(plan, output, error);
     return ok && (!tc_backend_numbers(plan->target) || number_items(plan, error));
 }

@@ -8,9 +8,9 @@
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 
-/* The largest size of a shard; 0: no shards. An output that is named as an index has
- * shards even where the user gave no size. */
-uint64_t tc_output_files_shard_size(const struct tc_plan *plan, const char *output);
+/* Whether there are shards, and their largest size (plan->sharded, plan->shard_size). An
+ * output that is named as an index has shards even where the user gave no size. */
+void tc_output_files_choose(struct tc_plan *plan, const char *output);
 /* Fills plan->files, from items in the order in which they are divided. */
 bool tc_output_files_make(struct tc_plan *plan, const char *output, struct tc_error *error);
 

@@ -61,14 +61,20 @@ enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
  * one is written and the names of the others are recorded as aliases. */
 enum tc_tied { TC_TIED_AUTO, TC_TIED_KEEP, TC_TIED_COPY, TC_TIED_ERROR };
 
+/* Whether a model is divided into shards as its input is: not at all, with the same
+ * tensors in each shard, or also with the same names of the files. */
+enum tc_as_input { TC_SHARDS_OWN, TC_SHARDS_AS_INPUT, TC_SHARDS_NAMED_AS_INPUT };
+
 struct tc_plan_options {
     enum tc_order order;
     enum tc_keep keep_metadata;
     enum tc_tied tied;
-    uint64_t shard_size; /* 0: one file, or the default where OUT is an index */
-    bool folder;         /* one file per tensor, in a folder */
-    bool densify;        /* sparse tensors become dense */
-    bool replace;        /* of tensors of one name in several inputs the last is taken */
+    uint64_t shard_size;       /* 0: one file, or the default where OUT is an index */
+    enum tc_as_input as_input; /* where there is one input, in shards; without shard_size */
+    const char *variant;       /* of Hugging Face, in the names of shards and index; NULL: none */
+    bool folder;               /* one file per tensor, in a folder */
+    bool densify;              /* sparse tensors become dense */
+    bool replace;              /* of tensors of one name in several inputs the last is taken */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
     const struct tc_policy *policy; /* NULL: promotion only */
@@ -89,9 +95,11 @@ struct tc_plan {
     size_t file_count;
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
+    const char *names_name;      /* TC_NAMES_FILE where the output has one; else NULL */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
-    uint64_t shard_size;         /* 0: one file */
+    uint64_t shard_size;         /* 0: shards are not filled up to a size */
+    bool sharded;                /* the items are divided into shards */
     struct tc_metadata metadata; /* of the whole model */
     /* Metadata that the index gets besides total_size; the values are JSON. */
     struct tc_metadata index_metadata;

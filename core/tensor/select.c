@@ -22,10 +22,13 @@ void tc_select_release(struct tc_select *select) {
         tc_regex_release(&select->include[i].regex);
     for (size_t i = 0; i < select->exclude_count; i++)
         tc_regex_release(&select->exclude[i].regex);
+    for (size_t i = 0; i < select->dropped_count; i++)
+        tc_regex_release(&select->dropped[i].regex);
     for (size_t i = 0; i < select->rename_count; i++)
         tc_regex_release(&select->renames[i].pattern.regex);
     free(select->include);
     free(select->exclude);
+    free(select->dropped);
     free(select->renames);
     free(select->mapped);
     free(select->rows);
@@ -61,6 +64,11 @@ bool tc_select_include(struct tc_select *select, const char *pattern, struct tc_
 
 bool tc_select_exclude(struct tc_select *select, const char *pattern, struct tc_error *error) {
     return add_pattern(&select->exclude, &select->exclude_count, pattern, error);
+}
+
+bool tc_select_drop_metadata(struct tc_select *select, const char *pattern,
+                             struct tc_error *error) {
+    return add_pattern(&select->dropped, &select->dropped_count, pattern, error);
 }
 
 /* The end of one part of s/…/…/: the next delimiter without a backslash before it. */
@@ -306,6 +314,16 @@ static bool any_matches(struct tc_pattern *list, size_t count, struct tc_text na
     return true;
 }
 
+bool tc_select_excludes(const struct tc_select *select, struct tc_text name, bool *excluded,
+                        struct tc_error *error) {
+    return any_matches(select->exclude, select->exclude_count, name, excluded, error);
+}
+
+bool tc_select_drops(const struct tc_select *select, struct tc_text key, bool *dropped,
+                     struct tc_error *error) {
+    return any_matches(select->dropped, select->dropped_count, key, dropped, error);
+}
+
 bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
                      struct tc_error *error) {
     bool excluded = false;
@@ -315,7 +333,7 @@ bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *
     if (*taken && select->include_count &&
         !any_matches(select->include, select->include_count, name, taken, error))
         return false;
-    if (!any_matches(select->exclude, select->exclude_count, name, &excluded, error))
+    if (!tc_select_excludes(select, name, &excluded, error))
         return false;
     *taken = *taken && !excluded;
     return true;
@@ -370,9 +388,11 @@ bool tc_select_apply(struct tc_select *select, struct tc_text name, struct tc_ar
 }
 
 static bool note_pattern(struct tc_notes *notes, const char *option,
-                         const struct tc_pattern *pattern, struct tc_error *error) {
-    return pattern->used || tc_notes_add(notes, TC_WARNING, TC_KIND_SELECTION, (struct tc_text){0},
-                                         error, "%s '%s' matches no tensor", option, pattern->text);
+                         const struct tc_pattern *pattern, const char *what,
+                         struct tc_error *error) {
+    return pattern->used ||
+           tc_notes_add(notes, TC_WARNING, TC_KIND_SELECTION, (struct tc_text){0}, error,
+                        "%s '%s' matches no %s", option, pattern->text, what);
 }
 
 static bool note_map(const struct tc_select *select, struct tc_notes *notes,
@@ -402,16 +422,24 @@ static bool note_prefix(struct tc_notes *notes, const char *option, struct tc_te
 bool tc_select_note_unused(const struct tc_select *select, struct tc_notes *notes,
                            struct tc_error *error) {
     for (size_t i = 0; i < select->include_count; i++)
-        if (!note_pattern(notes, "--include", &select->include[i], error))
+        if (!note_pattern(notes, "--include", &select->include[i], "tensor", error))
             return false;
     for (size_t i = 0; i < select->exclude_count; i++)
-        if (!note_pattern(notes, "--exclude", &select->exclude[i], error))
+        if (!note_pattern(notes, "--exclude", &select->exclude[i], "tensor", error))
             return false;
     for (size_t i = 0; i < select->rename_count; i++)
-        if (!note_pattern(notes, "--rename", &select->renames[i].pattern, error))
+        if (!note_pattern(notes, "--rename", &select->renames[i].pattern, "tensor", error))
             return false;
     return note_map(select, notes, error) &&
            note_prefix(notes, "--strip-prefix", select->strip_prefix, select->strip_prefix_used,
                        error) &&
            note_prefix(notes, "--prefix", select->prefix, select->prefix_used, error);
+}
+
+bool tc_select_note_not_dropped(const struct tc_select *select, struct tc_notes *notes,
+                                struct tc_error *error) {
+    for (size_t i = 0; i < select->dropped_count; i++)
+        if (!note_pattern(notes, "--drop-metadata", &select->dropped[i], "key", error))
+            return false;
+    return true;
 }

@@ -51,6 +51,8 @@ struct tc_select {
     size_t include_count;
     struct tc_pattern *exclude;
     size_t exclude_count;
+    struct tc_pattern *dropped; /* keys of the file's metadata that are left out */
+    size_t dropped_count;
     struct tc_rename *renames;
     size_t rename_count;
     struct tc_name_map map; /* old names, each with its index in `mapped` */
@@ -69,6 +71,7 @@ void tc_select_release(struct tc_select *select);
 
 bool tc_select_include(struct tc_select *select, const char *pattern, struct tc_error *error);
 bool tc_select_exclude(struct tc_select *select, const char *pattern, struct tc_error *error);
+bool tc_select_drop_metadata(struct tc_select *select, const char *pattern, struct tc_error *error);
 /* s/PATTERN/REPLACEMENT/[gi], with any character for the slash; \1 and & as
  * in sed. */
 bool tc_select_rename(struct tc_select *select, const char *rule, struct tc_error *error);
@@ -92,6 +95,12 @@ bool tc_select_renames(const struct tc_select *select);
  * counts as used. */
 bool tc_select_takes(const struct tc_select *select, struct tc_text name, bool *taken,
                      struct tc_error *error);
+/* Whether --exclude matches a name, of a value in a checkpoint for instance. */
+bool tc_select_excludes(const struct tc_select *select, struct tc_text name, bool *excluded,
+                        struct tc_error *error);
+/* Whether a key of the file's metadata is left out. */
+bool tc_select_drops(const struct tc_select *select, struct tc_text key, bool *dropped,
+                     struct tc_error *error);
 /* Whether a tensor is taken, and its new name, which is in the arena or the old
  * name itself. */
 bool tc_select_apply(struct tc_select *select, struct tc_text name, struct tc_arena *arena,
@@ -102,9 +111,11 @@ bool tc_select_name(struct tc_select *select, struct tc_text name, struct tc_are
 /* The rows asked for of this tensor, or NULL. */
 struct tc_rows *tc_select_find_rows(const struct tc_select *select, struct tc_text name);
 
-/* Adds a warning for each rule that matched nothing. Call it after all names were
- * asked about. */
+/* Adds a warning for each rule that matched no tensor, or no key of metadata. Call it
+ * after all of them were asked about. */
 bool tc_select_note_unused(const struct tc_select *select, struct tc_notes *notes,
                            struct tc_error *error);
+bool tc_select_note_not_dropped(const struct tc_select *select, struct tc_notes *notes,
+                                struct tc_error *error);
 
 #endif

@@ -155,6 +155,7 @@ static bool rename_pair(struct torch_walk *walk, struct tc_name_map *keys,
 
 bool torch_settle_metadata(struct torch_walk *walk) {
     struct tc_metadata *metadata = &walk->torch->reader->table.metadata;
+    walk->torch->reader->leaves = metadata->count > 0;
     bool twice = false;
     if (metadata->count < 2)
         return true;

@@ -33,6 +33,7 @@ SECTIONS = {
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
     "append": Section(("numpy", "deathtensors")),
+    "folders": Section(("numpy", "safetensors", "torch", "transformers")),
     "manifest": Section(("numpy", "deathtensors")),
     "diff": Section(("numpy", "safetensors", "deathtensors")),
     "stats": Section(("numpy", "ml_dtypes"), ("deathtensors",)),

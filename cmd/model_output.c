@@ -1,0 +1,203 @@
+#include "cmd/model_output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cmd/common.h"
+#include "cmd/report.h"
+#include "cmd/sandbox.h"
+#include "cmd/side_outputs.h"
+#include "core/base/arena.h"
+#include "core/base/path.h"
+#include "core/base/text.h"
+#include "core/format/reader.h"
+#include "core/io/listing.h"
+#include "core/io/publish.h"
+#include "formats/model_copy.h"
+#include "formats/model_folder.h"
+#include "formats/model_name.h"
+
+struct work {
+    const struct model_output *options;
+    struct run_conversion *run;
+    const char *input;
+    const struct model *model;
+    const struct tc_reader *reader;
+    struct model_copy copy;
+    struct tc_arena arena;
+};
+
+void model_output_add_options(struct option_table *table, struct model_output *output) {
+    const struct option rows[] = {
+        FLAG_OPTION("only-weights", &output->only_weights,
+                    .help = "copy no other files: neither configuration nor tokenizer"),
+        FLAG_OPTION("merge", &output->merge, .help = "one file, though the input is in shards"),
+        FLAG_OPTION("replace", &output->replace, .not_in_receipt = true,
+                    .help = "put the new folder in the place of one that is there"),
+    };
+    options_add(table, "From a model folder to a model folder:", rows, OPTION_COUNT(rows));
+}
+
+bool model_output_wanted(const char *const *inputs, size_t count, const char *output) {
+    size_t length = strlen(output);
+    return count == 1 && length && output[length - 1] == '/' && tc_is_folder(inputs[0]);
+}
+
+bool model_output_check_unused(const struct model_output *output, struct tc_error *error) {
+    const char *name = output->only_weights ? "--only-weights"
+                       : output->merge      ? "--merge"
+                       : output->replace    ? "--replace"
+                                            : NULL;
+    if (!name)
+        return true;
+    tc_fail(error, TC_USAGE, "usage", "%s is for a model folder that becomes another", name);
+    return tc_error_hint(error, "tconv DIR OUTDIR/ -t FORMAT");
+}
+
+/* A path without links, also where its last part is not there yet; from malloc. */
+static char *resolve(const char *path) {
+    char *real = realpath(path, NULL);
+    if (real)
+        return real;
+    char *trimmed = tc_path_trim(path);
+    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
+    char *parent = folder ? realpath(folder, NULL) : NULL;
+    if (parent &&
+        asprintf(&real, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, tc_path_name(trimmed)) < 0)
+        real = NULL;
+    free(parent);
+    free(folder);
+    free(trimmed);
+    return real;
+}
+
+static bool is_within(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* Neither folder may lie in the other: one would be copied into itself, or removed
+ * with the folder that the output replaces. */
+static bool check_apart(const char *input, const char *output, struct tc_error *error) {
+    char *from = resolve(input);
+    char *to = resolve(output);
+    bool apart = !from || !to || (!is_within(from, to) && !is_within(to, from));
+    free(from);
+    free(to);
+    if (apart)
+        return true;
+    tc_fail(error, TC_USAGE, "same-file",
+            "the output is the input's folder, or one is in the other");
+    return tc_error_in_file(error, output);
+}
+
+/* Decides what is copied; receipt and depfile name these files, too. */
+static bool plan_more(void *context, struct tc_plan *plan, struct tc_error *error) {
+    struct work *work = context;
+    struct model_copy *copy = &work->copy;
+    struct side_outputs *side = &work->run->side_outputs;
+    if (!model_copy_list(copy, work->input, work->model, work->reader, work->options->only_weights,
+                         plan, error))
+        return false;
+    const char **also =
+        tc_arena_array(&work->arena, side->also_count + copy->count, sizeof *also, error);
+    size_t count = 0;
+    for (; also && count < side->also_count; count++)
+        also[count] = side->also[count];
+    for (size_t i = 0; also && i < copy->count; i++) {
+        struct tc_buffer path = {0};
+        if (copy->entries[i].is_folder)
+            continue;
+        tc_buffer_addf(&path, "%s/%s", work->input, copy->entries[i].name);
+        also[count] = tc_buffer_ok(&path, error)
+                          ? tc_arena_copy(&work->arena, path.bytes, path.length, error)
+                          : NULL;
+        tc_buffer_release(&path);
+        if (!also[count++])
+            return false;
+    }
+    side->also = also;
+    side->also_count = count;
+    return also != NULL;
+}
+
+static bool write_more(void *context, struct tc_publish *publish, struct tc_error *error) {
+    struct work *work = context;
+    return model_copy_write(&work->copy, publish, error);
+}
+
+/* The path of the weights in the output's folder. */
+static const char *weights_path(struct work *work, const struct tc_backend *target,
+                                struct tc_error *error) {
+    struct tc_buffer path = {0};
+    bool arrays = work->model->form == MODEL_ARRAYS;
+    tc_buffer_add_string(&path, work->run->output);
+    model_name_converted(&work->model->name, arrays ? "model" : NULL, target, &path);
+    const char *kept = tc_buffer_ok(&path, error)
+                           ? tc_arena_copy(&work->arena, path.bytes, path.length, error)
+                           : NULL;
+    tc_buffer_release(&path);
+    return kept;
+}
+
+static bool convert_model(struct work *work, struct tc_reader *reader,
+                          const struct tc_backend *target, struct tc_plan_options *options,
+                          struct tc_error *error) {
+    struct run_conversion *run = work->run;
+    struct stat status;
+    struct tc_text variant = work->model->name.variant;
+    const char *folder = run->output;
+    work->reader = reader;
+    run->output = weights_path(work, target, error);
+    if (!run->output)
+        return false;
+    /* Arrays are no shards: a file a tensor is what they are without an index. */
+    if (!work->options->merge && work->model->form != MODEL_ARRAYS)
+        options->as_input = TC_SHARDS_AS_INPUT;
+    if (variant.bytes)
+        options->variant = tc_arena_copy(&work->arena, variant.bytes, variant.length, error);
+    if (variant.bytes && !options->variant)
+        return false;
+    run->convert.publish.whole_folder = true;
+    run->convert.publish.replace_folder = work->options->replace;
+    run->convert.publish.folder_mode = stat(work->input, &status) == 0 ? status.st_mode & 0777 : 0;
+    run->plan_more = plan_more;
+    run->write_more = write_more;
+    run->more = work;
+    bool ok = run_conversion(run, &reader, 1, target, options, error);
+    run->plan_more = NULL;
+    run->write_more = NULL;
+    run->output = folder;
+    return ok;
+}
+
+bool model_output_run(const struct model_output *output, struct run_conversion *run,
+                      const char *input, const struct tc_backend *target,
+                      struct tc_plan_options *options, struct tc_error *error) {
+    struct work work = {.options = output, .run = run, .input = input};
+    struct tc_listing listing;
+    struct model_folder folder;
+    struct tc_reader *reader = NULL;
+    if (output->merge && options->shard_size)
+        return tc_fail(error, TC_USAGE, "usage", "--merge and --shard-size exclude each other");
+    if (!check_apart(input, run->output, error))
+        return false;
+    tc_arena_init(&work.arena, 0);
+    bool ok = common_find_model(run->common, input, &listing, &folder, error);
+    if (ok)
+        work.model = &folder.models[0];
+    reader = ok ? common_open_model(run->common, input, &folder, error) : NULL;
+    if (reader)
+        report_warnings(reader, run->common->quiet, run->common->verbose);
+    else
+        sandbox_hint(error);
+    ok = reader && convert_model(&work, reader, target, options, error);
+    tc_reader_close(reader);
+    model_copy_release(&work.copy);
+    model_folder_release(&folder);
+    tc_listing_release(&listing);
+    tc_arena_release(&work.arena);
+    return ok;
+}

@@ -1,0 +1,51 @@
+/*
+ * The files of a model's folder that are no weights (its configuration, tokenizer,
+ * licence, folders below), which are copied as they are beside weights that are
+ * written in another format:
+ *
+ *     model_copy_list(&copy, path, …, plan)   decides, and adds notes to the plan
+ *     model_copy_write(&copy, &publish)       copies into a whole folder that is written
+ *     model_copy_release(&copy)
+ *
+ * Links are followed where they lead to something in the folder, or among the blobs of
+ * the Hugging Face cache that the folder is a snapshot of; anything else is refused,
+ * since a folder from a stranger may have links to the user's own files.
+ */
+#ifndef TCONV_FORMATS_MODEL_COPY_H
+#define TCONV_FORMATS_MODEL_COPY_H
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/format/reader.h"
+#include "core/io/publish.h"
+#include "core/plan/plan.h"
+#include "formats/model_folder.h"
+
+struct model_copy_entry {
+    const char *name; /* its path in the folder */
+    bool is_folder;
+};
+
+struct model_copy {
+    struct tc_arena arena;
+    const char *path;
+    char *root;  /* the folder's path without links; from malloc */
+    char *blobs; /* the cache's folder of blobs; from malloc; NULL: there is none */
+    struct model_copy_entry *entries; /* a folder before what is in it */
+    size_t count;
+    size_t capacity;
+    size_t seen; /* entries that were looked at; TC_MAX_FOLDER_ENTRIES */
+};
+
+/* `model` is the one that `reader` reads, of the folder `path`, which must outlive
+ * *copy. With only_weights nothing is copied. To be released also on failure. */
+bool model_copy_list(struct model_copy *copy, const char *path, const struct model *model,
+                     const struct tc_reader *reader, bool only_weights, struct tc_plan *plan,
+                     struct tc_error *error);
+/* The blobs of the Hugging Face cache of which the folder is a snapshot, or lies in one:
+ * CACHE/blobs for CACHE/snapshots/REVISION. From malloc; NULL: there are none. */
+char *model_copy_blobs(const char *path);
+bool model_copy_write(struct model_copy *copy, struct tc_publish *publish, struct tc_error *error);
+void model_copy_release(struct model_copy *copy);
+
+#endif
