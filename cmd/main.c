@@ -28,6 +28,8 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"convert", cmd_convert, "IN OUT", "convert; the word may be left out"},
+    {"batch", cmd_batch, "SRC... DST -t FORMAT",
+     "convert every model below SRC to its place below DST"},
     {"append", cmd_append, "FILE [IN...]", "add tensors or metadata to a file, in its own format"},
     {"edit", cmd_edit, "FILE [-o OUT]", "change metadata and names, and nothing else"},
     {"info", cmd_info, "FILE...", "format, size, metadata, table of tensors"},

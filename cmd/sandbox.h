@@ -35,7 +35,11 @@ struct sandbox {
     const char *const *more_files; /* likewise, of options that are given again */
     size_t more_count;
     const char *beside; /* one more input, that an option names */
-    int abi;            /* of Landlock, once it has begun */
+    /* Folders in which files are removed, besides those of the outputs. */
+    const char *const *removed;
+    size_t removed_count;
+    bool children; /* it makes processes, which confine themselves further */
+    int abi;       /* of Landlock, once it has begun */
 };
 
 /* A file, or with a slash at its end a folder, that will be written; NULL and
