@@ -136,8 +136,7 @@ static bool add_rule(struct jobs *jobs, const struct batch_model *model, const c
 /* The index needs all shards, and is joined from them. */
 static bool add_index_rule(struct jobs *jobs, const struct batch_model *model,
                            const struct split *split, const char *index, struct tc_error *error) {
-    char *folder = tc_path_folder(model->output);
-    bool ok = (folder || tc_fail_memory(error)) && add_make_name(&jobs->out, index, true, error);
+    bool ok = add_make_name(&jobs->out, index, true, error);
     tc_buffer_add_string(&jobs->out, ":");
     for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
         char *path = shard_path(jobs, model->output, shard, split->shards);
@@ -146,9 +145,8 @@ static bool add_index_rule(struct jobs *jobs, const struct batch_model *model,
         free(path);
     }
     tc_buffer_add_string(&jobs->out, "\n\t$(TCONV) index -q --");
-    ok = ok && tc_quote_word(&jobs->out, tc_text_of(folder), jobs->quote, error);
+    ok = ok && tc_quote_word(&jobs->out, tc_text_of(index), jobs->quote, error);
     tc_buffer_add_string(&jobs->out, "\n");
-    free(folder);
     return ok;
 }
 
