@@ -453,7 +453,9 @@ bool batch_list_add(struct batch_list *list, const char *source, bool listed,
 static bool fail_place(const struct batch_list *list, size_t a, size_t b, struct tc_error *error) {
     tc_fail(error, TC_USAGE, "same-place", "its output is also that of %s: %s",
             list->models[b].input, list->models[a].output);
-    tc_error_hint(error, "name the folder in which both lie: paths below it are kept");
+    tc_error_hint(
+        error,
+        "paths below a folder are kept: name the folder in which both lie, or only one of them");
     return tc_error_in_file(error, list->models[a].input);
 }
 

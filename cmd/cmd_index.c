@@ -42,7 +42,7 @@ struct join {
 };
 
 /* One model: its folder, its index and the records of its shards. */
-struct model {
+struct joined {
     const char *folder;
     struct tc_text index;
     struct tc_part_record *records; /* by the shards' numbers, from 0 on; no name: missing */
@@ -53,7 +53,7 @@ struct model {
 };
 
 /* A path in the model's folder; from malloc. */
-static char *path_of(const struct model *model, struct tc_text name, const char *ending) {
+static char *path_of(const struct joined *model, struct tc_text name, const char *ending) {
     char *path = NULL;
     size_t length = strlen(model->folder);
     bool here = strcmp(model->folder, ".") == 0;
@@ -63,7 +63,7 @@ static char *path_of(const struct model *model, struct tc_text name, const char 
     return made < 0 ? NULL : path;
 }
 
-static bool fail_in(const struct model *model, struct tc_text name, const char *ending,
+static bool fail_in(const struct joined *model, struct tc_text name, const char *ending,
                     struct tc_error *error) {
     char *path = path_of(model, name, ending);
     tc_error_in_file(error, path ? path : model->folder);
@@ -75,7 +75,7 @@ static bool fail_in(const struct model *model, struct tc_text name, const char *
 
 static bool read_record(const char *folder, struct tc_text name, struct tc_part_record *record,
                         struct tc_arena *arena, struct tc_error *error) {
-    struct model place = {.folder = folder};
+    struct joined place = {.folder = folder};
     char *path = path_of(&place, name, "");
     struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
     bool ok = path ? input != NULL : tc_fail_memory(error);
@@ -102,7 +102,7 @@ static bool read_record(const char *folder, struct tc_text name, struct tc_part_
 }
 
 /* Whether two records are of one run. */
-static bool check_fits(const struct model *model, const struct tc_part_record *first,
+static bool check_fits(const struct joined *model, const struct tc_part_record *first,
                        const struct tc_part_record *record, struct tc_error *error) {
     if (tc_text_equal(first->plan, record->plan) && tc_text_equal(first->format, record->format) &&
         first->shards == record->shards && tc_text_equal(first->options, record->options))
@@ -114,7 +114,7 @@ static bool check_fits(const struct model *model, const struct tc_part_record *f
     return fail_in(model, record->name, TC_PART_ENDING, error);
 }
 
-static bool add_record(struct model *model, const struct tc_part_record *record,
+static bool add_record(struct joined *model, const struct tc_part_record *record,
                        struct tc_arena *arena, struct tc_error *error) {
     if (!model->records) {
         model->count = (size_t)record->shards;
@@ -136,7 +136,7 @@ static bool add_record(struct model *model, const struct tc_part_record *record,
 
 /* Checks */
 
-static bool check_complete(const struct model *model, struct tc_error *error) {
+static bool check_complete(const struct joined *model, struct tc_error *error) {
     size_t missing = 0;
     size_t first = 0;
     for (size_t i = model->count; i-- > 0;)
@@ -152,7 +152,7 @@ static bool check_complete(const struct model *model, struct tc_error *error) {
     return fail_in(model, model->index, "", error);
 }
 
-static bool check_file(const struct join *join, const struct model *model,
+static bool check_file(const struct join *join, const struct joined *model,
                        const struct tc_part_record *record, struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
     char *path = path_of(model, record->name, "");
@@ -175,7 +175,7 @@ static bool check_file(const struct join *join, const struct model *model,
 }
 
 /* Every tensor that the jobs say they wrote is in the model, as they say, and in one shard. */
-static bool check_tensors(struct model *model, const struct tc_reader *reader,
+static bool check_tensors(struct joined *model, const struct tc_reader *reader,
                           struct tc_error *error) {
     struct tc_name_map names;
     bool ok = true;
@@ -203,7 +203,7 @@ static bool check_tensors(struct model *model, const struct tc_reader *reader,
 }
 
 /* Opens the model by the index that is not published yet. */
-static struct tc_reader *open_model(const struct join *join, const struct model *model,
+static struct tc_reader *open_model(const struct join *join, const struct joined *model,
                                     struct tc_error *error) {
     char *path = path_of(model, model->index, TC_PART_INDEX_ENDING);
     char *name = strndup(model->index.bytes, model->index.length);
@@ -232,7 +232,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* From the hashes of the jobs, where they verified their shards; else from the data. */
-static bool make_digest(struct model *model, struct tc_reader *reader, struct tc_error *error) {
+static bool make_digest(struct joined *model, struct tc_reader *reader, struct tc_error *error) {
     struct tc_buffer text = {0};
     struct tc_digest digest = {0};
     struct line *lines = calloc(model->tensors + 1, sizeof *lines);
@@ -262,7 +262,7 @@ static bool make_digest(struct model *model, struct tc_reader *reader, struct tc
     return ok;
 }
 
-static bool add_output(struct tc_json_writer *json, const struct model *model, struct tc_text name,
+static bool add_output(struct tc_json_writer *json, const struct joined *model, struct tc_text name,
                        const char *ending, const struct tc_part_record *record,
                        struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
@@ -286,7 +286,7 @@ static bool add_output(struct tc_json_writer *json, const struct model *model, s
 }
 
 /* The inputs are those of the jobs, on whatever machines these ran: known by size, not by hash. */
-static bool print_receipt(struct tc_buffer *file, const struct model *model,
+static bool print_receipt(struct tc_buffer *file, const struct joined *model,
                           struct tc_error *error) {
     struct tc_buffer text = {0};
     struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_DISPLAY};
@@ -322,7 +322,7 @@ static bool print_receipt(struct tc_buffer *file, const struct model *model,
 
 /* Publishing */
 
-static bool copy_index(const struct model *model, struct tc_publish *publish,
+static bool copy_index(const struct joined *model, struct tc_publish *publish,
                        struct tc_error *error) {
     char *path = path_of(model, model->index, TC_PART_INDEX_ENDING);
     char *name = strndup(model->index.bytes, model->index.length);
@@ -339,7 +339,7 @@ static bool copy_index(const struct model *model, struct tc_publish *publish,
     return ok;
 }
 
-static bool publish_model(const struct join *join, const struct model *model,
+static bool publish_model(const struct join *join, const struct joined *model,
                           struct tc_error *error) {
     struct tc_publish_options options = {.no_sync = join->no_sync};
     struct tc_publish publishes[2] = {{.folder_fd = -1}, {.folder_fd = -1}};
@@ -368,7 +368,7 @@ static bool publish_model(const struct join *join, const struct model *model,
     return ok;
 }
 
-static void report_joined(const struct join *join, const struct model *model) {
+static void report_joined(const struct join *join, const struct joined *model) {
     struct tc_buffer out = {0};
     char *path = path_of(model, model->index, "");
     if (join->common.json) {
@@ -391,7 +391,7 @@ static void report_joined(const struct join *join, const struct model *model) {
     report_out(&out);
 }
 
-static bool join_model(const struct join *join, struct model *model, struct tc_error *error) {
+static bool join_model(const struct join *join, struct joined *model, struct tc_error *error) {
     bool ok = check_complete(model, error);
     for (size_t i = 0; i < model->count && ok; i++) {
         model->size += model->records[i].size;
@@ -410,12 +410,12 @@ static bool join_model(const struct join *join, struct model *model, struct tc_e
 /* Folders */
 
 /* The model of an index, in the list or new in it. */
-static struct model *find_model(struct model *models, size_t *count, const char *folder,
-                                struct tc_text index) {
+static struct joined *find_model(struct joined *models, size_t *count, const char *folder,
+                                 struct tc_text index) {
     for (size_t i = 0; i < *count; i++)
         if (tc_text_equal(models[i].index, index))
             return &models[i];
-    models[*count] = (struct model){.folder = folder, .index = index};
+    models[*count] = (struct joined){.folder = folder, .index = index};
     return &models[(*count)++];
 }
 
@@ -455,7 +455,7 @@ static bool join_folder(const struct join *join, const char *folder, struct tc_t
     tc_listing_init(&listing);
     tc_arena_init(&arena, 0);
     bool ok = tc_listing_read(&listing, folder, error);
-    struct model *models =
+    struct joined *models =
         ok ? tc_arena_array(&arena, listing.count + 1, sizeof *models, error) : NULL;
     ok = models != NULL;
     for (size_t i = 0; i < listing.count && ok; i++) {
