@@ -181,7 +181,6 @@ static bool may_split(const struct batch *batch, const struct batch_model *model
     return batch->list.target->sharding && !model->folder && !batch->list.per_tensor &&
            !model->problem &&
            (batch->convert.plan.shard_size ||
-            tc_text_ends(tc_text_of(model->output), TC_TEXT(".index.json")) ||
             tc_text_ends(tc_text_of(model->input), TC_TEXT(".index.json")));
 }
 

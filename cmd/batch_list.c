@@ -44,10 +44,6 @@ static bool over_limit(struct tc_error *error, const char *what, unsigned most) 
 
 /* Places */
 
-static bool is_index(struct tc_text name) {
-    return tc_text_ends(name, TC_TEXT(".index.json"));
-}
-
 const char *batch_place(struct batch_list *list, struct tc_text relative, bool folder,
                         struct tc_error *error) {
     struct tc_buffer path = {0};
@@ -68,11 +64,7 @@ const char *batch_place(struct batch_list *list, struct tc_text relative, bool f
         tc_buffer_add(&path, relative.bytes, before);
         tc_buffer_add_text(&path, tc_registry_stem(name));
     }
-    const struct tc_sharding *sharding = list->target->sharding;
     tc_buffer_add_string(&path, folder || list->per_tensor ? "/" : list->target->extensions[0]);
-    /* A model in shards becomes one in shards. */
-    if (!folder && !list->per_tensor && sharding && is_index(relative))
-        tc_buffer_add_string(&path, sharding->index_ending);
     const char *kept = tc_buffer_ok(&path, error)
                            ? tc_arena_copy(&list->arena, path.bytes, path.length, error)
                            : NULL;

@@ -100,6 +100,11 @@ bool batch_words_make(struct batch_words *words, const struct batch *batch, cons
     add_word(words, strdup("--"));
     add_word(words, strdup(input));
     add_word(words, strdup(output));
+    /* A model in shards becomes one in shards, where the format has them. */
+    if (batch->list.target->sharding && !batch->convert.plan.shard_size &&
+        !batch->convert.folder.merge && output[0] && output[strlen(output) - 1] != '/' &&
+        tc_text_ends(tc_text_of(input), TC_TEXT(".index.json")))
+        batch_words_add_option(words, "--keep-shards");
     if (batch->remove) {
         batch_words_add_option(words, "--verify");
         if (batch->convert.run.strict == STRICT_NOT)

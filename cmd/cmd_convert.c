@@ -26,6 +26,7 @@
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/plan/dtype_policy.h"
+#include "core/plan/plan.h"
 #include "core/tensor/select.h"
 #include "formats/registry.h"
 
@@ -69,6 +70,8 @@ static bool is_per_tensor(const struct convert *convert, const struct tc_backend
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
     convert->plan.folder = is_folder_name(convert->run.output);
+    if (convert->keep_shards && count == 1 && readers[0]->shard_count && !convert->plan.folder)
+        convert->plan.as_input = TC_SHARDS_AS_INPUT;
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
     if (convert->per_tensor && !convert->plan.folder)
         return tc_fail(error, TC_USAGE, "usage",
@@ -343,6 +346,8 @@ static void add_output_options(struct option_table *table, struct convert *conve
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without that checksum"),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
+        FLAG_OPTION("keep-shards", &convert->keep_shards,
+                    .help = "in shards as the input is, where it is one in shards"),
         FLAG_OPTION("prune", &convert->run.convert.prune, .not_in_receipt = true,
                     .help = "remove shards of an earlier run that the new index does not name"),
         FLAG_OPTION("per-tensor", &convert->per_tensor,

@@ -24,6 +24,7 @@ struct convert {
     struct naming naming;
     const char *shard; /* --shard K/N, as the user wrote it */
     bool per_tensor;
+    bool keep_shards;
     bool merges;   /* several inputs become one output, since -o names it */
     bool implicit; /* the word "convert" was left out */
     bool checksum_given;
