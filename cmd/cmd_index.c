@@ -491,16 +491,27 @@ static bool join_one(const struct join *join, const char *name, struct tc_error 
     return ok;
 }
 
-/* Each folder is read and written; more than the sandbox has places for are several commands. */
+/* A folder is written itself, and nothing beside it. More than the sandbox has places for are
+ * several commands. */
 static bool confine(const struct join *join, const struct arguments *arguments,
                     struct tc_error *error) {
     struct sandbox sandbox = common_sandbox(&join->common);
-    if (arguments->count + 1 > SANDBOX_OUTPUTS)
-        return tc_fail(error, TC_USAGE, "usage", "at most %d folders at once", SANDBOX_OUTPUTS - 1);
-    for (size_t i = 0; i < arguments->count; i++)
-        sandbox_add_output(&sandbox, arguments->names[i]);
+    char *inside[SANDBOX_OUTPUTS] = {0};
+    bool ok = arguments->count + 1 <= SANDBOX_OUTPUTS ||
+              tc_fail(error, TC_USAGE, "usage", "at most %d folders at once", SANDBOX_OUTPUTS - 1);
+    for (size_t i = 0; i < arguments->count && ok; i++) {
+        const char *name = arguments->names[i];
+        if (asprintf(&inside[i], "%s%s", name, tc_is_folder(name) ? "/." : "") < 0) {
+            inside[i] = NULL;
+            ok = tc_fail_memory(error);
+        }
+        sandbox_add_output(&sandbox, inside[i]);
+    }
     sandbox_add_output(&sandbox, join->receipt);
-    return sandbox_enter(&sandbox, arguments->names, arguments->count, error);
+    ok = ok && sandbox_enter(&sandbox, arguments->names, arguments->count, error);
+    for (size_t i = 0; i < SANDBOX_OUTPUTS; i++)
+        free(inside[i]);
+    return ok;
 }
 
 int cmd_index(int argc, char **argv) {
