@@ -314,7 +314,10 @@ static int run(struct batch *batch, struct tc_error *error) {
     struct names listed = {0};
     bool ok =
         run_conversion_note_options(&batch->convert.run, &batch->table, &batch->arguments, error) &&
-        take_arguments(batch, error) && report_progress_check(&batch->convert.run.progress, error);
+        take_arguments(batch, error) &&
+        run_conversion_list_maps(&batch->convert.run, &batch->arguments, &batch->table.arena,
+                                 error) &&
+        report_progress_check(&batch->convert.run.progress, error);
     if (ok) {
         batch->list.per_tensor = batch->convert.per_tensor;
         jobserver_open(&batch->jobserver, getenv("MAKEFLAGS"));
