@@ -154,12 +154,12 @@ static bool read_member(struct tc_json *json, struct tc_text key, struct tc_part
 }
 
 static bool check_record(struct tc_json *json, const struct tc_part_record *record) {
+    if (record->plan.length != TC_PLAN_DIGEST || !record->format.bytes || !record->index.bytes ||
+        !record->name.bytes || !record->options.bytes || !record->tensors || !record->inputs)
+        return tc_json_fail(json, "the record lacks a key");
     if (!tc_path_is_plain(record->index) || !tc_path_is_plain(record->name))
         return tc_fail(json->error, TC_UNSAFE, "part",
                        "a name in the record is not a plain file name");
-    if (record->plan.length != TC_PLAN_DIGEST || !record->format.bytes || !record->options.bytes ||
-        !record->tensors || !record->inputs)
-        return tc_json_fail(json, "the record lacks a key");
     if (record->shards == 0 || record->shards > TC_MAX_SHARDS || record->shard == 0 ||
         record->shard > record->shards)
         return tc_json_fail(json, "shard %" PRIu64 " of %" PRIu64 " can't be", record->shard,

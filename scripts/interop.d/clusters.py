@@ -149,7 +149,7 @@ def with_slurm(checks, jobs, folder):
     work.chmod(0o755)
     host = os.uname().nodename.partition(".")[0]
     (work / "slurm.conf").write_text(SLURM.format(host=host, work=work))
-    (work / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+    (work / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # which is not used, but must be one that comes up
     key = work / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
@@ -166,6 +166,9 @@ def with_slurm(checks, jobs, folder):
         wait_for(lambda: b"R" in output("squeue", "-h", "-j", f"{job}_1", "-o", "%t"))
         time.sleep(0.6)
         output("scontrol", "requeue", f"{job}_1")
+        # A job that was put back waits for two minutes, unless it is told to start.
+        wait_for(lambda: b"PD" in output("squeue", "-h", "-j", f"{job}_1", "-o", "%t"))
+        output("scontrol", "update", f"JobId={job}_1", "StartTime=now")
         wait_for(lambda: not output("squeue", "-h", "-j", job).strip(), 300)
         outputs = "".join(path.read_text() for path in work.glob("*.out"))
         checks.equal("what the tasks printed", [line for line in outputs.splitlines() if "CANCELLED" not in line and "slurm" not in line], [])
