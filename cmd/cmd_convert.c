@@ -446,8 +446,8 @@ static void print_help(const struct convert *convert, const struct option_table 
              "IN or OUT - is a pipe; OUT with a slash at its end is a folder: with -t FORMAT it\n"
              "gets an output for each IN, else (or with --per-tensor) a file for each tensor, %s.",
              tc_registry_for_one()->extensions[0]);
-    help_print(convert->common.help, "tconv [convert] [options] IN OUT | IN... -o OUT | IN... OUT/",
-               what, table);
+    help_print(convert->common.help, "tconv [convert] [options] IN OUT | IN... -o OUT", what,
+               table);
 }
 
 void convert_init(struct convert *convert) {
