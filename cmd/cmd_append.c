@@ -108,7 +108,7 @@ int cmd_append(int argc, char **argv) {
     };
     options_init(&table);
     options_add(&table, "Adding:", rows, OPTION_COUNT(rows));
-    run_conversion_add_options(&table, &append.run);
+    run_conversion_add_options(&table, &append.run, false);
     common_add_options(&table, &append.common);
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && append.common.help)

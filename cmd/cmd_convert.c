@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/common.h"
+#include "cmd/convert.h"
 #include "cmd/help.h"
 #include "cmd/model_output.h"
 #include "cmd/naming.h"
@@ -15,29 +17,18 @@
 #include "cmd/sandbox.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
+#include "core/base/memory.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
+#include "core/convert/shard_part.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/plan/dtype_policy.h"
 #include "core/plan/plan.h"
-#include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
 #include "formats/registry.h"
-
-struct convert {
-    struct common common;
-    const char *to;
-    struct run_conversion run;
-    struct tc_plan_options plan;
-    struct tc_metadata metadata;
-    struct tc_select select;
-    struct tc_policy policy;
-    struct model_output folder;
-    struct naming naming;
-    bool implicit; /* the word "convert" was left out */
-    bool checksum_given;
-};
 
 /* The format to write: the one that was named, for a folder that of single tensors,
  * else by the output's extension. */
@@ -65,11 +56,26 @@ static bool check_checksum(const struct convert *convert, const struct tc_backen
     return true;
 }
 
+static bool is_folder_name(const char *path) {
+    size_t length = strlen(path);
+    return length && path[length - 1] == '/';
+}
+
+/* Whether a folder that is the output gets a file for each tensor, and not one for each input:
+ * with --per-tensor, and where the format holds no more than one tensor. */
+static bool is_per_tensor(const struct convert *convert, const struct tc_backend *target) {
+    return convert->per_tensor || !convert->to || !(target->caps & TC_CAN_HOLD_MANY);
+}
+
 static bool run_plan(struct convert *convert, struct tc_reader **readers, size_t count,
                      struct tc_error *error) {
-    size_t length = strlen(convert->run.output);
-    convert->plan.folder = length && convert->run.output[length - 1] == '/';
+    convert->plan.folder = is_folder_name(convert->run.output);
+    if (convert->keep_shards && count == 1 && readers[0]->shard_count && !convert->plan.folder)
+        convert->plan.as_input = TC_SHARDS_AS_INPUT;
     const struct tc_backend *target = find_target(convert, convert->plan.folder, error);
+    if (convert->per_tensor && !convert->plan.folder)
+        return tc_fail(error, TC_USAGE, "usage",
+                       "--per-tensor writes a folder: the output's name ends in a slash");
     return target && check_checksum(convert, target, error) &&
            run_conversion(&convert->run, readers, count, target, &convert->plan, error);
 }
@@ -92,7 +98,7 @@ static bool convert_folder(struct convert *convert, const char *const *inputs, b
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
     bool done = false;
-    if (model_output_wanted(inputs, count, convert->run.output) &&
+    if (!convert->per_tensor && model_output_wanted(inputs, count, convert->run.output) &&
         (!convert_folder(convert, inputs, &done, error) || done))
         return error->class == TC_OK;
     if (!model_output_check_unused(&convert->folder, error))
@@ -112,11 +118,143 @@ static bool convert_files(struct convert *convert, const char *const *inputs, si
     return ok;
 }
 
+/* OUT/STEM.EXT, or OUT/STEM/ for a file a tensor; from malloc. */
+static char *output_in_folder(const struct convert *convert, const struct tc_backend *target,
+                              const char *folder, const char *input) {
+    struct tc_buffer path = {0};
+    struct tc_text stem = tc_registry_stem(input);
+    tc_buffer_add_string(&path, folder);
+    tc_buffer_add_text(&path, stem);
+    tc_buffer_add_string(&path, is_per_tensor(convert, target) ? "/" : target->extensions[0]);
+    tc_buffer_add(&path, "", 1);
+    if (path.failed)
+        tc_buffer_release(&path);
+    return path.bytes;
+}
+
+/* Two inputs that would become one output are refused before anything is written. */
+static bool check_outputs(char *const *outputs, const char *const *inputs, size_t count,
+                          struct tc_error *error) {
+    struct tc_name_map names;
+    bool ok = true;
+    tc_name_map_init(&names, NULL);
+    for (size_t i = 0; i < count && ok; i++) {
+        struct tc_text output = tc_text_of(outputs[i]);
+        const uint32_t *other = tc_name_map_find(&names, output);
+        if (other) {
+            ok = tc_fail(error, TC_USAGE, "same-place", "its output is also that of %s: %s",
+                         inputs[*other], outputs[i]);
+            tc_error_in_file(error, inputs[i]);
+        }
+        ok = ok && tc_name_map_add(&names, output, (uint32_t)i, error);
+    }
+    tc_name_map_release(&names);
+    return ok;
+}
+
+/* Converts one input after the other; the highest exit code counts, and every error but the last
+ * is printed here. */
+static bool convert_one_by_one(struct convert *convert, const char *const *inputs,
+                               char *const *outputs, size_t count, struct tc_error *error) {
+    struct tc_error *worst = calloc(1, sizeof *worst);
+    bool made = mkdir(convert->run.output, 0777) == 0;
+    const char *folder = convert->run.output;
+    bool first = true;
+    if (!worst)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < count; i++) {
+        struct tc_error *own = calloc(1, sizeof *own);
+        convert->run.output = outputs[i];
+        tc_memory_begin_file();
+        if (own && !convert_files(convert, inputs + i, 1, own)) {
+            tc_error_in_file(own, inputs[i]);
+            bool worse = own->class > worst->class;
+            const struct tc_error *printed = worse ? worst : own;
+            if (!first)
+                report_error(printed, convert->common.json);
+            if (worse)
+                *worst = *own;
+            first = false;
+        }
+        free(own);
+    }
+    convert->run.output = folder;
+    *error = *worst;
+    free(worst);
+    if (made && !first)
+        rmdir(folder); /* where nothing was written */
+    return first;
+}
+
+static bool convert_into_folder(struct convert *convert, const char *const *inputs, size_t count,
+                                struct tc_error *error) {
+    const struct tc_backend *target = find_target(convert, true, error);
+    if (!target)
+        return false;
+    if (convert->run.side_outputs.receipt || convert->run.side_outputs.depfile)
+        return tc_fail(error, TC_USAGE, "usage",
+                       "--receipt and --depfile are for one output; tconv batch has --receipts");
+    char **outputs = calloc(count, sizeof(char *));
+    bool ok = outputs || tc_fail_memory(error);
+    for (size_t i = 0; i < count && ok; i++) {
+        outputs[i] = output_in_folder(convert, target, convert->run.output, inputs[i]);
+        ok = outputs[i] || tc_fail_memory(error);
+    }
+    ok = ok && check_outputs(outputs, inputs, count, error) &&
+         convert_one_by_one(convert, inputs, outputs, count, error);
+    for (size_t i = 0; outputs && i < count; i++)
+        free(outputs[i]);
+    free(outputs);
+    return ok;
+}
+
+/* Whether each input becomes an output of its own, in a folder. */
+static bool is_one_each(const struct convert *convert, size_t count) {
+    struct tc_error ignored = {0};
+    const struct tc_backend *target =
+        is_folder_name(convert->run.output) ? find_target(convert, true, &ignored) : NULL;
+    return target && !(is_per_tensor(convert, target) && (count == 1 || convert->merges));
+}
+
+static bool is_model_folder(const struct convert *convert, const char *const *inputs,
+                            size_t count) {
+    return !convert->per_tensor && model_output_wanted(inputs, count, convert->run.output);
+}
+
+static bool convert_all(struct convert *convert, const char *const *inputs, size_t count,
+                        struct tc_error *error) {
+    return is_one_each(convert, count) && !is_model_folder(convert, inputs, count)
+               ? convert_into_folder(convert, inputs, count, error)
+               : convert_files(convert, inputs, count, error);
+}
+
+/* "3/20": the third of twenty. */
+static bool parse_shard(const char *text, struct tc_shard_choice *choice, struct tc_error *error) {
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    unsigned long long count =
+        number && *end == '/' && end[1] >= '0' && end[1] <= '9' ? strtoull(end + 1, &end, 10) : 0;
+    if (errno || !count || !end || *end || number > count || count > TC_MAX_SHARDS) {
+        tc_fail(error, TC_USAGE, "shard", "--shard is no shard of a number of them: %s", text);
+        return tc_error_hint(error, "it takes K/N, such as 3/20");
+    }
+    choice->number = number;
+    choice->count = count;
+    return true;
+}
+
 static bool take_arguments(struct convert *convert, struct arguments *arguments,
                            struct tc_error *error) {
+    convert->merges = convert->run.output != NULL;
+    if (convert->shard && !parse_shard(convert->shard, &convert->run.shard, error))
+        return false;
     if (!convert->run.output) {
-        if (arguments->count > 2)
-            return tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
+        if (arguments->count > 2 && !is_folder_name(arguments->names[arguments->count - 1])) {
+            tc_fail(error, TC_USAGE, "usage", "several inputs need -o OUT");
+            return tc_error_hint(error, "a folder as the last name, with a slash at its end, gets "
+                                        "an output for each");
+        }
         if (arguments->count < 2)
             return tc_fail(error, TC_USAGE, "usage", "an input and an output are needed");
         convert->run.output = arguments->names[--arguments->count];
@@ -194,10 +332,11 @@ static int highest_level(void) {
     return most;
 }
 
-static void add_output_options(struct option_table *table, struct convert *convert) {
+static void add_output_options(struct option_table *table, struct convert *convert, bool many) {
+    const struct option output = TEXT_OPTION(
+        "output", &convert->run.output, .letter = 'o', .argument = "OUT",
+        .help = "the output; needed where several inputs become one", .not_in_receipt = true);
     const struct option rows[] = {
-        TEXT_OPTION("output", &convert->run.output, .letter = 'o', .argument = "OUT",
-                    .help = "the output; needed for several inputs", .not_in_receipt = true),
         TEXT_OPTION("to", &convert->to, .letter = 't', .argument = "FORMAT",
                     .help = "write this format, whatever OUT's extension"),
         LEVEL_OPTION("compress", &convert->plan.write.compress, .argument = "[=LEVEL]",
@@ -207,13 +346,29 @@ static void add_output_options(struct option_table *table, struct convert *conve
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without that checksum"),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
+        FLAG_OPTION("keep-shards", &convert->keep_shards,
+                    .help = "in shards as the input is, where it is one in shards"),
         FLAG_OPTION("prune", &convert->run.convert.prune, .not_in_receipt = true,
                     .help = "remove shards of an earlier run that the new index does not name"),
+        FLAG_OPTION("per-tensor", &convert->per_tensor,
+                    .help = "OUT is a folder, and gets a file for each tensor"),
         CHOICE_OPTION("order", &convert->plan.order, run_conversion_orders,
                       .argument = "target|source|name",
                       .help = "order of the tensors (default: the target's own)"),
     };
-    options_add(table, "Converting:", rows, OPTION_COUNT(rows));
+    options_add(table, "Converting:", &output, many ? 0 : 1);
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
+}
+
+/* One job of several, which write a shard each. */
+static void add_job_options(struct option_table *table, struct convert *convert) {
+    const struct option rows[] = {
+        TEXT_OPTION("shard", &convert->shard, .argument = "K/N", .not_in_receipt = true,
+                    .help = "write only shard K of the N there are, for tconv index to join"),
+        TEXT_OPTION("plan", &convert->run.shard.plan, .argument = "DIGEST", .not_in_receipt = true,
+                    .help = "with --shard: fail unless the plan is this one"),
+    };
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
 static void add_content_options(struct option_table *table, struct convert *convert) {
@@ -240,12 +395,21 @@ static void add_content_options(struct option_table *table, struct convert *conv
     options_add(table, NULL, &densify, 1);
 }
 
-static void add_publishing_options(struct option_table *table, struct convert *convert) {
-    const struct option no_clobber =
+static void add_publishing_options(struct option_table *table, struct convert *convert, bool many) {
+    const struct option rows[] = {
         FLAG_OPTION("no-clobber", &convert->run.convert.publish.no_clobber, .not_in_receipt = true,
-                    .help = "an output that exists is an error");
-    run_conversion_add_options(table, &convert->run);
-    options_add(table, NULL, &no_clobber, 1);
+                    .help = "an output that exists is an error"),
+        FLAG_OPTION("skip-existing", &convert->run.skip_existing, .not_in_receipt = true,
+                    .help = "leave an output that exists as it is"),
+        FLAG_OPTION("update", &convert->run.update, .not_in_receipt = true,
+                    .help = many
+                                ? "leave an output whose receipt shows that it is up to date"
+                                : "with --receipt: leave an output that it shows to be up to date"),
+        FLAG_OPTION("if-changed", &convert->run.convert.if_changed, .not_in_receipt = true,
+                    .help = "keep an output, and its time, where the new one is the same"),
+    };
+    run_conversion_add_options(table, &convert->run, many);
+    options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
 static void add_dtype_options(struct option_table *table, struct tc_policy *policy) {
@@ -276,31 +440,50 @@ static void add_naming_options(struct option_table *table, struct convert *conve
 }
 
 static void print_help(const struct convert *convert, const struct option_table *table) {
-    char what[256];
+    char what[384];
     snprintf(what, sizeof what,
              "Converts tensors; OUT appears whole or not at all.\n"
-             "IN or OUT - is a pipe; OUT with a slash at its end is a folder of %s files.",
+             "IN or OUT - is a pipe; OUT with a slash at its end is a folder: with -t FORMAT it\n"
+             "gets an output for each IN, else (or with --per-tensor) a file for each tensor, %s.",
              tc_registry_for_one()->extensions[0]);
     help_print(convert->common.help, "tconv [convert] [options] IN OUT | IN... -o OUT", what,
                table);
 }
 
-static int run(int argc, char **argv, bool implicit) {
-    struct convert convert = {
-        .common = COMMON_DEFAULTS, .plan.write.checksum = true, .implicit = implicit};
+void convert_init(struct convert *convert) {
+    *convert = (struct convert){.common = COMMON_DEFAULTS, .plan.write.checksum = true};
+    convert->run.common = &convert->common;
+    tc_select_init(&convert->select);
+}
+
+void convert_release(struct convert *convert) {
+    run_conversion_release(&convert->run);
+    tc_select_release(&convert->select);
+    tc_policy_release(&convert->policy);
+}
+
+void convert_add_options(struct option_table *table, struct convert *convert, bool many) {
+    add_output_options(table, convert, many);
+    if (!many)
+        add_job_options(table, convert);
+    add_content_options(table, convert);
+    add_publishing_options(table, convert, many);
+    model_output_add_options(table, &convert->folder);
+    add_dtype_options(table, &convert->policy);
+    add_naming_options(table, convert);
+    common_add_options(table, &convert->common);
+}
+
+static int run(int argc, char **argv, bool implicit, const struct conversion_watcher *watcher) {
+    struct convert convert;
     struct tc_error error = {0};
     struct option_table table;
     struct arguments arguments = {0};
-    convert.run.common = &convert.common;
-    tc_select_init(&convert.select);
+    convert_init(&convert);
+    convert.implicit = implicit;
+    convert.run.watcher = watcher;
     options_init(&table);
-    add_output_options(&table, &convert);
-    add_content_options(&table, &convert);
-    add_publishing_options(&table, &convert);
-    model_output_add_options(&table, &convert.folder);
-    add_dtype_options(&table, &convert.policy);
-    add_naming_options(&table, &convert);
-    common_add_options(&table, &convert.common);
+    convert_add_options(&table, &convert, false);
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && convert.common.help)
         print_help(&convert, &table);
@@ -309,22 +492,26 @@ static int run(int argc, char **argv, bool implicit) {
              take_arguments(&convert, &arguments, &error) &&
              run_conversion_list_maps(&convert.run, &arguments, &table.arena, &error) &&
              confine(&convert, &arguments, &error) &&
-             convert_files(&convert, arguments.names, arguments.count, &error);
+             convert_all(&convert, arguments.names, arguments.count, &error);
     if (!ok && implicit)
         hint_word(&arguments, &error);
-    int code = ok ? 0 : report_error(&error, convert.common.json);
+    if (!ok && watcher)
+        watcher->failed(watcher->context, &error);
+    int code = ok ? 0 : watcher ? (int)error.class : report_error(&error, convert.common.json);
     arguments_release(&arguments);
-    run_conversion_release(&convert.run);
-    tc_select_release(&convert.select);
-    tc_policy_release(&convert.policy);
+    convert_release(&convert);
     options_release(&table);
     return code;
 }
 
+int convert_run(int argc, char **argv, const struct conversion_watcher *watcher) {
+    return run(argc, argv, false, watcher);
+}
+
 int cmd_convert(int argc, char **argv) {
-    return run(argc, argv, false);
+    return run(argc, argv, false, NULL);
 }
 
 int cmd_convert_implicit(int argc, char **argv) {
-    return run(argc, argv, true);
+    return run(argc, argv, true, NULL);
 }

@@ -105,7 +105,7 @@ static void add_options(struct option_table *table, struct edit *edit) {
     };
     options_add(table, "Editing:", rows, OPTION_COUNT(rows));
     naming_add_options(table, &edit->select, &edit->naming);
-    run_conversion_add_options(table, &edit->run);
+    run_conversion_add_options(table, &edit->run, false);
     common_add_options(table, &edit->common);
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/tensor/dtype.h"
@@ -168,10 +169,51 @@ static void options_table(struct tc_buffer *out) {
         }
 }
 
+/* A rule from one extension to another. The two colons make it the last of its chain: its source
+ * must be there, and is not made from yet another file. */
+static void add_rule(struct tc_buffer *out, const char *from, const char *ending, const char *to) {
+    if (strcmp(from, to) != 0 || ending[0])
+        tc_buffer_addf(out, "%%%s:: %%%s%s\n\t$(tconv-convert)\n", to, from, ending);
+}
+
+/* tconv.mk: pattern rules between all formats. */
+static void formats_makefile(struct tc_buffer *out) {
+    tc_buffer_add_string(
+        out,
+        "# Rules for make between all formats that tconv " TC_VERSION " reads and writes:\n"
+        "#     include tconv.mk\n"
+        "#     -include $(wildcard *.tconv.d)\n"
+        "# and `make model.npz` makes it of model.safetensors, or of whatever model there is.\n"
+        "# TCONVFLAGS are options for every conversion, such as --compress or --if-changed.\n"
+        "TCONV ?= tconv\n"
+        "TCONVFLAGS ?=\n"
+        "tconv-convert = $(TCONV) convert -q $(TCONVFLAGS) --depfile='$@.tconv.d' -- '$<' "
+        "'$@'\n");
+    for (size_t t = 0; tc_registry[t]; t++) {
+        if (!(tc_registry[t]->caps & TC_CAN_WRITE))
+            continue;
+        for (const char *const *to = tc_registry[t]->extensions; *to; to++)
+            for (size_t f = 0; tc_registry[f]; f++) {
+                const struct tc_sharding *sharding = tc_registry[f]->sharding;
+                for (const char *const *from = tc_registry[f]->extensions; *from; from++) {
+                    if (tc_registry_is_index(tc_registry[f]))
+                        continue;
+                    add_rule(out, *from, "", *to);
+                    if (sharding && sharding->index_ending[0])
+                        add_rule(out, *from, sharding->index_ending, *to);
+                }
+            }
+    }
+}
+
 int cmd_formats(int argc, char **argv) {
     struct common common = COMMON_DEFAULTS;
     struct option_table table;
+    bool makefile = false;
+    const struct option row =
+        FLAG_OPTION("makefile", &makefile, .help = "rules for make between all formats: tconv.mk");
     options_init(&table);
+    options_add(&table, NULL, &row, 1);
     common_add_plain_options(&table, &common, "one JSON object a format");
     struct tc_error error = {0};
     struct arguments arguments = {0};
@@ -181,11 +223,13 @@ int cmd_formats(int argc, char **argv) {
     struct tc_buffer out = {0};
     if (ok && common.help) {
         help_print(
-            common.help, "tconv formats [--json]",
+            common.help, "tconv formats [--json|--makefile]",
             "Lists what is read and written, what each dtype becomes, and formats' own options.\n"
             "safe: reading it never runs code. lazy: one tensor is read without\n"
             "the others.",
             &table);
+    } else if (ok && makefile) {
+        formats_makefile(&out);
     } else if (ok && common.json) {
         formats_json(&out);
     } else if (ok) {

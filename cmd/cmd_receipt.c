@@ -18,9 +18,6 @@
 #include "core/io/listing.h"
 #include "core/io/sha256.h"
 
-/* The most bytes of a receipt: enough for the hashes of a million files. */
-#define RECEIPT_LIMIT (UINT64_C(256) << 20)
-
 struct findings {
     struct tc_buffer list; /* what `json` writes: an array that is still open */
     struct tc_json_writer json;
@@ -98,7 +95,7 @@ static char *locate(struct places *places, struct tc_text name) {
     return path.bytes;
 }
 
-static bool check_output(const struct tc_receipt_output *output, const char *path,
+static bool check_output(const struct tc_receipt_file *output, const char *path,
                          struct findings *findings, struct tc_error *error) {
     struct tc_error *missing = calloc(1, sizeof *missing);
     char hex[2 * TC_SHA256_BYTES + 1];
@@ -200,9 +197,9 @@ int cmd_verify_receipt(const struct common *common, const char *receipt, const c
     bool ok = places_init(&places, &arena, &error) &&
               (!public_key || tc_key_read(public_key, TC_KEY_PUBLIC, public, &error));
     struct tc_input *input = ok ? tc_input_open(receipt, NULL, &error) : NULL;
-    if (input && input->size > RECEIPT_LIMIT)
+    if (input && input->size > TC_RECEIPT_LIMIT)
         tc_fail(&error, TC_UNSAFE, "receipt", "the receipt is over %llu bytes",
-                (unsigned long long)RECEIPT_LIMIT);
+                (unsigned long long)TC_RECEIPT_LIMIT);
     else if (input)
         text = tc_input_load(input, 0, input->size, &error);
     ok = text && tc_receipt_read(&read, text, input->size, &arena, &error);

@@ -92,6 +92,8 @@ int cmd_convert(int argc, char **argv);
 int cmd_convert_implicit(int argc, char **argv);
 int cmd_append(int argc, char **argv);
 int cmd_edit(int argc, char **argv);
+int cmd_batch(int argc, char **argv);
+int cmd_index(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_diff(int argc, char **argv);

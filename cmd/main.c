@@ -28,8 +28,12 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"convert", cmd_convert, "IN OUT", "convert; the word may be left out"},
+    {"batch", cmd_batch, "SRC... DST -t FORMAT",
+     "convert every model below SRC to its place below DST"},
     {"append", cmd_append, "FILE [IN...]", "add tensors or metadata to a file, in its own format"},
     {"edit", cmd_edit, "FILE [-o OUT]", "change metadata and names, and nothing else"},
+    {"index", cmd_index, "FOLDER|INDEX...",
+     "join shards that jobs have written, and write their index"},
     {"info", cmd_info, "FILE...", "format, size, metadata, table of tensors"},
     {"list", cmd_list, "FILE...", "names, one a line"},
     {"get", cmd_get, "FILE NAME [-o OUT]", "one tensor, as .npy on stdout by default"},

@@ -25,25 +25,30 @@ static void emit(struct tc_buffer *buffer, FILE *stream) {
     tc_buffer_release(buffer);
 }
 
+void report_add_error(struct tc_json_writer *json, const struct tc_error *error) {
+    tc_json_open_object(json, "error");
+    tc_json_add_string(json, "class", tc_class_name(error->class));
+    tc_json_add_string(json, "code", error->code ? error->code : "error");
+    if (error->file[0])
+        tc_json_add_string(json, "file", error->file);
+    else
+        tc_json_add_null(json, "file");
+    if (error->has_tensor)
+        tc_json_add_string(json, "tensor", error->tensor);
+    else
+        tc_json_add_null(json, "tensor");
+    if (error->has_offset)
+        tc_json_add_number(json, "offset", error->offset);
+    else
+        tc_json_add_null(json, "offset");
+    tc_json_add_string(json, "message", error->message);
+    tc_json_close(json);
+}
+
 static void error_json(const struct tc_error *error, struct tc_buffer line) {
     struct tc_json_writer json = {.out = &line, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
-    tc_json_open_object(&json, "error");
-    tc_json_add_string(&json, "class", tc_class_name(error->class));
-    tc_json_add_string(&json, "code", error->code ? error->code : "error");
-    if (error->file[0])
-        tc_json_add_string(&json, "file", error->file);
-    else
-        tc_json_add_null(&json, "file");
-    if (error->has_tensor)
-        tc_json_add_string(&json, "tensor", error->tensor);
-    else
-        tc_json_add_null(&json, "tensor");
-    if (error->has_offset)
-        tc_json_add_number(&json, "offset", error->offset);
-    else
-        tc_json_add_null(&json, "offset");
-    tc_json_add_string(&json, "message", error->message);
+    report_add_error(&json, error);
     tc_json_end_line(&json);
     emit(&line, stdout);
 }

@@ -17,6 +17,8 @@
 
 /* `json`: also as an object on standard output. Returns the exit code. */
 int report_error(const struct tc_error *error, bool json);
+/* Adds the error as the member "error" of an object. */
+void report_add_error(struct tc_json_writer *json, const struct tc_error *error);
 /* Warnings about what was asked for. */
 void report_notes(const struct tc_notes *notes);
 /* Prints a reader's warnings and losses, a line for each kind; with `quiet` only

@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include "cmd/ledger.h"
+#include "core/base/json_writer.h"
 #include "core/base/notes.h"
+#include "core/base/path.h"
+#include "core/convert/read_back.h"
+#include "core/convert/up_to_date.h"
+#include "core/io/sha256.h"
 #include "core/plan/make_plan.h"
 #include "core/tensor/select.h"
 #include "formats/registry.h"
@@ -67,26 +72,35 @@ static void flip_bit(const struct tc_publish *publish) {
 const char *const run_conversion_orders[] = {"target", "source", "name", NULL};
 const char *const run_conversion_keeps[] = {"auto", "sidecar", "drop", NULL};
 
-static void add_verifying_options(struct option_table *table, struct run_conversion *run) {
-    const struct option rows[] = {
+static void add_verifying_options(struct option_table *table, struct run_conversion *run,
+                                  bool many) {
+    const struct option verify =
         FLAG_OPTION("verify", &run->convert.read_back, .not_in_receipt = true,
-                    .help =
-                        "read the output again and compare every tensor before it is published"),
+                    .help = "read the output again and compare every tensor before it is "
+                            "published");
+    const struct option receipt[] = {
         TEXT_OPTION("receipt", &run->side_outputs.receipt, .argument = "FILE",
                     .not_in_receipt = true,
                     .help = "write what went in and came out, with hashes, as JSON; verifies"),
+    };
+    const struct option rows[] = {
         FLAG_OPTION("receipt-tensors", &run->side_outputs.tensors, .not_in_receipt = true,
                     .help = "list every tensor with its hash in the receipt"),
         TEXT_OPTION("sign", &run->side_outputs.key, .argument = "KEY", .not_in_receipt = true,
                     .help = "sign the receipt with this key (tconv keygen)"),
+    };
+    const struct option depfile[] = {
         TEXT_OPTION("depfile", &run->side_outputs.depfile, .argument = "FILE",
                     .not_in_receipt = true,
                     .help = "write a rule for make: the output's files, and all that were read"),
     };
+    options_add(table, NULL, &verify, 1);
+    options_add(table, NULL, receipt, many ? 0 : OPTION_COUNT(receipt));
     options_add(table, NULL, rows, OPTION_COUNT(rows));
+    options_add(table, NULL, depfile, many ? 0 : OPTION_COUNT(depfile));
 }
 
-void run_conversion_add_options(struct option_table *table, struct run_conversion *run) {
+void run_conversion_add_options(struct option_table *table, struct run_conversion *run, bool many) {
     const struct option rows[] = {
         STRICT_OPTION("strict", &run->strict, .argument = "[=all]", .not_in_receipt = true,
                       .help = "any loss is an error; =all: any change too"),
@@ -101,7 +115,7 @@ void run_conversion_add_options(struct option_table *table, struct run_conversio
         DESCRIPTOR_OPTION("progress-fd", &run->progress.fd, .argument = "N", .not_in_receipt = true,
                           .help = "descriptor for --progress=json (default: standard error)"),
     };
-    add_verifying_options(table, run);
+    add_verifying_options(table, run, many);
     options_add(table, NULL, rows, OPTION_COUNT(rows));
 }
 
@@ -142,30 +156,52 @@ void run_conversion_release(struct run_conversion *run) {
     tc_buffer_release(&run->given);
 }
 
-static bool carry_out(struct run_conversion *run, struct tc_plan *plan, struct tc_error *error) {
+/* How it ended, and the digest of what was read back. */
+struct ending {
+    enum conversion_outcome outcome;
+    bool has_digest;
+    char digest[2 * TC_SHA256_BYTES + 1];
+};
+
+/* The shard's record, where only one is written, and then everything gets its name. */
+static bool finish(struct run_conversion *run, const struct tc_shard_part *part,
+                   struct tc_conversion *conversion, struct tc_error *error) {
+    return (!run->shard.number || tc_shard_part_write(part, conversion, error)) &&
+           side_outputs_write(&run->side_outputs, conversion, run->output, error) &&
+           side_outputs_commit(&run->side_outputs, conversion, error);
+}
+
+static bool carry_out(struct run_conversion *run, struct tc_plan *plan,
+                      const struct tc_shard_part *part, struct ending *ending,
+                      struct tc_error *error) {
     struct report_progress progress;
     struct tc_conversion conversion;
+    const struct conversion_watcher *watcher = run->watcher;
     run->convert.open = tc_registry_open_input;
     run->convert.disturb = DISTURB;
-    run->convert.progress = report_progress_step;
-    run->convert.context = &progress;
+    run->convert.progress = watcher ? watcher->progress : report_progress_step;
+    run->convert.context = watcher ? watcher->context : &progress;
     /* A receipt has the hashes of what was read back from the output. */
-    run->convert.keep = run->side_outputs.receipt != NULL;
+    run->convert.keep = run->side_outputs.receipt != NULL ||
+                        (run->convert.read_back && (run->shard.number || watcher));
     run->convert.read_back |= run->convert.keep;
     struct tc_publish_options beside = run->convert.publish;
     beside.whole_folder = false;
     bool ok = side_outputs_begin(&run->side_outputs, plan, beside, error);
     if (ok) {
-        report_progress_start(&progress, &run->progress, run->common->quiet);
+        report_progress_start(&progress, watcher ? NULL : &run->progress,
+                              run->common->quiet || watcher);
         ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
              (!run->write_more || run->write_more(run->more, &conversion.publish, error)) &&
-             side_outputs_write(&run->side_outputs, &conversion, run->output, error) &&
-             side_outputs_commit(&run->side_outputs, &conversion, error);
+             finish(run, part, &conversion, error);
         if (conversion.publish.left_over)
             ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
                               "what the new folder replaces could not be removed; it lies in a "
                               "hidden folder beside it") &&
                  ok;
+        ending->outcome = conversion.unchanged ? CONVERSION_UNCHANGED : CONVERSION_WRITTEN;
+        ending->has_digest = ok && watcher && run->convert.keep &&
+                             tc_read_back_digest(&conversion.read_back, ending->digest, error);
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }
@@ -196,12 +232,106 @@ static void report_done(const struct run_conversion *run, const struct tc_plan *
     report_err(&line);
 }
 
+/* Whether the output is there: its index, or its first file. */
+static bool exists(const struct run_conversion *run, const struct tc_plan *plan) {
+    const char *name = plan->index_name   ? plan->index_name
+                       : plan->file_count ? plan->files[0].name
+                                          : NULL;
+    const char *output = run->output;
+    struct tc_buffer path = {0};
+    if (!name || strcmp(output, "-") == 0)
+        return false;
+    tc_buffer_add(&path, output, (size_t)(tc_path_name(output) - output));
+    tc_buffer_add_string(&path, name);
+    tc_buffer_add(&path, "", 1);
+    bool there = !path.failed && access(path.bytes, F_OK) == 0;
+    tc_buffer_release(&path);
+    return there;
+}
+
+/* Whether nothing is to be done, and why. */
+static bool find_outcome(const struct run_conversion *run, const struct tc_plan *plan,
+                         enum conversion_outcome *outcome, struct tc_error *error) {
+    const struct side_outputs *side = &run->side_outputs;
+    bool current = false;
+    if (run->skip_existing && exists(run, plan)) {
+        *outcome = CONVERSION_EXISTS;
+        return true;
+    }
+    if (run->update) {
+        const struct tc_up_to_date asked = {.receipt = side->receipt,
+                                            .output = run->output,
+                                            .target = plan->target,
+                                            .options = side->options,
+                                            .readers = plan->readers,
+                                            .count = plan->reader_count,
+                                            .also = side->also,
+                                            .also_count = side->also_count};
+        if (!side->receipt)
+            return tc_fail(error, TC_USAGE, "usage", "--update goes with --receipt");
+        if (!tc_up_to_date(&asked, &current, error))
+            return false;
+    }
+    *outcome = current        ? CONVERSION_UP_TO_DATE
+               : run->dry_run ? CONVERSION_PLANNED
+                              : CONVERSION_WRITTEN;
+    return true;
+}
+
+/* Says why nothing was written. */
+static bool report_skipped_output(const struct run_conversion *run, const struct tc_plan *plan,
+                                  enum conversion_outcome outcome, struct tc_error *error) {
+    static const char *const reasons[] = {[CONVERSION_EXISTS] = "exists",
+                                          [CONVERSION_UP_TO_DATE] = "up-to-date",
+                                          [CONVERSION_UNCHANGED] = "unchanged"};
+    struct tc_buffer out = {0};
+    if (run->common->json) {
+        struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
+        tc_json_open_object(&json, NULL);
+        tc_json_add_string(&json, "input", plan->readers[0]->input->path);
+        tc_json_add_string(&json, "output", run->output);
+        tc_json_add_string(&json, "skipped", reasons[outcome]);
+        tc_json_end_line(&json);
+    }
+    bool ok = tc_buffer_ok(&out, error);
+    report_out(&out);
+    if (!run->common->quiet) {
+        tc_buffer_add_string(&out, "tconv: note: ");
+        tc_buffer_add_visible(&out, tc_text_of(run->output));
+        tc_buffer_addf(&out, ": %s, left as it is\n", reasons[outcome]);
+        report_err(&out);
+    }
+    return ok;
+}
+
+static bool report_all(const struct run_conversion *run, const struct tc_plan *plan,
+                       const struct ending *ending, double seconds, struct tc_error *error) {
+    const struct common *common = run->common;
+    bool done = ending->outcome == CONVERSION_WRITTEN;
+    bool planned = ending->outcome == CONVERSION_PLANNED;
+    bool ok = true;
+    if (run->watcher)
+        ok = run->watcher->ended(run->watcher->context, ending->outcome, plan,
+                                 run->side_outputs.options,
+                                 ending->has_digest ? ending->digest : NULL, error);
+    else if (!done && !planned)
+        return report_skipped_output(run, plan, ending->outcome, error);
+    else if (planned || (common->json && strcmp(run->output, "-") != 0))
+        ok = ledger_print(plan, run->output, common->json, done, error);
+    if (ok && !common->quiet && (done || planned))
+        report_ledger(plan, common->verbose);
+    if (ok && done && !run->watcher)
+        report_done(run, plan, seconds);
+    return ok;
+}
+
 bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers, size_t count,
                     const struct tc_backend *target, const struct tc_plan_options *options,
                     struct tc_error *error) {
-    const struct common *common = run->common;
     struct tc_plan plan;
     struct timespec started;
+    struct tc_shard_part part = {0};
+    struct ending ending = {0};
     clock_gettime(CLOCK_MONOTONIC, &started);
     if (!report_progress_check(&run->progress, error))
         return false;
@@ -211,17 +341,14 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
     ok = ok && (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
-         check_strict(&plan, run->strict, error);
-    if (ok && run->dry_run)
-        ok = ledger_print(&plan, run->output, common->json, false, error);
-    else if (ok)
-        ok = carry_out(run, &plan, error);
-    if (ok && common->json && !run->dry_run && strcmp(run->output, "-") != 0)
-        ok = ledger_print(&plan, run->output, true, true, error);
-    if (ok && !common->quiet)
-        report_ledger(&plan, common->verbose);
-    if (ok && !run->dry_run)
-        report_done(run, &plan, report_seconds_since(&started));
+         check_strict(&plan, run->strict, error) &&
+         (!run->shard.number ||
+          tc_shard_part_take(&part, &plan, &run->shard, run->side_outputs.options, error)) &&
+         find_outcome(run, &plan, &ending.outcome, error);
+    if (ok && ending.outcome == CONVERSION_WRITTEN)
+        ok = carry_out(run, &plan, &part, &ending, error);
+    ok = ok && report_all(run, &plan, &ending, report_seconds_since(&started), error);
+    tc_shard_part_end(&part);
     tc_plan_release(&plan);
     return ok;
 }

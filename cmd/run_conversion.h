@@ -15,10 +15,31 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
+#include "core/convert/shard_part.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/progress.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
+
+/* How a conversion ended. */
+enum conversion_outcome {
+    CONVERSION_WRITTEN,
+    CONVERSION_PLANNED,    /* a dry run */
+    CONVERSION_EXISTS,     /* --skip-existing */
+    CONVERSION_UP_TO_DATE, /* --update */
+    CONVERSION_UNCHANGED,  /* --if-changed: what is there is the same */
+};
+
+/* Whoever runs many conversions and reports on them. */
+struct conversion_watcher {
+    void *context;
+    tc_progress *progress;
+    /* Once a conversion succeeded; the digest is NULL where the output was not read again. */
+    bool (*ended)(void *context, enum conversion_outcome outcome, const struct tc_plan *plan,
+                  struct tc_text options, const char *digest, struct tc_error *error);
+    void (*failed)(void *context, const struct tc_error *error);
+};
 
 struct run_conversion {
     struct common *common;
@@ -27,7 +48,11 @@ struct run_conversion {
     struct report_progress_options progress;
     struct side_outputs side_outputs;
     enum strictness strict;
+    struct tc_shard_choice shard; /* the only one to be written */
     bool dry_run;
+    bool skip_existing;
+    bool update;
+    const struct conversion_watcher *watcher; /* NULL: this command reports by itself */
     /* What goes into the output besides the plan's files: told of before anything is
      * written, and written before the output appears. NULL: nothing. */
     bool (*plan_more)(void *context, struct tc_plan *plan, struct tc_error *error);
@@ -40,8 +65,9 @@ struct run_conversion {
 extern const char *const run_conversion_orders[];
 extern const char *const run_conversion_keeps[];
 
-/* Adds the options of every command that writes. */
-void run_conversion_add_options(struct option_table *table, struct run_conversion *run);
+/* Adds the options of every command that writes; with `many` without those that name the receipt
+ * and the depfile of one output. */
+void run_conversion_add_options(struct option_table *table, struct run_conversion *run, bool many);
 
 /* The sandbox of the command, with all files that it will write. */
 struct sandbox run_conversion_sandbox(const struct run_conversion *run);

@@ -30,6 +30,9 @@ const char *const sandbox_modes[] = {"auto", "require", "off", NULL};
     (TC_LANDLOCK_WRITE_FILE | TC_LANDLOCK_TRUNCATE | TC_LANDLOCK_MAKE_REG | TC_LANDLOCK_MAKE_DIR | \
      TC_LANDLOCK_REMOVE_FILE | TC_LANDLOCK_REMOVE_DIR | TC_LANDLOCK_REFER)
 
+/* What a folder needs from which inputs are removed: those below it, too. */
+#define REMOVE (TC_LANDLOCK_REMOVE_FILE | TC_LANDLOCK_READ)
+
 /* A folder of links has some hundreds; who has more puts the files elsewhere. */
 #define MOST_LINKS 4096
 #define MOST_ENTRIES 65536
@@ -164,6 +167,8 @@ static int allow_outputs(const struct sandbox *sandbox, const struct tc_landlock
     int failed = 0;
     for (size_t i = 0; i < sandbox->output_count && !failed; i++)
         failed = allow_output(layer, sandbox->outputs[i], rights);
+    for (size_t i = 0; i < sandbox->removed_count && !failed; i++)
+        failed = allow_folder_of(layer, sandbox->removed[i], rights & REMOVE);
     const char *path;
     for (size_t i = 0; !failed && (path = sandbox_probe_output(i)) != NULL; i++)
         failed = path[0] ? allow_output(layer, path, rights) : 0;
@@ -355,11 +360,12 @@ bool sandbox_inputs(struct sandbox *sandbox, const char *const *paths, size_t co
 
 bool sandbox_complete(struct sandbox *sandbox, struct tc_error *error) {
     if (sandbox->mode != SANDBOX_OFF) {
-        int failed = sandbox_probe_seccomp() ? tc_seccomp_command(false) : ENOSYS;
+        int failed = sandbox_probe_seccomp() ? tc_seccomp_command(sandbox->children) : ENOSYS;
         if (failed && !lacks(sandbox, "system calls (seccomp)", failed, error))
             return false;
     }
-    sandbox_probe();
+    if (!sandbox->children)
+        sandbox_probe();
     return true;
 }
 

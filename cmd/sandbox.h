@@ -34,7 +34,11 @@ struct sandbox {
     size_t file_count;
     const char *const *more_files; /* likewise, of options that are given again */
     size_t more_count;
-    const char *beside;    /* one more input, that an option names */
+    const char *beside; /* one more input, that an option names */
+    /* Folders in which files are removed, besides those of the outputs. */
+    const char *const *removed;
+    size_t removed_count;
+    bool children;         /* it makes processes, which confine themselves further */
     int abi;               /* of Landlock, once it has begun */
     const char *temporary; /* the folder of temporary files, likewise */
 };

@@ -8,7 +8,6 @@
 #include "core/base/near.h"
 #include "core/base/notes.h"
 #include "core/base/path.h"
-#include "core/base/text.h"
 #include "core/format/aliases.h"
 #include "core/format/restore_metadata.h"
 #include "formats/foreign.h"
@@ -124,6 +123,42 @@ const struct tc_backend *tc_registry_for_path(const char *path) {
             }
         }
     return best;
+}
+
+/* How long the extension is by which tc_registry_for_path knows the format. */
+static size_t extension_length(const struct tc_backend *backend, struct tc_text name) {
+    size_t longest = 0;
+    for (const char *const *extension = backend->extensions; *extension; extension++) {
+        size_t size = strlen(*extension);
+        if (size < name.length && size > longest &&
+            strncasecmp(name.bytes + name.length - size, *extension, size) == 0)
+            longest = size;
+    }
+    return longest;
+}
+
+struct tc_text tc_registry_stem(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    const char *slash = memrchr(path, '/', length);
+    size_t start = slash && length > 1 ? (size_t)(slash - path) + 1 : 0;
+    struct tc_text name = {path + start, length - start};
+    if (path[length]) /* a folder */
+        return name;
+    for (bool more = true; more;) {
+        size_t longest = 0;
+        more = false;
+        for (size_t i = 0; tc_registry[i]; i++) {
+            size_t own = extension_length(tc_registry[i], name);
+            if (own > longest) {
+                longest = own;
+                more = tc_registry_is_index(tc_registry[i]);
+            }
+        }
+        name.length -= longest;
+    }
+    return name;
 }
 
 bool tc_registry_indexed_path(const char *path, char *indexed, size_t size) {

@@ -7,6 +7,7 @@
 #define TCONV_FORMATS_REGISTRY_H
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
@@ -46,6 +47,9 @@ bool tc_registry_explain(struct tc_input *input, struct tc_error *error);
  * without the index's ending, whose extension is that of the shards:
  * model.safetensors for model.safetensors.index.json. */
 bool tc_registry_indexed_path(const char *path, char *indexed, size_t size);
+/* The name of a file without its folder and its format's extension, of an index without
+ * both of its extensions; of a folder its name. */
+struct tc_text tc_registry_stem(const char *path);
 /* The format in which a single tensor is written where nothing names a format:
  * when tensors are written as the files of a folder, for instance. */
 const struct tc_backend *tc_registry_for_one(void);

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint analyse sanitize bench fuzz interop arm64) lacks, or exits 6
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint analyse sanitize bench fuzz interop arm64
+#                            parallel slurm) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
 #
@@ -40,6 +41,8 @@ tconv_packages() {
         echo python3=cmd:python3 python3-venv=python:ensurepip \
             ca-certificates=file:/etc/ssl/certs/ca-certificates.crt
         ;;
+    parallel) echo parallel=cmd:parallel ;;
+    slurm) echo slurmctld=cmd:slurmctld slurmd=cmd:slurmd slurm-client=cmd:sbatch munge=cmd:munged ;;
     *) echo "tconv: no such purpose: $1" >&2 && return 1 ;;
     esac
 }

@@ -53,6 +53,14 @@ def make_samples(folder):
     for name in ("model.npz", "model.deathtensors", "pytorch_model.bin"):
         result = run(TCONV, "-q", "model.safetensors", name, cwd=folder)
         check_equal(result.code, 0, f"making {name}", result)
+    (folder / "models" / "tuned").mkdir(parents=True)
+    shutil.copy(folder / "model.safetensors", folder / "models" / "base.safetensors")
+    shutil.copy(folder / "model.npz", folder / "models" / "tuned" / "model.npz")
+    (folder / "parts").mkdir()
+    for number in (1, 2, 3):
+        shard = ["--shard-size", "1", f"--shard={number}/3", "model.safetensors", "parts/model.safetensors"]
+        result = run(TCONV, "-q", *shard, cwd=folder)
+        check_equal(result.code, 0, "making a shard", result)
     result = run(TCONV, "check", "--write-schema", "-o", "model.schema.json", "model.safetensors", cwd=folder)
     check_equal(result.code, 0, "making the schema", result)
 

@@ -26,10 +26,10 @@ def check_command(command, folder):
     text = expect(folder, OK, command, "--help").out.decode()
     page = expect(folder, OK, command, "--help=man").out.decode()
     offered = {line[0] for line in words(command)}
-    named = set(re.findall(r"(?:^|[ ,])(--?[a-z][a-z-]*)", re.sub(r"(?m)^(?!  -| {4,}--).*$", "", text)))
+    named = set(re.findall(r"(?:^|[ ,])(--?[a-z][a-z0-9-]*)", re.sub(r"(?m)^(?!  -| {4,}--).*$", "", text)))
     check_equal(offered - named, set(), "words that the help lacks")
     plain = page.replace("\\-", "-")
-    on_page = set(re.findall(r"\\fB(--?[a-z][a-z-]*)\\fR", plain))
+    on_page = set(re.findall(r"\\fB(--?[a-z][a-z0-9-]*)\\fR", plain))
     check_equal(on_page, offered, "options of the manual page")
     for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS"):
         check_equal(f"\n.SH {part}\n" in page, True, part)

@@ -56,6 +56,10 @@ def sample(folder):
     expect(folder, OK, "check", "--write-schema", "-o", "other/schema.json", "in/model.safetensors")
     expect(folder, OK, "-q", "in/model.safetensors", "in/whole.npz", "--receipt", "other/r.json")
     shutil.copy(folder / "other" / "r.json", folder / "in" / "r.json")
+    (folder / "parts").mkdir()
+    shard = ["--shard-size", "1", "--metadata", "k=v", "in/model.safetensors", "parts/m.safetensors"]
+    for number in (1, 2, 3):
+        expect(folder, OK, "-q", f"--shard={number}/3", *shard)
 
 
 # A command's normal work, and what it writes.
@@ -76,6 +80,15 @@ COMMANDS = {
         ("-q in/folder out/new/ -t deathtensors --verify", ["out/new"]),
         ("-q in/folder out/joined.npz --keep-metadata=drop", ["out/joined.npz"]),
     ],
+    "batch": [
+        ("batch -q in/model.safetensors out/all -t npz", ["out/all/model.npz"]),
+        (
+            "batch -q in/model.safetensors out/deep/all -t pt --update --sign other/sign.key --map other/map.json",
+            ["out/deep/all/model.pt"],
+        ),
+        ("batch -q --dry-run in/model.safetensors out/all -t deathtensors", []),
+    ],
+    "index": [("index -q parts --receipt out/r.json", ["parts/m.safetensors.index.json"])],
     "append": [("append -q in/model.safetensors in/more.npy", ["in/model.safetensors"])],
     "edit": [
         ("edit -q in/model.safetensors --prefix a.", ["in/model.safetensors"]),

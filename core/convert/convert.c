@@ -11,6 +11,7 @@
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
+#include "core/io/publish_compare.h"
 #include "core/io/sha256.h"
 #include "core/plan/dtype_policy.h"
 #include "core/plan/kept_metadata.h"
@@ -475,20 +476,36 @@ bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan,
     return ok && check_output(conversion, &job, error);
 }
 
+/* Lists the outputs that are to be published: all, or those that differ from what is there. */
+static bool list_changed(struct tc_conversion *conversion, struct tc_publish *others, size_t count,
+                         struct tc_publish **list, size_t *listed, struct tc_error *error) {
+    for (size_t i = 0; i <= count; i++) {
+        struct tc_publish *publish = i ? &others[i - 1] : &conversion->publish;
+        bool same = false;
+        if (conversion->options->if_changed && publish->files &&
+            !tc_publish_is_same(publish, &same, error))
+            return false;
+        if (!same)
+            list[(*listed)++] = publish;
+        else if (i == 0)
+            conversion->unchanged = true;
+    }
+    return true;
+}
+
 bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,
                                size_t count, struct tc_error *error) {
-    struct tc_publish **all = calloc(count + 1, sizeof(struct tc_publish *));
-    if (!all)
+    struct tc_publish **list = calloc(count + 1, sizeof(struct tc_publish *));
+    size_t listed = 0;
+    if (!list)
         return tc_fail_memory(error);
-    all[0] = &conversion->publish;
-    for (size_t i = 0; i < count; i++)
-        all[i + 1] = &others[i];
     const char *stale = conversion->plan->stale_name;
     bool ok = (!stale || tc_publish_remove(&conversion->publish, stale, error)) &&
               tc_stale_shards(conversion->plan, &conversion->publish, conversion->inputs,
                               conversion->input_count, conversion->options->prune, error) &&
-              tc_publish_commit_all(all, count + 1, error);
-    free(all);
+              list_changed(conversion, others, count, list, &listed, error) &&
+              (listed == 0 || tc_publish_commit_all(list, listed, error));
+    free(list);
     return ok;
 }
 

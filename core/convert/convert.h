@@ -19,6 +19,8 @@ struct tc_convert_options {
     void *context;
     bool in_place; /* the output may be the first reader's own file */
     bool prune;    /* removes shards of an earlier run */
+    /* Files that are there with the same bytes stay as they are, with their times. */
+    bool if_changed;
     /* Reads the output again before it is published and compares every tensor; with
      * `keep`, conversion.read_back then has the tensors that were read. */
     bool read_back;
@@ -44,6 +46,7 @@ struct tc_conversion {
     size_t input_count;
     size_t own_count; /* how many of them, from the start, are the first reader's */
     struct tc_read_back read_back;
+    bool unchanged; /* with if_changed: the output is what was there before */
 };
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);

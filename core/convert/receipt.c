@@ -217,9 +217,10 @@ static unsigned find_key(struct tc_text key, const char *const keys[3]) {
     return 0;
 }
 
-static bool read_output(const struct tc_document *document, const struct tc_document_value *object,
-                        struct tc_receipt_output *output, struct tc_arena *arena) {
-    static const char *const keys[] = {"name", "size", "sha256"};
+/* An input is listed by its path, an output by its name. */
+static bool read_file(const struct tc_document *document, const struct tc_document_value *object,
+                      const char *name_key, struct tc_receipt_file *file, struct tc_arena *arena) {
+    const char *const keys[] = {name_key, "size", "sha256"};
     unsigned char sum[TC_SHA256_BYTES];
     struct tc_document_member member = {0};
     struct tc_text text;
@@ -230,22 +231,19 @@ static bool read_output(const struct tc_document *document, const struct tc_docu
         unsigned which = find_key(member.key, keys);
         seen |= which;
         if (!which)
-            return tc_document_fail(document, member.value, "an output has an unknown key");
-        if (which == 2 ? !tc_document_unsigned(document, member.value, &output->size)
+            return tc_document_fail(document, member.value, "a file has an unknown key");
+        if (which == 2 ? !tc_document_unsigned(document, member.value, &file->size)
                        : !tc_document_text(document, member.value, &text))
             return false;
         if (which == 1)
-            output->name = text;
+            file->name = text;
         if (which == 4 && !tc_unhex(text.bytes, text.length, sum, sizeof sum))
             return tc_document_fail(document, member.value, "sha256 is not 64 hexadecimal digits");
     }
     if (seen != 7)
-        return tc_document_fail(document, object, "an output lacks name, size or sha256");
-    tc_hex(sum, sizeof sum, output->sum);
-    if (!tc_path_is_inside(output->name))
-        return tc_fail(document->error, TC_UNSAFE, "receipt",
-                       "the name of an output leads out of the output's folder");
-    return tc_document_keep(document, &output->name, arena);
+        return tc_document_fail(document, object, "a file lacks %s, size or sha256", name_key);
+    tc_hex(sum, sizeof sum, file->sum);
+    return tc_document_keep(document, &file->name, arena);
 }
 
 static bool read_outputs(const struct tc_document *document, struct tc_receipt *receipt,
@@ -259,13 +257,29 @@ static bool read_outputs(const struct tc_document *document, struct tc_receipt *
     bool ok = receipt->outputs != NULL;
     for (size_t i = 0; i < count && ok; i++) {
         const struct tc_document_value *object = tc_document_item(document->root, i);
-        struct tc_receipt_output *output = &receipt->outputs[receipt->count++];
-        ok = read_output(document, object, output, arena);
+        struct tc_receipt_file *output = &receipt->outputs[receipt->count++];
+        ok = read_file(document, object, "name", output, arena);
+        if (ok && !tc_path_is_inside(output->name))
+            ok = tc_fail(document->error, TC_UNSAFE, "receipt",
+                         "the name of an output leads out of the output's folder");
         if (ok && tc_name_map_find(&names, output->name))
             ok = tc_document_fail(document, object, "two outputs have one name");
         ok = ok && tc_name_add(&names, output->name, 0, TC_MAX_NAMES, document->error);
     }
     tc_name_map_release(&names);
+    return ok;
+}
+
+static bool read_inputs(const struct tc_document *document, struct tc_receipt *receipt,
+                        struct tc_arena *arena) {
+    if (!tc_document_expect(document, document->root, TC_JSON_ARRAY))
+        return false;
+    size_t count = tc_document_count(document->root);
+    receipt->inputs = tc_arena_array(arena, count, sizeof *receipt->inputs, document->error);
+    bool ok = receipt->inputs != NULL;
+    for (size_t i = 0; i < count && ok; i++)
+        ok = read_file(document, tc_document_item(document->root, i), "path",
+                       &receipt->inputs[receipt->input_count++], arena);
     return ok;
 }
 
@@ -314,29 +328,44 @@ static bool read_value(struct tc_json *json, read_part *read, struct tc_receipt 
     return ok;
 }
 
+/* The parts of a receipt that are used here. */
+enum body_part { PART_OTHER, PART_VERSION, PART_OUTPUTS, PART_INPUTS, PART_KEPT };
+
+static enum body_part body_part(struct tc_receipt *receipt, struct tc_text key,
+                                struct tc_text **kept) {
+    *kept = tc_text_equal(key, TC_TEXT("format"))    ? &receipt->format
+            : tc_text_equal(key, TC_TEXT("options")) ? &receipt->options
+            : tc_text_equal(key, TC_TEXT("tconv"))   ? &receipt->version
+                                                     : NULL;
+    return *kept                                          ? PART_KEPT
+           : tc_text_equal(key, TC_TEXT("tconv_receipt")) ? PART_VERSION
+           : tc_text_equal(key, TC_TEXT("outputs"))       ? PART_OUTPUTS
+           : tc_text_equal(key, TC_TEXT("inputs"))        ? PART_INPUTS
+                                                          : PART_OTHER;
+}
+
 static bool read_body(struct tc_json *json, struct tc_receipt *receipt) {
     struct tc_text key;
-    bool version = false;
-    bool outputs = false;
+    unsigned seen = 0;
     tc_json_begin(json, TC_JSON_OBJECT);
     while (tc_json_key(json, &key)) {
         struct tc_text ignored;
+        struct tc_text *kept;
         uint64_t number;
-        bool is_version = tc_text_equal(key, TC_TEXT("tconv_receipt"));
-        bool is_outputs = tc_text_equal(key, TC_TEXT("outputs"));
-        if ((is_version && version) || (is_outputs && outputs))
+        enum body_part part = body_part(receipt, key, &kept);
+        if (part == PART_KEPT ? kept->bytes != NULL : part && seen & 1u << part)
             return tc_json_fail(json, "a key of the receipt occurs twice");
-        version |= is_version;
-        outputs |= is_outputs;
-        if (!(is_version   ? tc_json_unsigned(json, &number)
-              : is_outputs ? read_value(json, read_outputs, receipt)
-                           : tc_json_skip(json, &ignored)))
+        seen |= 1u << part;
+        if (!(part == PART_VERSION   ? tc_json_unsigned(json, &number)
+              : part == PART_OUTPUTS ? read_value(json, read_outputs, receipt)
+              : part == PART_INPUTS  ? read_value(json, read_inputs, receipt)
+                                     : tc_json_skip(json, kept ? kept : &ignored)))
             return false;
-        if (is_version && number != 1)
+        if (part == PART_VERSION && number != 1)
             return tc_fail(json->error, TC_UNSUPPORTED, "version",
                            "receipts of version %" PRIu64 " are not known (expected 1)", number);
     }
-    if (!json->failed && !(version && outputs))
+    if (!json->failed && !(seen & 1u << PART_VERSION && seen & 1u << PART_OUTPUTS))
         return tc_json_fail(json, "this is no receipt of tconv");
     return tc_json_end(json);
 }

@@ -25,6 +25,9 @@
 #include "core/io/input.h"
 #include "core/io/sha256.h"
 
+/* The most bytes of a receipt: enough for the hashes of a million files. */
+#define TC_RECEIPT_LIMIT (UINT64_C(256) << 20)
+
 #define TC_KEY_SECRET "tconv-secret-ed25519"
 #define TC_KEY_PUBLIC "tconv-public-ed25519"
 
@@ -54,8 +57,8 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
 bool tc_receipt_wrap(struct tc_buffer *file, const struct tc_buffer *text,
                      const unsigned char *secret, struct tc_error *error);
 
-struct tc_receipt_output {
-    struct tc_text name; /* a file name without a folder */
+struct tc_receipt_file {
+    struct tc_text name; /* of an output, without a folder; of an input, its path */
     uint64_t size;
     char sum[2 * TC_SHA256_BYTES + 1];
 };
@@ -64,8 +67,13 @@ struct tc_receipt_output {
  * rest is in the arena. */
 struct tc_receipt {
     struct tc_text text; /* the bytes that are signed */
-    struct tc_receipt_output *outputs;
+    struct tc_receipt_file *outputs;
     size_t count;
+    struct tc_receipt_file *inputs;
+    size_t input_count;
+    struct tc_text format;  /* of the output; a JSON string as it stands */
+    struct tc_text options; /* a JSON array as it stands */
+    struct tc_text version; /* of tconv; a JSON string as it stands */
     bool is_signed;
     unsigned char public[TC_KEY_BYTES];
     unsigned char signature[TC_SIGNATURE_BYTES];

@@ -38,6 +38,8 @@ SECTIONS = {
     "diff": Section(("numpy", "safetensors", "deathtensors")),
     "stats": Section(("numpy", "ml_dtypes"), ("deathtensors",)),
     "show": Section(("numpy", "ml_dtypes")),
+    "ci": Section(("pre_commit", "check_jsonschema")),
+    "clusters": Section(("numpy", "safetensors"), ("ray", "distributed") if os.environ.get("INTEROP_FULL") else ()),
     "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),
 }
 # Peers outside the virtual environment: the variable that has the program, and what makes it tell its version.

@@ -1,0 +1,286 @@
+/* tconv batch --jobs and --makefile: the batch as lines for sh, or as rules for make. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/batch.h"
+#include "cmd/batch_child.h"
+#include "cmd/batch_list.h"
+#include "cmd/batch_run.h"
+#include "cmd/report.h"
+#include "core/base/error.h"
+#include "core/base/path.h"
+#include "core/base/quote.h"
+#include "core/base/text.h"
+#include "core/convert/depfile.h"
+#include "core/convert/shard_part.h"
+#include "core/format/backend.h"
+#include "formats/registry.h"
+
+/* How a model is split: into how many shards, and the digest of that plan. */
+struct split {
+    uint64_t shards; /* 0: it is one job */
+    char plan[TC_PLAN_DIGEST + 1];
+};
+
+struct jobs {
+    struct batch *batch;
+    struct split *splits; /* by model */
+    struct batch_words words;
+    size_t next;
+    int code;
+    struct tc_buffer out;
+    struct tc_buffer targets; /* of the makefile, escaped, for `all` */
+    char *here;               /* the current folder */
+    enum tc_quote quote;
+};
+
+/* A path that means the same wherever the job runs; from malloc. In a makefile it stays as it
+ * is: that is read where it was made. */
+static char *absolute(const struct jobs *jobs, const char *path) {
+    char *whole = NULL;
+    if (path[0] == '/' || jobs->quote == TC_QUOTE_RECIPE)
+        return strdup(path);
+    return asprintf(&whole, "%s/%s", jobs->here, path) < 0 ? NULL : whole;
+}
+
+static bool add_words(struct jobs *jobs, const struct batch_words *words, struct tc_error *error) {
+    for (int i = 0; i < words->count; i++)
+        if (!tc_quote_word(&jobs->out, tc_text_of(words->words[i]), jobs->quote, error))
+            return false;
+    return true;
+}
+
+/* mkdir -p -- FOLDER && tconv convert … -- IN OUT */
+static bool add_command(struct jobs *jobs, const char *input, const char *output,
+                        const struct split *split, uint64_t shard, struct tc_error *error) {
+    struct batch_words words;
+    char *trimmed = tc_path_trim(output);
+    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
+    bool ok = (folder || tc_fail_memory(error)) &&
+              batch_words_make(&words, jobs->batch, input, output, error);
+    if (ok) {
+        if (split->shards) {
+            batch_words_add_option(&words, "--shard=%llu/%llu", (unsigned long long)shard,
+                                   (unsigned long long)split->shards);
+            batch_words_add_option(&words, "--plan=%s", split->plan);
+        }
+        tc_buffer_add_string(&jobs->out, "mkdir -p --");
+        ok = (!words.failed || tc_fail_memory(error)) &&
+             tc_quote_word(&jobs->out, tc_text_of(folder), jobs->quote, error);
+        tc_buffer_add_string(&jobs->out, jobs->quote == TC_QUOTE_RECIPE ? " && $(TCONV) convert"
+                                                                        : " && tconv convert");
+        ok = ok && add_words(jobs, &words, error);
+        tc_buffer_add_string(&jobs->out, "\n");
+        batch_words_release(&words);
+    }
+    free(folder);
+    free(trimmed);
+    return ok;
+}
+
+static bool print_lines(struct jobs *jobs, const struct batch_model *model,
+                        const struct split *split, struct tc_error *error) {
+    char *input = absolute(jobs, model->input);
+    char *output = absolute(jobs, model->output);
+    bool ok = (input && output) || tc_fail_memory(error);
+    for (uint64_t shard = 1; ok && shard <= (split->shards ? split->shards : 1); shard++)
+        ok = add_command(jobs, input, output, split, shard, error);
+    free(input);
+    free(output);
+    return ok;
+}
+
+/* A name that make has no escape for is refused as one that sh has none for. */
+static bool add_make_name(struct tc_buffer *text, const char *name, bool target,
+                          struct tc_error *error) {
+    struct tc_error *own = calloc(1, sizeof *own);
+    bool ok = own && tc_depfile_add_name(text, name, target, own);
+    if (own && !ok) {
+        tc_fail(error, TC_UNSAFE, "quoting", "%s", own->message);
+        tc_error_hint(error, "%s", own->hint);
+        tc_error_in_file(error, name);
+    }
+    free(own);
+    return ok;
+}
+
+/* The file of a shard: STEM-00001-of-COUNT.EXT beside the output; from malloc. */
+static char *shard_path(const struct jobs *jobs, const char *output, uint64_t shard,
+                        uint64_t shards) {
+    const struct tc_backend *target = jobs->batch->list.target;
+    struct tc_text stem = tc_registry_stem(output);
+    char *path = NULL;
+    int made =
+        asprintf(&path, "%.*s%.*s-%05llu-of-%0*llu%s", (int)(tc_path_name(output) - output), output,
+                 (int)stem.length, stem.bytes, (unsigned long long)shard,
+                 target->sharding->count_digits, (unsigned long long)shards, target->extensions[0]);
+    return made < 0 ? NULL : path;
+}
+
+/* TARGET: SOURCE, and a recipe. */
+static bool add_rule(struct jobs *jobs, const struct batch_model *model, const char *target,
+                     const struct split *split, uint64_t shard, struct tc_error *error) {
+    char *input = tc_depfile_path(model->input);
+    bool ok = (input || tc_fail_memory(error)) && add_make_name(&jobs->out, target, true, error);
+    tc_buffer_add_string(&jobs->out, ": ");
+    ok = ok && add_make_name(&jobs->out, input, false, error);
+    tc_buffer_add_string(&jobs->out, "\n\t");
+    ok = ok && add_command(jobs, model->input, model->output, split, shard, error);
+    free(input);
+    return ok;
+}
+
+/* The index needs all shards, and is joined from them. */
+static bool add_index_rule(struct jobs *jobs, const struct batch_model *model,
+                           const struct split *split, const char *index, struct tc_error *error) {
+    bool ok = add_make_name(&jobs->out, index, true, error);
+    tc_buffer_add_string(&jobs->out, ":");
+    for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
+        char *path = shard_path(jobs, model->output, shard, split->shards);
+        tc_buffer_add_string(&jobs->out, " ");
+        ok = (path || tc_fail_memory(error)) && add_make_name(&jobs->out, path, false, error);
+        free(path);
+    }
+    tc_buffer_add_string(&jobs->out, "\n\t$(TCONV) index -q --");
+    ok = ok && tc_quote_word(&jobs->out, tc_text_of(index), jobs->quote, error);
+    tc_buffer_add_string(&jobs->out, "\n");
+    return ok;
+}
+
+/* The name of a split model's index: OUT itself, or OUT with the ending of indices. */
+static char *index_path(const struct jobs *jobs, const char *output) {
+    const char *ending = jobs->batch->list.target->sharding->index_ending;
+    struct tc_text text = tc_text_of(output);
+    char *path = NULL;
+    bool named = tc_text_ends(text, tc_text_of(ending));
+    return asprintf(&path, "%s%s", output, named ? "" : ending) < 0 ? NULL : path;
+}
+
+static bool print_rules(struct jobs *jobs, const struct batch_model *model,
+                        const struct split *split, struct tc_error *error) {
+    char *target = split->shards ? index_path(jobs, model->output) : tc_path_trim(model->output);
+    bool ok = target || tc_fail_memory(error);
+    for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
+        char *path = shard_path(jobs, model->output, shard, split->shards);
+        ok = (path || tc_fail_memory(error)) && add_rule(jobs, model, path, split, shard, error);
+        free(path);
+    }
+    ok = ok && (split->shards ? add_index_rule(jobs, model, split, target, error)
+                              : add_rule(jobs, model, target, split, 0, error));
+    tc_buffer_add_string(&jobs->targets, " ");
+    ok = ok && add_make_name(&jobs->targets, target, false, error);
+    free(target);
+    return ok;
+}
+
+/* Models whose plan must be known: those that may be written in shards. */
+static bool may_split(const struct batch *batch, const struct batch_model *model) {
+    return batch->list.target->sharding && !model->folder && !batch->list.per_tensor &&
+           !model->problem &&
+           (batch->convert.plan.shard_size ||
+            tc_text_ends(tc_text_of(model->input), TC_TEXT(".index.json")));
+}
+
+/* Planning: a dry run of each, in a process of its own. */
+
+static bool next_plan(void *context, struct batch_task *task) {
+    struct jobs *jobs = context;
+    const struct batch *batch = jobs->batch;
+    struct tc_error ignored = {0};
+    while (jobs->next < batch->list.count && !may_split(batch, &batch->list.models[jobs->next]))
+        jobs->next++;
+    if (jobs->next == batch->list.count)
+        return false;
+    const struct batch_model *model = &batch->list.models[jobs->next];
+    batch_words_release(&jobs->words);
+    if (!batch_words_make(&jobs->words, batch, model->input, model->output, &ignored))
+        return false;
+    batch_words_add_option(&jobs->words, "--dry-run");
+    *task = (struct batch_task){.number = jobs->next++,
+                                .words = jobs->words.words,
+                                .count = jobs->words.count,
+                                .wants = {.plan = true}};
+    return !jobs->words.failed;
+}
+
+static void plan_moved(void *context, const struct batch_task *task,
+                       const struct batch_report *report) {
+    (void)context;
+    (void)task;
+    (void)report;
+}
+
+static bool plan_ended(void *context, const struct batch_task *task,
+                       const struct batch_result *result) {
+    struct jobs *jobs = context;
+    const struct batch_report *told = &result->report;
+    struct split *split = &jobs->splits[task->number];
+    if (result->crash.class || told->failed) {
+        struct tc_error *error = calloc(1, sizeof *error);
+        if (!error)
+            return false;
+        *error = result->crash.class ? result->crash : *told->error;
+        tc_error_in_file(error, jobs->batch->list.models[task->number].input);
+        int code = report_error(error, false);
+        jobs->code = code > jobs->code ? code : jobs->code;
+        free(error);
+        return true;
+    }
+    if (told->has_index && told->plan[0]) {
+        split->shards = told->files;
+        memcpy(split->plan, told->plan, sizeof split->plan);
+    }
+    return true;
+}
+
+static bool make_splits(struct jobs *jobs, struct tc_error *error) {
+    struct batch_runner runner = {.context = jobs,
+                                  .next = next_plan,
+                                  .ended = plan_ended,
+                                  .moved = plan_moved,
+                                  .most = 1,
+                                  .jobserver = &jobs->batch->jobserver};
+    jobs->splits = calloc(jobs->batch->list.count, sizeof *jobs->splits);
+    return (jobs->splits || tc_fail_memory(error)) && batch_run(&runner, error);
+}
+
+static bool print_all(struct jobs *jobs, struct tc_error *error) {
+    const struct batch_list *list = &jobs->batch->list;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct batch_model *model = &list->models[i];
+        if (model->problem) {
+            tc_fail(error, model->class, "source", "%s", model->problem);
+            return tc_error_in_file(error, model->input);
+        }
+        if (!(jobs->quote == TC_QUOTE_RECIPE ? print_rules : print_lines)(jobs, model,
+                                                                          &jobs->splits[i], error))
+            return tc_error_in_file(error, model->input);
+    }
+    return tc_buffer_ok(&jobs->out, error);
+}
+
+int batch_print_jobs(struct batch *batch) {
+    struct jobs jobs = {.batch = batch,
+                        .quote = batch->print_makefile ? TC_QUOTE_RECIPE : TC_QUOTE_SHELL,
+                        .here = realpath(".", NULL)};
+    struct tc_error error = {0};
+    bool ok = jobs.here || tc_fail_errno(&error, errno, "open", "cannot find the current folder");
+    ok = ok && make_splits(&jobs, &error) && (jobs.code || print_all(&jobs, &error));
+    if (ok && !jobs.code) {
+        struct tc_buffer head = {0};
+        if (batch->print_makefile)
+            tc_buffer_addf(&head, "TCONV ?= tconv\n.PHONY: all\nall:%.*s\n",
+                           (int)jobs.targets.length, jobs.targets.bytes ? jobs.targets.bytes : "");
+        report_out(&head);
+        report_out(&jobs.out);
+    }
+    tc_buffer_release(&jobs.out);
+    tc_buffer_release(&jobs.targets);
+    batch_words_release(&jobs.words);
+    free(jobs.here);
+    free(jobs.splits);
+    return ok ? jobs.code : report_error(&error, batch->convert.common.json);
+}

@@ -1,0 +1,488 @@
+#include "cmd/batch_list.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name_map.h"
+#include "core/base/path.h"
+#include "core/io/listing.h"
+#include "formats/model_name.h"
+#include "formats/registry.h"
+
+/* Files that show that a folder is one model, with all that lies in it. */
+static const char *const model_configs[] = {"config.json", "adapter_config.json"};
+
+bool batch_list_init(struct batch_list *list, const char *destination,
+                     const struct tc_backend *target, struct tc_error *error) {
+    *list = (struct batch_list){.target = target};
+    tc_arena_init(&list->arena, 0);
+    char *trimmed = tc_path_trim(destination);
+    list->destination =
+        trimmed ? tc_arena_copy(&list->arena, trimmed, strlen(trimmed), error) : NULL;
+    free(trimmed);
+    list->destination_exists = stat(destination, &list->destination_status) == 0;
+    if (list->destination_exists && !S_ISDIR(list->destination_status.st_mode)) {
+        tc_fail(error, TC_USAGE, "output-folder", "the destination of a batch is a folder");
+        return tc_error_in_file(error, destination);
+    }
+    return list->destination || tc_fail_memory(error);
+}
+
+void batch_list_release(struct batch_list *list) {
+    tc_arena_release(&list->arena);
+    free(list->models);
+    *list = (struct batch_list){0};
+}
+
+static bool over_limit(struct tc_error *error, const char *what, unsigned most) {
+    tc_fail(error, TC_UNSAFE, "batch-limit", "there are over %u %s", most, what);
+    return tc_error_hint(error, "this limit is fixed: make several batches, of one folder each");
+}
+
+/* Places */
+
+const char *batch_place(struct batch_list *list, struct tc_text relative, bool folder,
+                        struct tc_error *error) {
+    struct tc_buffer path = {0};
+    const char *slash = memrchr(relative.bytes, '/', relative.length);
+    size_t before = slash ? (size_t)(slash - relative.bytes) + 1 : 0;
+    tc_buffer_add_string(&path, list->destination);
+    if (strcmp(list->destination, "/") != 0)
+        tc_buffer_add_string(&path, "/");
+    if (folder) {
+        tc_buffer_add_text(&path, relative);
+    } else {
+        char *name =
+            tc_arena_copy(&list->arena, relative.bytes + before, relative.length - before, error);
+        if (!name) {
+            tc_buffer_release(&path);
+            return NULL;
+        }
+        tc_buffer_add(&path, relative.bytes, before);
+        tc_buffer_add_text(&path, tc_registry_stem(name));
+    }
+    tc_buffer_add_string(&path, folder || list->per_tensor ? "/" : list->target->extensions[0]);
+    const char *kept = tc_buffer_ok(&path, error)
+                           ? tc_arena_copy(&list->arena, path.bytes, path.length, error)
+                           : NULL;
+    tc_buffer_release(&path);
+    return kept;
+}
+
+static bool add_model(struct batch_list *list, const char *input, struct tc_text relative,
+                      uint64_t size, bool folder, struct tc_error *error) {
+    if (list->count == BATCH_MAX_MODELS)
+        return over_limit(error, "models in one batch", BATCH_MAX_MODELS);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        struct batch_model *models = reallocarray(list->models, capacity, sizeof *models);
+        if (!models)
+            return tc_fail_memory(error);
+        list->models = models;
+        list->capacity = capacity;
+    }
+    struct batch_model *model = &list->models[list->count];
+    *model = (struct batch_model){.size = size, .folder = folder};
+    model->input = tc_arena_copy(&list->arena, input, strlen(input), error);
+    model->output = batch_place(list, relative, folder, error);
+    list->count++;
+    return model->input && model->output;
+}
+
+static void set_problem(struct batch_list *list, enum tc_class class, const char *problem) {
+    list->models[list->count - 1].problem = problem;
+    list->models[list->count - 1].class = class;
+}
+
+/* Folders */
+
+/* A folder that is still to be walked. */
+struct waiting {
+    char *path;
+    char *relative; /* below the source, without a slash at its end; empty: the source itself */
+    unsigned depth;
+};
+
+struct walk {
+    struct batch_list *list;
+    struct waiting *waiting;
+    size_t count;
+    size_t capacity;
+    char *real_source; /* the folder where it began, without links */
+};
+
+static char *join(const char *folder, struct tc_text name) {
+    size_t length = strlen(folder);
+    char *path = NULL;
+    bool slash = length && folder[length - 1] != '/';
+    return asprintf(&path, "%s%s%.*s", folder, slash ? "/" : "", (int)name.length, name.bytes) < 0
+               ? NULL
+               : path;
+}
+
+static bool push(struct walk *walk, char *path, char *relative, unsigned depth,
+                 struct tc_error *error) {
+    if (walk->count == walk->capacity) {
+        size_t capacity = walk->capacity ? 2 * walk->capacity : 64;
+        struct waiting *waiting = reallocarray(walk->waiting, capacity, sizeof *waiting);
+        if (waiting) {
+            walk->waiting = waiting;
+            walk->capacity = capacity;
+        }
+    }
+    if (!path || !relative || walk->count == walk->capacity) {
+        free(path);
+        free(relative);
+        return tc_fail_memory(error);
+    }
+    walk->waiting[walk->count++] = (struct waiting){path, relative, depth};
+    return true;
+}
+
+static bool is_hidden(struct tc_text name) {
+    return name.bytes[0] == '.';
+}
+
+/* What an entry is as the name of weights; without a backend it is none. */
+static struct model_name weights_name(const struct tc_entry *entry) {
+    struct model_name none = {0};
+    if (entry->kind != TC_ENTRY_FILE || is_hidden(entry->name) ||
+        model_name_is_training(entry->name))
+        return none;
+    return model_name_parse(entry->name, (struct tc_text){0});
+}
+
+/* Whether the file that names a shard's fellows is there: STEM.EXT and the ending of indices. */
+static bool has_index(const struct tc_listing *listing, const struct model_name *shard) {
+    const struct tc_sharding *sharding = shard->backend->sharding;
+    struct tc_buffer name = {0};
+    tc_buffer_add_text(&name, shard->stem);
+    tc_buffer_add_text(&name, shard->extension);
+    tc_buffer_add_string(&name, sharding ? sharding->index_ending : "");
+    bool there =
+        !name.failed && tc_listing_find(listing, (struct tc_text){name.bytes, name.length}) != NULL;
+    tc_buffer_release(&name);
+    return there;
+}
+
+static bool same_set(const struct model_name *a, const struct model_name *b) {
+    return b->is_shard && a->total == b->total && tc_text_equal(a->stem, b->stem) &&
+           tc_text_equal(a->extension, b->extension) && tc_text_equal(a->variant, b->variant);
+}
+
+static bool is_model_folder(const struct tc_listing *listing) {
+    bool config = false;
+    for (size_t i = 0; i < sizeof model_configs / sizeof *model_configs; i++)
+        config |= tc_listing_find(listing, tc_text_of(model_configs[i])) != NULL;
+    for (size_t i = 0; config && i < listing->count; i++)
+        if (weights_name(&listing->entries[i]).backend)
+            return true;
+    return false;
+}
+
+static uint64_t weights_size(const struct tc_listing *listing) {
+    uint64_t size = 0;
+    for (size_t i = 0; i < listing->count; i++)
+        if (weights_name(&listing->entries[i]).backend)
+            size += listing->entries[i].size;
+    return size;
+}
+
+/* Shards that no index names are one model together, which is opened by its folder: so there can
+ * be no other model in it. */
+static bool add_loose_shards(struct batch_list *list, const struct waiting *folder,
+                             const struct tc_listing *listing, const struct model_name *shard,
+                             struct tc_text relative, struct tc_error *error) {
+    size_t others = 0;
+    uint64_t size = 0;
+    for (size_t i = 0; i < listing->count; i++) {
+        struct model_name other = weights_name(&listing->entries[i]);
+        bool same = other.backend && same_set(shard, &other);
+        others += other.backend && !same;
+        size += same ? listing->entries[i].size : 0;
+    }
+    if (shard->number != 1)
+        return true; /* the first stands for all */
+    if (!add_model(list, folder->path, relative, size, false, error))
+        return false;
+    if (others)
+        set_problem(list, TC_UNSUPPORTED,
+                    "shards without an index, in a folder that has other models too");
+    return true;
+}
+
+/* Whether one path lies in the folder that another names up to `length`. */
+static bool is_below(const char *path, const char *folder, size_t length) {
+    return strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+/* A link in a tree leads to a file of the tree, or of the blobs of the cache that the tree is a
+ * snapshot of: …/snapshots/REVISION and …/blobs. */
+static bool stays_inside(const struct walk *walk, const char *link) {
+    char *real = realpath(link, NULL);
+    const char *source = walk->real_source;
+    const char *snapshots = source ? strstr(source, "/snapshots/") : NULL;
+    bool inside = real && source && is_below(real, source, strlen(source));
+    if (real && snapshots && !inside) {
+        size_t length = (size_t)(snapshots - source);
+        inside = is_below(real, source, length) && strncmp(real + length, "/blobs/", 7) == 0;
+    }
+    free(real);
+    return inside || (source && strcmp(source, "/") == 0);
+}
+
+static bool add_entry(struct walk *walk, const struct waiting *folder,
+                      const struct tc_listing *listing, const struct tc_entry *entry,
+                      struct tc_error *error) {
+    struct batch_list *list = walk->list;
+    struct model_name name = weights_name(entry);
+    if (is_hidden(entry->name))
+        return true;
+    if (entry->kind == TC_ENTRY_FOLDER && entry->link) {
+        list->links++;
+        return true;
+    }
+    char *path = join(folder->path, entry->name);
+    char *relative = folder->relative[0] ? join(folder->relative, entry->name)
+                                         : strndup(entry->name.bytes, entry->name.length);
+    if (entry->kind == TC_ENTRY_FOLDER)
+        return push(walk, path, relative, folder->depth + 1, error);
+    bool ok = (path && relative) || tc_fail_memory(error);
+    struct tc_text place = {relative, relative ? strlen(relative) : 0};
+    if (ok && name.backend && name.is_shard && !has_index(listing, &name)) {
+        /* Its place is that of STEM.EXT. */
+        size_t cut = entry->name.length - name.stem.length;
+        place.length -= cut < place.length ? cut : 0;
+        ok = add_loose_shards(list, folder, listing, &name, place, error);
+    } else if (ok && name.backend && !name.is_shard) {
+        ok = add_model(list, path, place, entry->size, false, error);
+        if (ok && entry->link && !stays_inside(walk, path))
+            set_problem(list, TC_UNSAFE, "a link that leads out of the tree");
+    }
+    free(path);
+    free(relative);
+    return ok;
+}
+
+static bool is_destination(const struct batch_list *list, const char *path) {
+    struct stat status;
+    return list->destination_exists && stat(path, &status) == 0 &&
+           status.st_dev == list->destination_status.st_dev &&
+           status.st_ino == list->destination_status.st_ino;
+}
+
+/* The name under which a source goes below DST, where it is a model itself. */
+static struct tc_text own_name(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    const char *slash = memrchr(path, '/', length);
+    size_t start = slash && length > 1 ? (size_t)(slash - path) + 1 : 0;
+    return (struct tc_text){path + start, length - start};
+}
+
+static bool walk_folder(struct walk *walk, const struct waiting *folder, struct tc_error *error) {
+    struct batch_list *list = walk->list;
+    struct tc_listing listing;
+    if (folder->depth > BATCH_MAX_DEPTH) {
+        over_limit(error, "folders in each other", BATCH_MAX_DEPTH);
+        return tc_error_in_file(error, folder->path);
+    }
+    if (is_destination(list, folder->path))
+        return true;
+    tc_listing_init(&listing);
+    bool ok = tc_listing_read(&listing, folder->path, error);
+    list->entries += listing.count;
+    if (ok && list->entries > BATCH_MAX_ENTRIES)
+        ok = over_limit(error, "files and folders in one batch", BATCH_MAX_ENTRIES);
+    if (ok && is_model_folder(&listing)) {
+        struct tc_text place =
+            folder->relative[0] ? tc_text_of(folder->relative) : own_name(folder->path);
+        ok = add_model(list, folder->path, place, weights_size(&listing), true, error);
+    } else {
+        /* From the last to the first, since what is pushed last is walked first. */
+        size_t before = walk->count;
+        for (size_t i = 0; i < listing.count && ok; i++)
+            ok = add_entry(walk, folder, &listing, &listing.entries[i], error);
+        for (size_t a = before, b = walk->count; a + 1 < b; a++, b--) {
+            struct waiting swapped = walk->waiting[a];
+            walk->waiting[a] = walk->waiting[b - 1];
+            walk->waiting[b - 1] = swapped;
+        }
+    }
+    tc_listing_release(&listing);
+    return ok;
+}
+
+static bool add_tree(struct batch_list *list, const char *source, const char *relative,
+                     struct tc_error *error) {
+    struct walk walk = {.list = list, .real_source = realpath(source, NULL)};
+    bool ok = push(&walk, strdup(source), strdup(relative), 0, error);
+    while (walk.count) {
+        struct waiting folder = walk.waiting[--walk.count];
+        ok = ok && walk_folder(&walk, &folder, error);
+        free(folder.path);
+        free(folder.relative);
+    }
+    free(walk.waiting);
+    free(walk.real_source);
+    return ok;
+}
+
+/* Whether the first is the second folder, or lies in it. */
+static bool lies_in(const char *inner, const char *outer) {
+    char *a = realpath(inner, NULL);
+    char *b = realpath(outer, NULL);
+    size_t length = b ? strlen(b) : 0;
+    bool inside = a && b && strncmp(a, b, length) == 0 &&
+                  (a[length] == '\0' || a[length] == '/' || strcmp(b, "/") == 0);
+    free(a);
+    free(b);
+    return inside;
+}
+
+/* Patterns */
+
+bool batch_is_pattern(const char *name) {
+    return strpbrk(name, "*?[") != NULL;
+}
+
+char *batch_pattern_folder(const char *pattern) {
+    size_t fixed = strcspn(pattern, "*?[");
+    while (fixed && pattern[fixed - 1] != '/')
+        fixed--;
+    return fixed == 0 ? strdup(".") : fixed == 1 ? strdup("/") : strndup(pattern, fixed - 1);
+}
+
+static bool add_found(struct batch_list *list, const char *path, struct tc_text relative,
+                      struct tc_error *error) {
+    struct stat status;
+    if (stat(path, &status) != 0) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, path);
+    }
+    if (!S_ISDIR(status.st_mode))
+        return add_model(list, path, relative, (uint64_t)status.st_size, false, error);
+    char *below = strndup(relative.bytes, relative.length);
+    bool ok = below ? add_tree(list, path, below, error) : tc_fail_memory(error);
+    free(below);
+    return ok;
+}
+
+static bool add_pattern(struct batch_list *list, const char *pattern, struct tc_error *error) {
+    glob_t found = {0};
+    size_t fixed = strcspn(pattern, "*?[");
+    while (fixed && pattern[fixed - 1] != '/')
+        fixed--;
+    int failed = glob(pattern, GLOB_ERR, NULL, &found);
+    bool ok = true;
+    if (failed) {
+        tc_fail(error, failed == GLOB_NOSPACE || failed == GLOB_ABORTED ? TC_IO : TC_USAGE,
+                failed == GLOB_NOMATCH ? "no-match" : "open",
+                failed == GLOB_NOMATCH ? "no file matches the pattern" : "cannot be searched");
+        ok = tc_error_in_file(error, pattern);
+    }
+    list->entries += found.gl_pathc;
+    for (size_t i = 0; i < found.gl_pathc && ok; i++)
+        ok = add_found(list, found.gl_pathv[i], tc_text_of(found.gl_pathv[i] + fixed), error);
+    globfree(&found);
+    return ok;
+}
+
+/* Sources */
+
+/* Whether a path leads nowhere but down: relative, and without "..". */
+static bool goes_down(const char *path) {
+    const char *at = path;
+    if (path[0] == '/')
+        return false;
+    while (at) {
+        if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || at[2] == '\0'))
+            return false;
+        at = strchr(at, '/');
+        at = at ? at + 1 : NULL;
+    }
+    return true;
+}
+
+/* Without "./" at its start and slashes at its end. */
+static struct tc_text listed_place(const char *path) {
+    while (path[0] == '.' && path[1] == '/') {
+        path += 2;
+        path += strspn(path, "/");
+    }
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return (struct tc_text){path, length};
+}
+
+bool batch_list_add(struct batch_list *list, const char *source, bool listed,
+                    struct tc_error *error) {
+    struct stat status;
+    if (stat(source, &status) != 0) {
+        if (errno == ENOENT && !listed && batch_is_pattern(source))
+            return add_pattern(list, source, error);
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, source);
+    }
+    struct tc_text place = listed && goes_down(source) ? listed_place(source) : own_name(source);
+    if (!S_ISDIR(status.st_mode))
+        return add_model(list, source, place, (uint64_t)status.st_size, false, error);
+    if (list->destination_exists && lies_in(source, list->destination)) {
+        tc_fail(error, TC_USAGE, "nested", "a folder that lies in the destination, or is it");
+        tc_error_hint(error, "its outputs would be taken for inputs: name another destination");
+        return tc_error_in_file(error, source);
+    }
+    if (!listed)
+        return add_tree(list, source, "", error);
+    return add_found(list, source, place, error);
+}
+
+static bool fail_place(const struct batch_list *list, size_t a, size_t b, struct tc_error *error) {
+    tc_fail(error, TC_USAGE, "same-place", "its output is also that of %s: %s",
+            list->models[b].input, list->models[a].output);
+    tc_error_hint(
+        error,
+        "paths below a folder are kept: name the folder in which both lie, or only one of them");
+    return tc_error_in_file(error, list->models[a].input);
+}
+
+/* A file and a folder of one name can't both be made either. */
+static struct tc_text trimmed(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return (struct tc_text){path, length};
+}
+
+bool batch_list_check(const struct batch_list *list, struct tc_error *error) {
+    struct tc_name_map outputs;
+    bool ok = true;
+    tc_name_map_init(&outputs, NULL);
+    for (size_t i = 0; i < list->count && ok; i++) {
+        struct tc_text output = trimmed(list->models[i].output);
+        const uint32_t *other = tc_name_map_find(&outputs, output);
+        if (other)
+            ok = fail_place(list, i, *other, error);
+        ok = ok && tc_name_map_add(&outputs, output, (uint32_t)i, error);
+    }
+    for (size_t i = 0; i < list->count && ok; i++) {
+        const struct batch_model *model = &list->models[i];
+        struct stat in;
+        struct stat out;
+        const uint32_t *other = tc_name_map_find(&outputs, trimmed(model->input));
+        bool same = stat(model->output, &out) == 0 && stat(model->input, &in) == 0 &&
+                    in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+        if (!other && !same)
+            continue;
+        ok = tc_fail(error, TC_USAGE, "same-file", "it would be replaced by the output of %s",
+                     other ? list->models[*other].input : model->input);
+        tc_error_in_file(error, model->input);
+    }
+    tc_name_map_release(&outputs);
+    return ok;
+}

@@ -1,0 +1,230 @@
+#include "cmd/batch_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/json.h"
+#include "core/base/json_writer.h"
+#include "core/io/input.h"
+#include "core/io/listing.h"
+
+#define HEX (2 * TC_SHA256_BYTES + 1)
+
+static void print_time(char text[48], const struct stat *status) {
+    snprintf(text, 48, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
+}
+
+static void add_state(struct tc_buffer *text, const char *path) {
+    struct stat status;
+    char time[48] = "";
+    bool there = stat(path, &status) == 0;
+    if (there)
+        print_time(time, &status);
+    tc_buffer_add_string(text, path);
+    tc_buffer_add(text, "", 1);
+    tc_buffer_addf(text, "%lld %s\n", there ? (long long)status.st_size : -1, time);
+}
+
+/* What a source looks like from outside: for a folder, every file in it. */
+static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_error *error) {
+    unsigned char sum[TC_SHA256_BYTES];
+    struct tc_buffer text = {0};
+    struct tc_listing listing;
+    bool ok = true;
+    add_state(&text, model->input);
+    tc_listing_init(&listing);
+    if (tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
+        for (size_t i = 0; i < listing.count; i++) {
+            char *path = NULL;
+            ok = ok && asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0;
+            if (ok)
+                add_state(&text, path);
+            free(path);
+        }
+    tc_listing_release(&listing);
+    ok = ok && error->class == TC_OK && tc_buffer_ok(&text, error) &&
+         tc_sha256_of(text.bytes, text.length, sum, error);
+    tc_buffer_release(&text);
+    if (ok)
+        tc_hex(sum, sizeof sum, hex);
+    return ok;
+}
+
+/* The file that shows that an output is there: itself, or its index. */
+static bool output_status(const struct batch_model *model, struct stat *status) {
+    static const char *const endings[] = {"", ".index.json"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        char *path = NULL;
+        bool there =
+            asprintf(&path, "%s%s", model->output, endings[i]) >= 0 && stat(path, status) == 0;
+        free(path);
+        if (there)
+            return true;
+    }
+    return false;
+}
+
+static bool read_line(struct batch_log_line *line, struct tc_text text, struct tc_arena *arena) {
+    struct tc_error ignored = {0};
+    struct tc_json json;
+    struct tc_text key;
+    struct tc_text other;
+    *line = (struct batch_log_line){0};
+    tc_json_init(&json, text.bytes, text.length, 0, arena, &ignored);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key)) {
+        struct tc_text *into = tc_text_equal(key, TC_TEXT("output"))     ? &line->output
+                               : tc_text_equal(key, TC_TEXT("state"))    ? &line->state
+                               : tc_text_equal(key, TC_TEXT("options"))  ? &line->options
+                               : tc_text_equal(key, TC_TEXT("modified")) ? &line->modified
+                               : tc_text_equal(key, TC_TEXT("digest"))   ? &line->digest
+                                                                         : NULL;
+        uint64_t *number = tc_text_equal(key, TC_TEXT("size"))        ? &line->size
+                           : tc_text_equal(key, TC_TEXT("bytes_in"))  ? &line->bytes_in
+                           : tc_text_equal(key, TC_TEXT("bytes_out")) ? &line->bytes_out
+                                                                      : NULL;
+        if (into)
+            tc_json_string(&json, into);
+        else if (number)
+            tc_json_unsigned(&json, number);
+        else
+            tc_json_skip(&json, &other);
+    }
+    return tc_json_end(&json) && line->output.bytes && line->state.bytes && line->options.bytes &&
+           line->modified.bytes;
+}
+
+/* A line that is cut short, by the kill, is none: its model is done again. */
+static bool read_lines(struct batch_log *log, struct tc_error *error) {
+    const char *at = log->text;
+    struct tc_text text;
+    size_t count = 0;
+    while (tc_text_line(&at, &text))
+        count++;
+    log->lines = tc_arena_array(&log->arena, count + 1, sizeof *log->lines, error);
+    at = log->text;
+    while (log->lines && tc_text_line(&at, &text)) {
+        struct batch_log_line *line = &log->lines[log->count];
+        if (!read_line(line, text, &log->arena))
+            continue;
+        uint32_t *known = tc_name_map_find(&log->outputs, line->output);
+        if (known)
+            *known = (uint32_t)log->count;
+        else if (!tc_name_map_add(&log->outputs, line->output, (uint32_t)log->count, error))
+            return false;
+        log->count++;
+    }
+    return log->lines != NULL;
+}
+
+static bool read_log(struct batch_log *log, const char *path, struct tc_error *error) {
+    struct stat status;
+    if (fstat(log->fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        tc_fail(error, TC_IO, "log", "the log of the batch is no file");
+        return tc_error_in_file(error, path);
+    }
+    if ((uint64_t)status.st_size > BATCH_LOG_LIMIT)
+        return tc_fail(error, TC_INVALID, "log", "the log of the batch has over a gigabyte");
+    size_t length = (size_t)status.st_size;
+    log->text = malloc(length + 1);
+    if (!log->text)
+        return tc_fail_memory(error);
+    ssize_t got = pread(log->fd, log->text, length, 0);
+    if (got < 0)
+        return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
+    log->text[got] = '\0';
+    /* A line that a kill has cut short must not run into the next. */
+    if (got && log->text[got - 1] != '\n' && write(log->fd, "\n", 1) != 1)
+        return tc_fail_errno(error, errno, "log", "cannot write the log of the batch");
+    return read_lines(log, error);
+}
+
+bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
+                    struct tc_text options, struct tc_error *error) {
+    unsigned char sum[TC_SHA256_BYTES];
+    char *path = NULL;
+    *log = (struct batch_log){.fd = -1};
+    tc_arena_init(&log->arena, 0);
+    tc_name_map_init(&log->outputs, NULL);
+    if (!tc_sha256_of(options.bytes, options.length, sum, error))
+        return false;
+    tc_hex(sum, sizeof sum, log->options);
+    if (asprintf(&path, "%s/" BATCH_LOG_NAME, destination) < 0)
+        return tc_fail_memory(error);
+    log->fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
+    bool ok = log->fd >= 0;
+    if (!ok) {
+        tc_fail_errno(error, errno, "log", "cannot open the log of the batch");
+        tc_error_in_file(error, path);
+    } else if (resume) {
+        ok = read_log(log, path, error);
+    } else if (ftruncate(log->fd, 0) != 0) {
+        ok = tc_fail_errno(error, errno, "log", "cannot begin the log of the batch");
+        tc_error_in_file(error, path);
+    }
+    free(path);
+    return ok;
+}
+
+const struct batch_log_line *batch_log_done(const struct batch_log *log,
+                                            const struct batch_model *model) {
+    struct tc_error ignored = {0};
+    char state[HEX];
+    char modified[48];
+    struct stat status;
+    const uint32_t *number =
+        log->count ? tc_name_map_find(&log->outputs, tc_text_of(model->output)) : NULL;
+    const struct batch_log_line *line = number ? &log->lines[*number] : NULL;
+    if (!line || !tc_text_equal(line->options, tc_text_of(log->options)) ||
+        !state_of(model, state, &ignored) || !tc_text_equal(line->state, tc_text_of(state)) ||
+        !output_status(model, &status) || (uint64_t)status.st_size != line->size)
+        return NULL;
+    print_time(modified, &status);
+    return tc_text_equal(line->modified, tc_text_of(modified)) ? line : NULL;
+}
+
+bool batch_log_add(struct batch_log *log, const struct batch_model *model,
+                   const struct batch_report *report, struct tc_error *error) {
+    struct tc_buffer text = {0};
+    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_DISPLAY};
+    char state[HEX];
+    char modified[48];
+    struct stat status;
+    /* Names that JSON can't hold as they are would not be found again. */
+    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)) || !output_status(model, &status))
+        return true;
+    if (!state_of(model, state, error))
+        return false;
+    print_time(modified, &status);
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "input", model->input);
+    tc_json_add_string(&json, "state", state);
+    tc_json_add_string(&json, "options", log->options);
+    tc_json_add_string(&json, "output", model->output);
+    tc_json_add_number(&json, "size", (uint64_t)status.st_size);
+    tc_json_add_string(&json, "modified", modified);
+    tc_json_add_number(&json, "bytes_in", report->bytes_in);
+    tc_json_add_number(&json, "bytes_out", report->bytes_out);
+    if (report->digest[0])
+        tc_json_add_string(&json, "digest", report->digest);
+    tc_json_end_line(&json);
+    bool ok = tc_buffer_ok(&text, error) && tc_write_all(log->fd, text.bytes, text.length, error) &&
+              (fdatasync(log->fd) == 0 || errno == EINVAL || errno == EROFS ||
+               tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
+    tc_buffer_release(&text);
+    return ok;
+}
+
+void batch_log_close(struct batch_log *log) {
+    if (log->fd >= 0)
+        close(log->fd);
+    tc_name_map_release(&log->outputs);
+    tc_arena_release(&log->arena);
+    free(log->text);
+    *log = (struct batch_log){.fd = -1};
+}

@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""tconv batch: places, failures, what is skipped, kills and signals, sources that go, hostile trees."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import files
+from batches import digest, environment, files_in, model, needs, tensors, tree
+from harness import (
+    FULL,
+    INVALID,
+    IO,
+    OK,
+    TCONV,
+    UNSAFE,
+    UNSUPPORTED,
+    USAGE,
+    Failed,
+    Suite,
+    check_equal,
+    expect,
+    health_faults,
+    run,
+    tconv,
+)
+
+ODD_NAMES = ["it's", 'qu"ote', "sp ace", "-dash", "do$HOME", "ha#sh", "per%cent", "co:lon", "st*r", "back\\slash",
+             "br[a]ck", "til~de", "a;b", "a=b", "a|b", "am&", "pa(ren)", "new\nline", "ümläut"]
+
+
+def batch(folder, *args, code=OK, **how):
+    result = tconv("batch", *args, cwd=folder, **how)
+    faults = health_faults(result)
+    if faults or result.code != code:
+        raise result.failed(*faults, f"expected exit {code}, got {result.code}; stdout {result.out[:1500]}")
+    return result
+
+
+def lines(result):
+    """The JSON lines of a batch by input, and its summary."""
+    objects = [json.loads(line) for line in result.out.splitlines()]
+    check_equal(list(objects[-1]), ["summary"], "the last line", result)
+    return {line["input"]: line for line in objects[:-1]}, objects[-1]["summary"]
+
+
+def counts(summary):
+    return summary["done"], summary["skipped"], summary["failed"]
+
+
+def places(folder):
+    """Paths below a folder are kept, in every way of naming sources."""
+    digests = tree(folder / "m")
+    (folder / "m" / "README.md").write_text("no model")
+    (folder / "m" / "optimizer.pt").write_text("of a training")
+    (folder / "m" / ".hidden.npz").write_text("hidden")
+    found, summary = lines(batch(folder, "m", "out", "-t", "npz", "--json", "-j", "2"))
+    check_equal(counts(summary), (3, 0, 0), "the summary")
+    check_equal(files_in(folder / "out"), ["a.npz", "x/b.npz", "x/y/c.npz"], "places")
+    for name, wanted in digests.items():
+        check_equal(digest(folder / "out" / f"{name}.npz"), wanted, f"the digest of {name}")
+        line = found[f"m/{name}.safetensors"]
+        check_equal((line["output"], line["status"]), (f"out/{name}.npz", "done"), "a line")
+        check_equal({"bytes_in", "bytes_out", "seconds"} <= line.keys(), True, "keys")
+    batch(folder, "m/x/*/c*", "m/a.safetensors", "glob", "-t", "pt", "-q")
+    check_equal(files_in(folder / "glob"), ["a.pt", "y/c.pt"], "of a pattern and a file")
+    (folder / "list").write_bytes(b"m/x/b.safetensors\n./m/x/y/c.safetensors\n\n")
+    batch(folder, "-", "listed", "-t", "npz", "-q", stdin=folder / "list")
+    check_equal(files_in(folder / "listed"), ["m/x/b.npz", "m/x/y/c.npz"], "of a list on stdin")
+    (folder / "list0").write_bytes(b"m/x/b.safetensors\0m/a.safetensors\0")
+    batch(folder, "--files0-from", "list0", "listed0", "-t", "npz", "-q")
+    check_equal(files_in(folder / "listed0"), ["m/a.npz", "m/x/b.npz"], "of --files0-from")
+    batch(folder, "m", "tensors", "-t", "deathtensors", "--per-tensor", "-q")
+    check_equal(len(files_in(folder / "tensors/x/y/c")), 6, "a file a tensor")
+
+
+def model_folders(folder):
+    """A folder with config.json becomes a folder; shards go with their index."""
+    digests = tree(folder / "m", ("plain",))
+    model(folder / "m" / "hf" / "model.safetensors", 5)
+    (folder / "m" / "hf" / "config.json").write_text("{}")
+    expect(folder, OK, "-q", "m/plain.safetensors", "m/cut.safetensors", "--shard-size", "40K")
+    batch(folder, "m", "out", "-t", "pt", "-q")
+    got = files_in(folder / "out")
+    check_equal("hf/config.json" in got, True, "the configuration")
+    check_equal(digest(folder / "out" / "cut.pt.index.json"), digests["plain"], "of the shards")
+    check_equal(digest(folder / "out" / "hf"), digest(folder / "m/hf"), "of the folder")
+    os.remove(folder / "m" / "cut.safetensors.index.json")
+    result = batch(folder, "m", "out2", "-t", "pt", "--json", code=UNSUPPORTED)
+    check_equal(lines(result)[1]["failed"], 1, "shards without an index beside other models")
+    shutil.rmtree(folder / "m/hf")
+    os.remove(folder / "m/plain.safetensors")
+    batch(folder, "m", "out3", "-t", "pt", "-q")
+    check_equal(digest(folder / "out3/cut.pt"), digests["plain"], "shards without an index")
+
+
+def failures(folder):
+    """One that fails is one that fails; the highest code counts; nothing of it is left."""
+    tree(folder / "m")
+    (folder / "m" / "x" / "bad").mkdir()
+    (folder / "m" / "x" / "bad" / "bad.npz").write_bytes(b"PK\3\4nonsense")
+    (folder / "m" / "none.bin").symlink_to("nowhere")
+    found, summary = lines(batch(folder, "m", "out", "-t", "npz", "--json", "-j1", code=INVALID))
+    check_equal(counts(summary), (3, 0, 1), "the summary")
+    bad = found["m/x/bad/bad.npz"]
+    check_equal((bad["status"], bad["error"]["class"]), ("failed", "invalid"), "the error")
+    check_equal((folder / "out/x/bad").exists(), False, "an empty folder was left")
+    (folder / "m" / "0bad.npz").write_bytes(b"PK\3\4nonsense")
+    found, summary = lines(batch(folder, "m", "out2", "-t", "npz", "--json", "-j1", "--fail-fast", code=INVALID))
+    check_equal(summary["done"] + summary["skipped"] + summary["failed"], 5, "all are told of")
+    check_equal(summary["failed"], 1, "--fail-fast begins no other")
+    batch(folder, "m/a.safetensors", "gone.npz", "out3", "-t", "npz", code=IO)
+    check_equal((folder / "out3").exists(), False, "written before all sources were known")
+
+
+def crash(folder):
+    """A process that is killed is its own model's failure: class 3, and nothing half-written."""
+    tree(folder / "m")
+    env = {"TCONV_TEST_KILL": "1"}
+    found, summary = lines(batch(folder, "m", "out", "-t", "npz", "--json", code=INVALID, env=env))
+    check_equal(counts(summary), (0, 0, 3), "the summary")
+    for line in found.values():
+        check_equal((line["error"]["class"], line["error"]["code"]), ("invalid", "crash"), "the error")
+    check_equal(files_in(folder / "out"), [], "what is left")
+    batch(folder, "m", "out", "-t", "npz", "-q")
+
+
+def refused(folder):
+    """What would go wrong is refused before anything is written."""
+    tree(folder / "m")
+    model(folder / "n" / "a.safetensors", 9)
+    for args, code in [
+        (("m", "n", "out", "-t", "npz"), USAGE),  # one place
+        (("m/a.safetensors", "m/a.safetensors", "out", "-t", "npz"), USAGE),
+        (("m", "m", "-t", "npz"), USAGE),
+        (("m/x", "m", "-t", "npz"), USAGE),  # in the destination
+        (("m/a.safetensors", "m", "-t", "safetensors"), USAGE),  # its own place
+        (("m", "out"), USAGE),
+        (("m", "-t", "npz"), USAGE),
+        (("m", "out", "-t", "nonsense"), USAGE),
+        (("m", "m/a.safetensors", "-t", "npz"), USAGE),  # the destination is a file
+        (("q*", "out", "-t", "npz"), USAGE),
+        (("m", "out", "-t", "npz", "--rm", "--dry-run"), USAGE),
+    ]:
+        expect(folder, code, "batch", *args)
+    (folder / "empty").mkdir()
+    expect(folder, USAGE, "batch", "empty", "out", "-t", "npz")
+
+
+def inside(folder):
+    """A destination in the source is no source, the second time either."""
+    tree(folder / "m")
+    for _ in range(2):
+        batch(folder, "m", "m/out", "-t", "npz", "-q")
+        check_equal(files_in(folder / "m/out"), ["a.npz", "x/b.npz", "x/y/c.npz"], "outputs")
+
+
+def links(folder):
+    """Links to folders are not followed, so that there are no loops; those that leave the tree are refused."""
+    tree(folder / "m", ("a",))
+    (folder / "m" / "loop").mkdir()
+    (folder / "m" / "loop" / "up").symlink_to("..")
+    (folder / "m" / "same.safetensors").symlink_to("a.safetensors")
+    found, summary = lines(batch(folder, "m", "out", "-t", "npz", "--json"))
+    check_equal(counts(summary), (2, 0, 0), "a link in the tree is a file")
+    model(folder / "private.safetensors", 4)
+    (folder / "m" / "leak.safetensors").symlink_to("../private.safetensors")
+    found, summary = lines(batch(folder, "m", "out2", "-t", "npz", "--json", code=UNSAFE))
+    check_equal(found["m/leak.safetensors"]["status"], "failed", "a link out of the tree")
+    check_equal(counts(summary), (2, 0, 1), "the others")
+
+
+def skipping(folder):
+    """--skip-existing by name, --update by content."""
+    tree(folder / "m")
+    source = folder / "m" / "a.safetensors"
+    output = folder / "out" / "a.npz"
+    run_ = lambda *args: counts(lines(batch(folder, "m", "out", "-t", "npz", "--json", *args))[1])  # noqa: E731
+    check_equal(run_("--update"), (3, 0, 0), "the first")
+    check_equal((folder / "out/a.npz.receipt.json").exists(), True, "receipts")
+    check_equal(run_("--update"), (0, 3, 0), "nothing changed")
+    os.utime(source)
+    check_equal(run_("--update"), (0, 3, 0), "a new time is no change")
+    status = source.stat()
+    data = source.read_bytes()
+    source.write_bytes(data[:-4] + b"\1\2\3\4")
+    os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+    check_equal(run_("--update"), (1, 2, 0), "other content at the same time and size")
+    output.write_bytes(output.read_bytes()[:-1] + b"x")
+    check_equal(run_("--update"), (1, 2, 0), "an output that was changed")
+    check_equal(run_("--update", "--compress"), (3, 0, 0), "other options")
+    source.write_bytes(data)
+    check_equal(run_("--skip-existing"), (0, 3, 0), "--skip-existing looks at names alone")
+    os.remove(output)
+    check_equal(run_("--skip-existing"), (1, 2, 0), "one was missing")
+    expect(folder, OK, "verify", "--receipt", "out/x/b.npz.receipt.json")
+
+
+def dry_run(folder):
+    tree(folder / "m")
+    (folder / "m/a.safetensors").write_bytes(files.safetensors(tensors(0), {"k": "v"}))
+    found, summary = lines(batch(folder, "m", "out", "-t", "npz", "--json", "--dry-run"))
+    check_equal((folder / "out").exists(), False, "written")
+    check_equal(found["m/a.safetensors"]["losses"][0]["kind"], "metadata", "the loss")
+    check_equal(found["m/x/b.safetensors"]["losses"], [], "no loss")
+    check_equal(summary["done"], 3, "how many would be done")
+
+
+def many(folder, count=40):
+    for number in range(count):
+        model(folder / "m" / f"{number % 4}" / f"{number:02}.safetensors", number, elements=20000)
+    return {str(file.relative_to(folder / "m").with_suffix(".npz")): digest(file)
+            for file in (folder / "m").rglob("*.safetensors")}
+
+
+def start(folder, *args):
+    return subprocess.Popen([TCONV, "batch", "m", "out", "-t", "npz", "-j2", "--compress", *args], cwd=folder,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def stop_after(process, done, number):
+    """Sends a signal once so many lines were printed; returns how many were."""
+    seen = 0
+    while seen < done and process.stdout.readline():
+        seen += 1
+    os.kill(process.pid, number)
+    rest, err = process.communicate(timeout=60)
+    return seen + len(rest.splitlines()), err
+
+
+def no_processes_left(session):
+    """Children end with their parent; what they had begun is gone with them."""
+    for _ in range(200):
+        alive = [entry for entry in os.listdir("/proc") if entry.isdigit() and in_session(entry, session)]
+        if not alive:
+            return
+        time.sleep(0.05)
+    raise Failed(f"processes are left: {alive}")
+
+
+def in_session(pid, session):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[3]) == session and fields[0] != "Z"
+    except OSError:
+        return False
+
+
+def hidden(folder):
+    return [str(entry) for entry in folder.rglob(".*") if entry.name != ".tconv-batch.jsonl"]
+
+
+def killed(folder):
+    """kill -9 in the middle, then --resume: what was done is passed over, the rest is done."""
+    digests = many(folder)
+    process = start(folder)
+    stop_after(process, 5, signal.SIGKILL)
+    no_processes_left(process.pid)
+    check_equal(hidden(folder / "out"), [], "temporary files")
+    half = files_in(folder / "out")
+    for name in half:
+        check_equal(digest(folder / "out" / name), digests[name], "an output after the kill")
+    _, summary = lines(batch(folder, "m", "out", "-t", "npz", "--compress", "--resume", "--json"))
+    check_equal(summary["done"] + summary["skipped"], len(digests), "all")
+    check_equal(4 <= summary["skipped"] <= len(half), True, f"{summary['skipped']} of {len(half)} skipped")
+    check_equal({name: digest(folder / "out" / name) for name in files_in(folder / "out")}, digests, "digests")
+    check_equal(counts(lines(batch(folder, "m", "out", "-t", "npz", "--compress", "--resume", "--json"))[1]),
+                (0, len(digests), 0), "nothing is left to do")
+    # Other options, a changed source or a lost output are done again, and a cut line of the log too.
+    os.remove(folder / "out/0/00.npz")
+    model(folder / "m/1/01.safetensors", 99)
+    log = folder / "out" / ".tconv-batch.jsonl"
+    log.write_bytes(log.read_bytes()[:-10])
+    result = lines(batch(folder, "m", "out", "-t", "npz", "--compress", "--resume", "--json"))[1]
+    check_equal(counts(result), (3, len(digests) - 3, 0), "what changed")
+    result = lines(batch(folder, "m", "out", "-t", "npz", "--resume", "--json"))[1]
+    check_equal(counts(result), (len(digests), 0, 0), "other options")
+
+
+def signals(folder):
+    """Ctrl-C and SIGTERM end the children first, and leave nothing half-written."""
+    digests = many(folder)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = start(folder)
+        stop_after(process, 3, number)
+        check_equal(process.returncode, -number, "ended by the signal")
+        no_processes_left(process.pid)
+        check_equal(hidden(folder / "out"), [], "temporary files")
+        for name in files_in(folder / "out"):
+            check_equal(digest(folder / "out" / name), digests[name], "an output")
+        shutil.rmtree(folder / "out")
+
+
+def removing(folder):
+    """--rm: a source goes once its output is verified, and not where something is lost."""
+    digests = tree(folder / "m")
+    (folder / "m/a.safetensors").write_bytes(files.safetensors(tensors(0), {"k": "v"}))
+    expect(folder, OK, "-q", "m/x/b.safetensors", "m/x/cut.safetensors", "--shard-size", "40K")
+    (folder / "m" / "x" / "other.txt").write_text("stays")
+    result = batch(folder, "m", "out", "-t", "npz", "--rm", "--json", code=UNSUPPORTED)
+    check_equal(counts(lines(result)[1]), (3, 0, 1), "the summary")
+    check_equal(files_in(folder / "m"), ["a.safetensors", "x/other.txt"], "what stays")
+    check_equal(digest(folder / "out/x/cut.npz"), digests["x/b"], "the shards")
+    digests = tree(folder / "m")
+    batch(folder, "m", "out", "-t", "npz", "--rm", code=IO, env={"TCONV_TEST_FLIP": "-300"})
+    check_equal(files_in(folder / "m"), ["a.safetensors", "x/b.safetensors", "x/other.txt", "x/y/c.safetensors"],
+                "where verification fails all stay")
+
+
+def odd_names(folder):
+    """Whatever a file is called: converted by the batch, and by the lines of --jobs."""
+    names = [name for name in ODD_NAMES if "\n" not in name]
+    for seed, name in enumerate(ODD_NAMES):
+        model(folder / "m" / f"{name}.safetensors", seed)
+    batch(folder, "m", "out", "-t", "npz", "-q")
+    check_equal(len(files_in(folder / "out")), len(ODD_NAMES), "outputs")
+    expect(folder, UNSAFE, "batch", "--jobs", "m", "jobs", "-t", "npz")
+    os.remove(folder / "m" / "new\nline.safetensors")
+    jobs = batch(folder, "--jobs", "m", "jobs", "-t", "npz", "-q").out
+    check_equal(len(jobs.splitlines()), len(names), "a line a job")
+    check_equal((folder / "jobs").exists(), False, "printing writes nothing")
+    (folder / "lines").write_bytes(jobs)
+    result = run("sh", "-e", str(folder / "lines"), cwd="/", env=environment())
+    check_equal(result.code, 0, "running the lines", result)
+    for name in names:
+        check_equal(digest(folder / "jobs" / f"{name}.npz"), digest(folder / "out" / f"{name}.npz"), name)
+    expect(folder, UNSAFE, "batch", "--makefile", "m", "made", "-t", "npz")
+    for name in names:
+        if set(name) & set("\n;=|"):
+            expect(folder, UNSAFE, "batch", "--makefile", f"./m/{name}.safetensors", "made", "-t", "npz")
+            os.remove(folder / "m" / f"{name}.safetensors")
+    (folder / "made.mk").write_bytes(batch(folder, "--makefile", "m", "made", "-t", "npz", "-q").out)
+    needs("make")
+    for _ in range(2):
+        result = run("make", "-j2", "-f", "made.mk", cwd=folder, env=environment())
+        check_equal(result.code, 0, "make", result)
+    check_equal(b"Nothing to be done" in result.out, True, "up to date", result)
+    for file in files_in(folder / "made"):
+        check_equal(digest(folder / "made" / file), digest(folder / "out" / file), file)
+
+
+def large_tree(folder):
+    """A tree within the bounds is walked, a folder beyond them is refused by name."""
+    (folder / "m").mkdir()
+    model(folder / "m" / "a.safetensors")
+    for number in range(100001 if FULL else 20000):
+        (folder / "m" / f"{number}.txt").touch()
+    if FULL:
+        expect(folder, UNSAFE, "batch", "m", "out", "-t", "npz")
+    else:
+        batch(folder, "m", "out", "-t", "npz", "-q")
+    deep = folder / "deep"
+    for _ in range(70):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    expect(folder, UNSAFE, "batch", "deep", "out2", "-t", "npz")
+
+
+def one_each(folder):
+    """tconv FILES… -t FORMAT OUTDIR/"""
+    digests = tree(folder / "m")
+    sources = [f"m/{name}.safetensors" for name in digests]
+    expect(folder, OK, "-q", *sources, "-t", "npz", "out/")
+    check_equal(files_in(folder / "out"), ["a.npz", "b.npz", "c.npz"], "outputs")
+    expect(folder, OK, "-q", sources[0], "-t", "npz", "single/")
+    check_equal(files_in(folder / "single"), ["a.npz"], "of one input")
+    expect(folder, OK, "-q", *sources, "tensors/")
+    check_equal(len(files_in(folder / "tensors/c")), 6, "without -t a file a tensor, OUT/STEM/")
+    expect(folder, OK, "-q", "--per-tensor", sources[0], "-t", "pt", "pts/")
+    check_equal(files_in(folder / "pts")[0], "w0.pt", "--per-tensor")
+    expect(folder, USAGE, "-q", "m/a.safetensors", "m/a.safetensors", "-t", "npz", "twice/")
+    (folder / "bad.npz").write_bytes(b"PK\3\4nonsense")
+    result = tconv("-q", "bad.npz", sources[0], "-t", "pt", "some/", cwd=folder)
+    check_equal((result.code, files_in(folder / "some")), (INVALID, ["a.pt"]), "the others are done", result)
+    result = tconv("-q", "bad.npz", "-t", "pt", "none/", cwd=folder)
+    check_equal((result.code, (folder / "none").exists()), (INVALID, False), "nothing is left", result)
+
+
+def parallel_make(folder):
+    """In a recipe of make -j the jobserver says how many run, and gets its tokens back."""
+    needs("make")
+    tree(folder / "m", [f"n{number}" for number in range(12)])
+    (folder / "Makefile").write_text(
+        "all: one two three\n"
+        "one two three:\n\t+tconv batch -q m out-$@ -t npz && test -d out-$@\n"
+        "plain:\n\ttconv batch -q m out-$@ -t npz\n"
+    )
+    for command in (["make", "-j3"], ["make", "-j3", "plain"], ["make", "one"]):
+        result = run(*command, cwd=folder, env=environment())
+        check_equal((result.code, b"jobserver" in result.err), (0, False), " ".join(command), result)
+    check_equal(len(files_in(folder / "out-three")), 12, "outputs")
+
+
+CASES = [places, model_folders, failures, crash, refused, inside, links, skipping, dry_run, killed, signals, removing,
+         odd_names, large_tree, one_each, parallel_make]
+
+
+def main():
+    return Suite(__doc__).run((case.__name__, case) for case in CASES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+/* Reading the records of shards that jobs have written (core/convert/shard_part.h). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/limits.h"
+#include "core/base/path.h"
+#include "core/base/text.h"
+#include "core/convert/shard_part.h"
+#include "core/io/sha256.h"
+#include "core/tensor/dtype.h"
+
+/* Ranks are bounded by what any format holds. */
+#define MOST_RANK 64u
+
+static bool is(struct tc_text key, const char *name) {
+    return tc_text_equal(key, tc_text_of(name));
+}
+
+static bool read_sum(struct tc_json *json, unsigned char sum[TC_SHA256_BYTES], bool *has) {
+    struct tc_text hex;
+    *has = tc_json_string(json, &hex) && tc_unhex(hex.bytes, hex.length, sum, TC_SHA256_BYTES);
+    return *has || json->failed || tc_json_fail(json, "sha256 is not 64 hexadecimal digits");
+}
+
+static bool read_shape(struct tc_json *json, struct tc_part_tensor *tensor) {
+    uint64_t shape[MOST_RANK];
+    tensor->rank = 0;
+    tc_json_begin(json, TC_JSON_ARRAY);
+    while (tc_json_element(json)) {
+        if (tensor->rank == MOST_RANK)
+            return tc_json_fail(json, "a shape has over %u dimensions", MOST_RANK);
+        if (!tc_json_unsigned(json, &shape[tensor->rank++]))
+            return false;
+    }
+    tensor->shape = tc_arena_array(json->arena, tensor->rank + 1, sizeof *shape, json->error);
+    if (!tensor->shape || json->failed)
+        return false;
+    memcpy(tensor->shape, shape, tensor->rank * sizeof *shape);
+    return true;
+}
+
+static bool read_tensor(struct tc_json *json, struct tc_part_tensor *tensor) {
+    struct tc_text key;
+    struct tc_text text;
+    *tensor = (struct tc_part_tensor){.dtype = TC_NONE};
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &key)) {
+        if (is(key, "name")) {
+            tc_json_string(json, &tensor->name);
+        } else if (is(key, "dtype")) {
+            if (tc_json_string(json, &text))
+                tensor->dtype = tc_dtype_find(text);
+        } else if (is(key, "shape")) {
+            read_shape(json, tensor);
+        } else if (is(key, "sha256")) {
+            read_sum(json, tensor->sum, &tensor->has_sum);
+        } else {
+            return tc_json_fail(json, "a tensor of the record has an unknown key");
+        }
+    }
+    if (!json->failed && (!tensor->name.bytes || tensor->dtype == TC_NONE || !tensor->shape))
+        return tc_json_fail(json, "a tensor of the record lacks name, dtype or shape");
+    return !json->failed;
+}
+
+static bool read_input(struct tc_json *json, struct tc_part_input *input) {
+    struct tc_text key;
+    *input = (struct tc_part_input){0};
+    tc_json_begin(json, TC_JSON_OBJECT);
+    while (tc_json_key(json, &key))
+        if (is(key, "path"))
+            tc_json_string(json, &input->path);
+        else if (is(key, "size"))
+            tc_json_unsigned(json, &input->size);
+        else
+            return tc_json_fail(json, "an input of the record has an unknown key");
+    return json->failed || input->path.bytes ||
+           tc_json_fail(json, "an input of the record lacks its path");
+}
+
+/* How many elements the array has that comes next; the scanner stays where it is. */
+static size_t count_elements(const struct tc_json *json) {
+    struct tc_json ahead = *json;
+    struct tc_error ignored = {0};
+    struct tc_text element;
+    size_t count = 0;
+    ahead.error = &ignored;
+    tc_json_begin(&ahead, TC_JSON_ARRAY);
+    while (tc_json_element(&ahead) && tc_json_skip(&ahead, &element))
+        count++;
+    return count;
+}
+
+static bool read_tensors(struct tc_json *json, struct tc_part_record *record) {
+    size_t count = count_elements(json);
+    record->tensors = tc_arena_array(json->arena, count + 1, sizeof *record->tensors, json->error);
+    if (!record->tensors)
+        return false;
+    tc_json_begin(json, TC_JSON_ARRAY);
+    while (tc_json_element(json))
+        if (record->tensor_count == count ||
+            !read_tensor(json, &record->tensors[record->tensor_count++]))
+            return false;
+    return !json->failed;
+}
+
+static bool read_inputs(struct tc_json *json, struct tc_part_record *record) {
+    size_t count = count_elements(json);
+    record->inputs = tc_arena_array(json->arena, count + 1, sizeof *record->inputs, json->error);
+    if (!record->inputs)
+        return false;
+    tc_json_begin(json, TC_JSON_ARRAY);
+    while (tc_json_element(json))
+        if (record->input_count == count ||
+            !read_input(json, &record->inputs[record->input_count++]))
+            return false;
+    return !json->failed;
+}
+
+static bool read_member(struct tc_json *json, struct tc_text key, struct tc_part_record *record) {
+    unsigned char sum[TC_SHA256_BYTES];
+    struct tc_text ignored;
+    if (is(key, "plan"))
+        return tc_json_string(json, &record->plan);
+    if (is(key, "format"))
+        return tc_json_string(json, &record->format);
+    if (is(key, "index"))
+        return tc_json_string(json, &record->index);
+    if (is(key, "name"))
+        return tc_json_string(json, &record->name);
+    if (is(key, "shard"))
+        return tc_json_unsigned(json, &record->shard);
+    if (is(key, "shards"))
+        return tc_json_unsigned(json, &record->shards);
+    if (is(key, "size"))
+        return tc_json_unsigned(json, &record->size);
+    if (is(key, "options"))
+        return tc_json_skip(json, &record->options);
+    if (is(key, "inputs"))
+        return read_inputs(json, record);
+    if (is(key, "tensors"))
+        return read_tensors(json, record);
+    if (is(key, "tconv"))
+        return tc_json_string(json, &ignored);
+    if (!is(key, "sha256"))
+        return tc_json_fail(json, "the record has an unknown key");
+    if (!read_sum(json, sum, &record->has_sum))
+        return false;
+    tc_hex(sum, sizeof sum, record->sum);
+    return true;
+}
+
+static bool check_record(struct tc_json *json, const struct tc_part_record *record) {
+    if (record->plan.length != TC_PLAN_DIGEST || !record->format.bytes || !record->index.bytes ||
+        !record->name.bytes || !record->options.bytes || !record->tensors || !record->inputs)
+        return tc_json_fail(json, "the record lacks a key");
+    if (!tc_path_is_plain(record->index) || !tc_path_is_plain(record->name))
+        return tc_fail(json->error, TC_UNSAFE, "part",
+                       "a name in the record is not a plain file name");
+    if (record->shards == 0 || record->shards > TC_MAX_SHARDS || record->shard == 0 ||
+        record->shard > record->shards)
+        return tc_json_fail(json, "shard %" PRIu64 " of %" PRIu64 " can't be", record->shard,
+                            record->shards);
+    return true;
+}
+
+bool tc_part_record_read(struct tc_part_record *record, struct tc_text text, struct tc_arena *arena,
+                         struct tc_error *error) {
+    struct tc_json json;
+    struct tc_text key;
+    uint64_t version = 0;
+    *record = (struct tc_part_record){0};
+    tc_json_init(&json, text.bytes, text.length, 0, arena, error);
+    tc_json_begin(&json, TC_JSON_OBJECT);
+    while (tc_json_key(&json, &key)) {
+        if (is(key, "tconv_part") ? !tc_json_unsigned(&json, &version)
+                                  : !read_member(&json, key, record))
+            return false;
+        if (version != 1)
+            return tc_json_fail(&json, "this is no record of a shard");
+    }
+    return tc_json_end(&json) && check_record(&json, record);
+}

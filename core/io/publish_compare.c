@@ -1,0 +1,53 @@
+#include "core/io/publish_compare.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/io/input.h"
+
+#define STEP ((size_t)1 << 18)
+
+static bool same_bytes(struct tc_input *a, struct tc_input *b, bool *same, struct tc_error *error) {
+    char *buffer = malloc(2 * STEP);
+    bool ok = buffer || tc_fail_memory(error);
+    *same = a->size == b->size;
+    for (uint64_t at = 0; ok && *same && at < a->size;) {
+        uint64_t left = a->size - at;
+        size_t step = left < STEP ? left : STEP;
+        ok = tc_input_read(a, at, buffer, step, error) &&
+             tc_input_read(b, at, buffer + STEP, step, error);
+        *same = ok && memcmp(buffer, buffer + STEP, step) == 0;
+        at += step;
+    }
+    free(buffer);
+    return ok;
+}
+
+static bool same_file(const struct tc_outfile *out, bool *same, struct tc_error *error) {
+    struct stat status;
+    *same = false;
+    /* A link, a pipe or a device is not compared; whoever publishes says what is wrong with it. */
+    if (out->place == TC_OUTFILE_DIRECT ||
+        fstatat(out->publish->folder_fd, out->name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(status.st_mode))
+        return true;
+    char *path = tc_publish_path(out->publish, out->name);
+    struct tc_input *new = path ? tc_outfile_reopen(out, NULL, error) : NULL;
+    struct tc_input *old = new ? tc_input_open(path, NULL, error) : NULL;
+    bool ok = old ? same_bytes(new, old, same, error) : path != NULL || tc_fail_memory(error);
+    ok = ok && old;
+    tc_input_close(old);
+    tc_input_close(new);
+    free(path);
+    return ok;
+}
+
+bool tc_publish_is_same(const struct tc_publish *publish, bool *same, struct tc_error *error) {
+    *same = !publish->new_folder && !publish->standard_output && publish->removal_count == 0;
+    for (const struct tc_outfile *out = publish->files; out && *same; out = out->next)
+        if (!same_file(out, same, error))
+            return false;
+    return true;
+}
