@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/text.h"
-#include "core/test/temporary.h"
 #include "cmd/test/fuzz/inputs.h"
 #include "cmd/test/fuzz/mutate.h"
+#include "core/base/text.h"
+#include "core/test/temporary.h"
 
 static const struct tc_text words[] = {{"word", 4}, {"\0", 1}};
 

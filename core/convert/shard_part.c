@@ -24,7 +24,7 @@ static struct tc_input *make_index(const struct tc_plan *plan, struct tc_error *
               tc_outfile_count(&out, &size, error);
     free(out.buffer);
     if (ok)
-        return tc_input_adopt(out.fd, plan->index_name, size, error);
+        return tc_input_adopt(out.fd, plan->index_name, size, NULL, error);
     close(out.fd);
     return NULL;
 }

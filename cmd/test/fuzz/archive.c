@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
+#include "cmd/test/fuzz/parts.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
@@ -12,8 +14,6 @@
 #include "formats/pickle/option.h"
 #include "formats/scan/scan.h"
 #include "formats/test/make_zip.h"
-#include "cmd/test/fuzz/fuzz.h"
-#include "cmd/test/fuzz/parts.h"
 
 static void scan_archive(const char *path, bool ok, const struct tc_error *refused) {
     struct tc_error error = {0};

@@ -11,6 +11,7 @@
 #include "cmd/common.h"
 #include "cmd/options.h"
 #include "cmd/run_conversion.h"
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
@@ -20,7 +21,6 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 #define MOST_ARGUMENTS 64
 

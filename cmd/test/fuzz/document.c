@@ -3,13 +3,13 @@
  * and the tree has as many values as the scanner finds; every way to ask a value for what it is
  * not ends in an error.
  */
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/jansson.h"
 #include "core/base/json.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* Asks a value for everything that a value may be: exactly one of the answers is right. */
 static void ask(const struct tc_document *document, const struct tc_document_value *value) {

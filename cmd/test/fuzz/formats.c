@@ -3,6 +3,7 @@
  * bytes, the outcome is an error or values, within the limits.
  */
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/error.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
@@ -10,7 +11,6 @@
 #include "formats/numpy/options.h"
 #include "formats/pickle/option.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 static void read_as(const struct tc_backend *backend, const unsigned char *bytes, size_t length) {
     struct tc_error error = {0};

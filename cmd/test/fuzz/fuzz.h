@@ -23,8 +23,8 @@ typedef void fuzz_target(const unsigned char *bytes, size_t length);
 
 #define TC_FORMAT(name) fuzz_target fuzz_##name;
 #define FUZZ_TARGET(name) fuzz_target fuzz_##name;
-#include "formats/registry.def"
 #include "cmd/test/fuzz/targets.def"
+#include "formats/registry.def"
 #undef TC_FORMAT
 #undef FUZZ_TARGET
 

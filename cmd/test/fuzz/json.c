@@ -5,11 +5,11 @@
  */
 #include "core/base/json.h"
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* What the walk hands on from one value to the next. */
 struct walk {

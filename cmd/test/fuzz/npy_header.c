@@ -1,6 +1,7 @@
 /* The fuzz target of the headers of numpy's arrays, without any data behind them. */
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/notes.h"
@@ -11,7 +12,6 @@
 #include "core/tensor/dtype.h"
 #include "formats/numpy/npy.h"
 #include "formats/numpy/options.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* The header lies at the start of a member so large that data of any honest size fits. */
 #define MEMBER_BYTES (UINT64_C(1) << 50)

@@ -5,12 +5,12 @@
  */
 
 #include "formats/pickle/pickle.h"
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "formats/pickle/run.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* Pickles that follow one another in a file. */
 #define MOST_PICKLES 8

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/path.h"
@@ -12,7 +13,6 @@
 #include "core/base/text.h"
 #include "core/convert/receipt.h"
 #include "core/io/sha256.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 static const unsigned char secret[TC_KEY_BYTES] = "a secret that everybody may know";
 

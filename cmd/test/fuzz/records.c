@@ -3,14 +3,14 @@
  * parts (parts.h) become records with right ones.
  */
 
+#include "cmd/test/fuzz/fuzz.h"
+#include "cmd/test/fuzz/parts.h"
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/io/deflate.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
-#include "cmd/test/fuzz/parts.h"
 
 static void add_checksum(struct tc_buffer *file, const void *bytes, size_t length) {
     unsigned char little[4];

@@ -37,8 +37,8 @@ static const struct {
 } targets[] = {
 #define TC_FORMAT(name) {#name, fuzz_##name},
 #define FUZZ_TARGET(name) {#name, fuzz_##name},
-#include "formats/registry.def"
 #include "cmd/test/fuzz/targets.def"
+#include "formats/registry.def"
 #undef TC_FORMAT
 #undef FUZZ_TARGET
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/error.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
@@ -18,7 +19,6 @@
 #include "core/plan/plan.h"
 #include "core/tensor/table.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* Larger files take long and show nothing new. */
 #define MOST_BYTES (UINT64_C(1) << 20)

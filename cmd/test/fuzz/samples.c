@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/little_endian.h"
 #include "core/base/text.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* A file in memory with these bytes, which stays open. */
 static void keep(const struct tc_buffer *bytes, char path[64]) {

@@ -6,10 +6,10 @@
 #include "formats/scan/scan.h"
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/error.h"
 #include "core/format/reader.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 void fuzz_scan(const unsigned char *bytes, size_t length) {
     struct tc_error error = {0};

@@ -4,13 +4,13 @@
  */
 #include "core/inspect/schema.h"
 
+#include "cmd/test/fuzz/fuzz.h"
+#include "cmd/test/fuzz/samples.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
-#include "cmd/test/fuzz/samples.h"
 
 /* Whether the tensors are as the schema wants them; false also where that can't be said. */
 static bool holds(const char *path, bool *loaded) {

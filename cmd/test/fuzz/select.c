@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/notes.h"
@@ -15,7 +16,6 @@
 #include "core/base/text.h"
 #include "core/plan/dtype_policy.h"
 #include "core/tensor/select.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 /* So that expressions that take all the steps they may do not add up to much time. */
 #define MOST_LINES 24

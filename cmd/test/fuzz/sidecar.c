@@ -1,6 +1,8 @@
 /* The fuzz target of sidecars: the input is one, of files that have names and of one that has only
  * numbers. */
 
+#include "cmd/test/fuzz/fuzz.h"
+#include "cmd/test/fuzz/samples.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
@@ -8,8 +10,6 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 #include "formats/registry.h"
-#include "cmd/test/fuzz/fuzz.h"
-#include "cmd/test/fuzz/samples.h"
 
 static void check_metadata(const struct tc_metadata *metadata) {
     for (size_t i = 0; metadata && i < metadata->count; i++)

@@ -5,11 +5,11 @@
  */
 #include "formats/protobuf/wire.h"
 
+#include "cmd/test/fuzz/fuzz.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
-#include "cmd/test/fuzz/fuzz.h"
 
 #define DEEPEST 16
 /* Fields in all: every level reads the bytes of those inside once more. */

@@ -1,6 +1,6 @@
 /* The fuzz target of zip archives: what ours and libzip both accept, they see alike. */
-#include "formats/test/second_opinion.h"
 #include "cmd/test/fuzz/fuzz.h"
+#include "formats/test/second_opinion.h"
 
 void fuzz_zip(const unsigned char *bytes, size_t length) {
     char what[SECOND_OPINION_TEXT];
