@@ -53,7 +53,7 @@ static void add_options(struct option_table *table, struct command *command) {
     };
     options_add(table, "Own:", rows, OPTION_COUNT(rows));
     choose_add_options(table, &command->choose);
-    run_conversion_add_options(table, &command->run);
+    run_conversion_add_options(table, &command->run, false);
     common_add_format_options(table, TC_FOR_WRITING, &command->settings);
     common_add_options(table, &command->common);
 }
