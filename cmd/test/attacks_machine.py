@@ -11,6 +11,7 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import files
@@ -139,7 +140,7 @@ def memory_runs_out(command, folder):
     least = next(
         kib
         for kib in range(0, 8192, step)
-        if run(*limited(f"-d {kib}"), TCONV, "version", cwd=folder).code == OK
+        if subprocess.run([*limited(f"-d {kib}"), TCONV, "version"], capture_output=True).returncode == OK
     )
     for kib in [*range(least, least + 1024, step), *range(4096, 131072, 4096)]:
         result = expect(folder, {OK, IO}, *args, prefix=limited(f"-d {kib}"))
