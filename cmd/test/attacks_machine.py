@@ -279,7 +279,8 @@ def names_do_not_meet(way, folder):
     names = ("a", "a.") if way == "a dot at the end" else ("a", "a/b")
     (folder / "in.safetensors").write_bytes(safetensors({name: f32(1) for name in names}))
     expect(folder, OK, "in.safetensors", "out/", "-t", "npy", "-q")
-    check_equal(len(os.listdir(folder / "out")), 2, "files")
+    files = [name for name in os.listdir(folder / "out") if name.endswith(".npy")]
+    check_equal(len(files), 2, "files")
 
 
 @scene("C21", "../x", "/x", "a//b", ".", "..", "", "a/../../x", "a/./b")
