@@ -35,7 +35,6 @@ HARMLESS = (
     (("open",), "close_written", "syncing shows the same errors"),
     (("status",), "may_be_opened", "what was opened is looked at again"),
     (("status",), "open_external", "the same"),
-    (("status",), "is_folder", "a folder that is taken for a file shows when it is opened"),
     (("status",), "tc_outfile_reserve", "a disk that is full shows when it is written to"),
     (("status",), "tc_tempfile_check", "the same"),
     (("status",), "open_unnamed", "files wait under names then"),
