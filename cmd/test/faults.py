@@ -307,7 +307,8 @@ def message_problems(run, bench):
         return []
     if errors[0].startswith("tconv: error: .: "):
         return []  # the folder that it runs in
-    named = [*bench.old, *bench.new, *bench.scenario.arguments, "standard output", "temporary file", "output's folder"]
+    named = ["standard output", "temporary file", "output's folder"]
+    named += [*bench.old, *bench.new, *bench.scenario.arguments]
     if not any(name in errors[0] for name in named):
         return ["expected: a message that names the file"]
     return []
