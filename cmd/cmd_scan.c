@@ -18,6 +18,7 @@
 #include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/base/memory.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "formats/scan/scan.h"
 
@@ -461,10 +462,18 @@ static int exit_code(const struct job *job) {
     return job->error ? job->error : job->counts[SCAN_BROKEN] ? TC_INVALID : TC_OK;
 }
 
-/* What can't be looked at is taken for a file: opening it will show what it is. */
-static bool is_folder(const char *path) {
+/* A file or folder that the user named; whether it is a folder. */
+static bool scan_named(struct job *job, const char *path) {
     struct stat status;
-    return strcmp(path, "-") != 0 && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    bool standard = strcmp(path, "-") == 0;
+    int failed = standard || stat(path, &status) == 0 ? 0 : errno;
+    if (failed && !tc_path_missing(failed))
+        status_failed(job, path);
+    else if (standard || failed || !S_ISDIR(status.st_mode))
+        scan_one(job, path, true);
+    else
+        scan_folder(job, path);
+    return !standard && !failed && S_ISDIR(status.st_mode);
 }
 
 static int scan_all(struct job *job, const struct arguments *arguments) {
@@ -479,14 +488,8 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
     if (!sandbox_enter(&sandbox, arguments->names, arguments->count, &error))
         return report_error(&error, job->common.json);
     tc_arena_init(&job->arena, 0);
-    for (size_t i = 0; i < arguments->count; i++) {
-        bool folder = is_folder(arguments->names[i]);
-        folders |= folder;
-        if (folder)
-            scan_folder(job, arguments->names[i]);
-        else
-            scan_one(job, arguments->names[i], true);
-    }
+    for (size_t i = 0; i < arguments->count; i++)
+        folders |= scan_named(job, arguments->names[i]);
     if (folders)
         print_summary(job);
     int reports = findings_write_reports(&job->reports, &job->common);

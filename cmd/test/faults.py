@@ -35,8 +35,7 @@ HARMLESS = (
     (("open",), "close_written", "syncing shows the same errors"),
     (("status",), "may_be_opened", "what was opened is looked at again"),
     (("status",), "open_external", "the same"),
-    (("status",), "is_folder", "a folder that is taken for a file shows when it is opened"),
-    (("status",), "tc_is_folder", "the same"),
+    (("status",), "tc_is_folder", "a folder that is taken for a file shows when it is opened"),
     (("status",), "tc_outfile_reserve", "a disk that is full shows when it is written to"),
     (("status",), "tc_tempfile_check", "the same"),
     (("status",), "open_unnamed", "files wait under names then"),
@@ -310,7 +309,8 @@ def message_problems(run, bench):
         return []
     if errors[0].startswith("tconv: error: .: "):
         return []  # the folder that it runs in
-    named = [*bench.old, *bench.new, *bench.scenario.arguments, "standard output", "temporary file", "output's folder"]
+    named = ["standard output", "temporary file", "output's folder"]
+    named += [*bench.old, *bench.new, *bench.scenario.arguments]
     if not any(name in errors[0] for name in named):
         return ["expected: a message that names the file"]
     return []

@@ -34,7 +34,7 @@ SEED = int(os.environ.get("TCONV_TEST_SEED") or random.SystemRandom().randrange(
 MOST_CALLS = 20_000
 # The quick part takes each fault of a few commands, and every so manieth of the others. A run takes
 # ten times as long under a sanitizer, and what that adds are leaks where memory fails.
-STRIDE = 1 if FULL and not SANITIZED else 5 if FULL else 40
+STRIDE = 1 if FULL and not SANITIZED else 5 if FULL else 20 if SANITIZED else 40
 WHOLE = () if SANITIZED else ("convert", "shards over old")
 FEW = ("convert, json", "signed receipt of shards", "append", "stats page", "diff", "scan a folder")
 PAIRS = (400 if FULL else 8) // (8 if SANITIZED else 1)

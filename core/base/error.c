@@ -52,6 +52,8 @@ bool tc_fail_memory(struct tc_error *error) {
                 (unsigned long long)tc_memory_allowed());
         return tc_error_hint(error, "raise the limit with --max-memory if you trust this file");
     }
+    /* Also where the caller forgets the error, or has one already. */
+    tc_memory_lack();
     tc_fail(error, TC_IO, "out-of-memory", "out of memory");
     return tc_error_because(error, TC_REASON_OUT_OF_MEMORY);
 }

@@ -98,6 +98,11 @@ bool tc_memory_lacked(void) {
     return lacked;
 }
 
+void tc_memory_lack(void) {
+    if (!settled)
+        lacked = true;
+}
+
 void tc_memory_settle(void) {
     settled = true;
 }
@@ -134,8 +139,8 @@ static void uncount(uint64_t size) {
 static void *counted(void *memory) {
     if (memory)
         count(malloc_usable_size(memory));
-    else if (!settled)
-        lacked = true;
+    else
+        tc_memory_lack();
     return memory;
 }
 
@@ -160,8 +165,8 @@ void *tc_memory_realloc(void *old, size_t size) {
     if (grown) {
         uncount(before);
         count(malloc_usable_size(grown));
-    } else if (size && !settled) {
-        lacked = true;
+    } else if (size) {
+        tc_memory_lack();
     }
     return grown;
 }

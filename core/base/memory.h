@@ -61,6 +61,8 @@ bool tc_memory_refused(void);
  * no other verdict given: a caller that goes on without the memory that it asked
  * for can't make a wrong result pass for a right one. */
 bool tc_memory_lacked(void);
+/* A library had none (tc_fail_memory says so). */
+void tc_memory_lack(void);
 /* The output is in place: what is lacking from now on does it no harm. */
 void tc_memory_settle(void);
 /* The most bytes that were in use at once. */
