@@ -94,6 +94,9 @@ void common_add_options(struct option_table *table, struct common *common) {
         TEXT_OPTION("variant", &common->variant, .argument = "NAME",
                     .help = "of a model folder this variant, such as fp16"),
     };
+    const struct option requests = SIZE_OPTION(
+        "requests", &common->requests, .letter = 'j', .argument = "N", .not_in_receipt = true,
+        .help = "requests at once, of files that an address names (default 4)");
     const struct option output[] = {
         FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
                     .not_in_receipt = true),
@@ -103,6 +106,11 @@ void common_add_options(struct option_table *table, struct common *common) {
                     .not_in_receipt = true),
     };
     options_add(table, "Reading:", reading, OPTION_COUNT(reading));
+    if (!table->local) {
+        options_add(table, NULL, &requests, 1);
+        table->remote = &common->format.remote;
+        table->requests = &common->requests;
+    }
     add_limits(table, &common->format.limits);
     common_add_format_options(table, TC_FOR_READING, &common->format.settings);
     common_add_sandbox(table, common);

@@ -22,6 +22,7 @@ struct common {
     enum sandbox_mode sandbox;
     const char *from;
     const char *variant; /* of a folder's model */
+    uint64_t requests;   /* requests at once, of files that are read by the network; 0: the usual */
     struct tc_format_options format;
 };
 

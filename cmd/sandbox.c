@@ -20,6 +20,7 @@
 #include "core/io/listing.h"
 #include "core/io/sanitized.h"
 #include "core/io/seccomp.h"
+#include "core/remote/address.h"
 #include "formats/model_copy.h"
 
 const char *const sandbox_modes[] = {"auto", "require", "off", NULL};
@@ -298,7 +299,7 @@ static int allow_folder(const struct tc_landlock *layer, const char *path) {
 
 static int allow_input(const struct tc_landlock *layer, const char *path,
                        struct last_folders *last) {
-    if (strcmp(path, "-") == 0 || path[0] == '\0')
+    if (strcmp(path, "-") == 0 || path[0] == '\0' || tc_address_is(path))
         return 0;
     if (stands_alone(path))
         return allow(layer, path, TC_LANDLOCK_READ);
