@@ -288,17 +288,37 @@ static void note_run(struct client_file *file, uint64_t offset, uint64_t end) {
     }
 }
 
+/* Asks ahead when enough is missing for a request that is worth it: not at every read
+ * for the little by which the window has moved. */
+static bool ask_ahead(struct client_file *file, uint64_t last, uint64_t beyond,
+                      struct tc_error *error) {
+    uint64_t first = last;
+    uint64_t ignored;
+    while (first < beyond && find(file, first))
+        first++;
+    uint64_t missing = beyond - first;
+    uint64_t room = file->remote->ahead < AHEAD_BLOCKS ? AHEAD_BLOCKS - file->remote->ahead : 0;
+    uint64_t worth = (beyond - last) / 2 < REQUEST_BLOCKS ? (beyond - last) / 2 : REQUEST_BLOCKS;
+    if (missing == 0 || (first > last && (missing < worth || room < worth)))
+        return true;
+    return ask(file, first, beyond, true, &ignored, error);
+}
+
 static bool read_step(struct client_file *file, uint64_t offset, unsigned char *buffer,
                       uint64_t length, struct tc_error *error) {
     uint64_t first = offset / BLOCK_BYTES;
     uint64_t last = (offset + length + BLOCK_BYTES - 1) / BLOCK_BYTES;
     uint64_t held;
-    uint64_t ignored;
+    /* Who looks at a file to guess its format takes a failure for a no: so it stays. */
+    if (file->error) {
+        *error = *file->error;
+        return false;
+    }
     note_run(file, offset, offset + length);
     bool ok = ask(file, first, last, false, &held, error);
     uint64_t beyond = (ahead_of(file, offset + length) + BLOCK_BYTES - 1) / BLOCK_BYTES;
     if (ok && held == last && beyond > last)
-        ok = ask(file, last, beyond, true, &ignored, error);
+        ok = ask_ahead(file, last, beyond, error);
     if (ok && held < last)
         ok = tc_fail_memory(error);
     for (uint64_t i = first; i < held && ok; i++) {

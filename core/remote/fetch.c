@@ -12,6 +12,7 @@
 
 #define MOST_HOPS 8u
 #define MOST_TRIES 5u
+#define MOST_RESTARTS 2u
 #define MOST_TRIES_NAME 1u /* a host's name that is not found */
 #define LONGEST_BACKOFF 20000
 /* A server that asks for more patience than this is an error that says so. */
@@ -390,8 +391,12 @@ static bool conclude(struct fetch_job *job) {
         return false;
     unsigned status = job->answer.status;
     bool expired = status == 401 || status == 403 || status == 404 || status == 410;
-    if (job->kind == FETCH_READ && job->direct && expired && job->error.class == TC_OK)
+    /* Where redirects lead to is good for some minutes only: the way begins again. */
+    if (job->kind == FETCH_READ && (job->direct || job->hops) && expired &&
+        job->error.class == TC_OK && job->tries < MOST_RESTARTS) {
+        job->tries++;
         return !restart(job);
+    }
     switch (job->error.class == TC_OK ? fetch_finish(job) : FETCH_FAIL) {
     case FETCH_OVER:
         return true;

@@ -16,11 +16,13 @@
 /* A file that is open. */
 struct fetch_file {
     uint32_t number;
-    char *address; /* as the command calls it */
-    char *url;     /* where its way begins */
-    char *direct;  /* where redirects led, tried first; NULL: not known */
-    char *pin;     /* of a file of the Hub: TYPE/REPO@REVISION; NULL: of another server */
-    bool private;  /* the server that it begins at is of a private network */
+    char *address;   /* as the command calls it */
+    char *url;       /* where its way begins */
+    size_t revision; /* of a file of the Hub: where the revision lies in it, */
+    size_t behind;   /* and what follows that */
+    char *direct;    /* where redirects led, tried first; NULL: not known */
+    char *pin;       /* of a file of the Hub: TYPE/REPO@REVISION; NULL: of another server */
+    bool private;    /* the server that it begins at is of a private network */
     bool opened;
     struct tc_remote_facts facts;
     char etag[136]; /* of the answers that have its bytes; "" not known yet */

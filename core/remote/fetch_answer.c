@@ -124,6 +124,21 @@ static bool check_commit(struct fetch_job *job) {
     return true;
 }
 
+/* What is read of the file from here on is of the commit that the Hub named. */
+static bool stay_with_commit(struct fetch_job *job) {
+    struct fetch_file *file = job->file;
+    char *url = NULL;
+    if (!file->facts.commit[0])
+        return true;
+    if (asprintf(&url, "%.*s%s%s", (int)file->revision, file->url, file->facts.commit,
+                 file->url + file->behind) < 0)
+        return fetch_fail(job, TC_IO, TC_REMOTE_MEMORY, "no memory");
+    free(file->url);
+    file->url = url;
+    file->behind = file->revision + strlen(file->facts.commit);
+    return true;
+}
+
 static enum fetch_next opened(struct fetch_job *job) {
     struct fetch_file *file = job->file;
     struct tc_frame frame = {
@@ -209,7 +224,7 @@ static enum fetch_next finish_hub(struct fetch_job *job) {
     file->facts.size = answer->has_linked_size ? answer->linked_size : answer->length;
     file->facts.has_size = 1;
     file->facts.ranges = 1;
-    return opened(job);
+    return stay_with_commit(job) ? opened(job) : FETCH_FAIL;
 }
 
 static enum fetch_next finish_open(struct fetch_job *job) {

@@ -186,7 +186,9 @@ static bool resolve_hub(struct fetch_job *job, const struct tc_hub_place *place)
     const struct fetch_pin *known = pin ? fetch_find_pin(fetcher, pin) : NULL;
     tc_buffer_addf(&url, "%s/%s%s/resolve/", fetcher->endpoint, type_prefix(place->type),
                    place->repo);
+    job->file->revision = url.length;
     tc_address_encode(&url, tc_text_of(known ? known->commit : place->revision), true);
+    job->file->behind = url.length;
     tc_buffer_add_string(&url, "/");
     tc_address_encode(&url, tc_text_of(place->path), false);
     tc_buffer_add(&url, "", 1);
@@ -333,6 +335,27 @@ static void take_read(struct fetcher *fetcher, const struct tc_frame *frame) {
     set_url(job, file->direct ? file->direct : file->url);
 }
 
+/* Whether it is the list of files of a repository that an address names. */
+static bool listing_is_allowed(struct fetch_job *job, const char *target) {
+    struct fetcher *fetcher = job->fetcher;
+    for (size_t i = 0; i < fetcher->options->count; i++) {
+        struct tc_hub_place place;
+        struct tc_error ignored = {0};
+        const char *whole = fetcher->options->addresses[i].whole;
+        struct tc_buffer api = {0};
+        if (tc_address_is_hub(whole) ? tc_hub_parse(&place, whole, &ignored)
+                                     : tc_hub_parse_web(&place, whole, fetcher->endpoint, &ignored))
+            tc_buffer_addf(&api, "/api/%s/%s/tree/", place.type, place.repo);
+        tc_hub_place_release(&place);
+        bool allowed = api.length && !api.failed && strcmp(job->method, "GET") == 0 &&
+                       strncmp(target, api.bytes, api.length) == 0 && !strstr(target, "..");
+        tc_buffer_release(&api);
+        if (allowed)
+            return true;
+    }
+    return not_named(job);
+}
+
 /* Whether the Hub's interface may be called so: for the repository that the user
  * named, or to send a file where the Hub said. */
 static bool call_is_allowed(struct fetch_job *job, const char *target) {
@@ -344,7 +367,7 @@ static bool call_is_allowed(struct fetch_job *job, const char *target) {
     const char *name = options->repository ? options->repository : "";
     const char *slash = strchr(name, '/');
     if (!slash)
-        return not_named(job);
+        return listing_is_allowed(job, target);
     if (target[0] != '/')
         return (options->uploads && tc_url_parse(&url, target, &ignored)) || not_named(job);
     snprintf(api, sizeof api, "/api/%s", name);

@@ -1,0 +1,543 @@
+#!/usr/bin/env python3
+"""Files by the network: ranges, faults, secrets and the Hub, against servers on loopback."""
+
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+import urllib.parse
+
+import files
+from files import Tensor, f32
+from harness import (
+    INVALID,
+    IO,
+    MIB,
+    OK,
+    SANITIZED,
+    UNSAFE,
+    USAGE,
+    Failed,
+    Skip,
+    Suite,
+    check_equal,
+    expect,
+    run,
+)
+from hub_server import Hub
+from remote_server import Server, Sparse, make_certificate
+
+MODEL = {"a.weight": f32(*range(12), shape=[3, 4]), "a.bias": f32(1, 2, 3), "b": f32(0.5)}
+# Nothing of the machine's own settings counts, and waits are short.
+PLAIN = {
+    "TCONV_TEST_BACKOFF": "2",
+    "HF_HUB_DOWNLOAD_TIMEOUT": "5",
+    "HF_HOME": "/nonexistent",
+    "HF_TOKEN": "",
+    "HF_ENDPOINT": "http://127.0.0.1:9",  # nobody listens there
+    "HTTPS_PROXY": "",
+    "https_proxy": "",
+    "ALL_PROXY": "",
+}
+SECRET = "s3cr3t"
+
+
+def run_remote(folder, code, *args, mention=None, env=None, quiet=True):
+    return expect(
+        folder, code, *args, env={**PLAIN, **(env or {})}, mention=mention, quiet=quiet
+    )
+
+
+def model(tensors=None):
+    return files.safetensors(tensors or MODEL, {"k": "v"})
+
+
+def big_model(count=2, size=50 << 30):
+    """A safetensors file of zeros, far larger than anything that may be fetched."""
+    header = {}
+    for i in range(count):
+        header[f"t{i}"] = {"dtype": "U8", "shape": [size], "data_offsets": [i * size, (i + 1) * size]}
+    header["small"] = {"dtype": "U8", "shape": [3 * MIB], "data_offsets": [count * size, count * size + 3 * MIB]}
+    text = json.dumps(header).encode()
+    head = struct.pack("<Q", len(text)) + text
+    return Sparse(head, len(head) + count * size + 3 * MIB), len(head)
+
+
+def error_code(result):
+    """The code of the error, from --json."""
+    return json.loads(result.out.splitlines()[-1])["error"]["code"]
+
+
+def expect_code(folder, code, slug, *args, env=None):
+    result = run_remote(folder, code, *args, "--json", env=env, quiet=False)
+    check_equal(error_code(result), slug, "the error's code", result)
+    return result
+
+
+CASES = []
+
+
+def case(function):
+    CASES.append((function.__name__, function))
+    return function
+
+
+# Reading
+
+
+@case
+def every_command(folder):
+    """What each command says of an address is what it says of the file."""
+    data = model()
+    (folder / "m.safetensors").write_bytes(data)
+    (folder / "schema.json").write_text('{"tensors":{"b":{"dtype":"F32"}},"allow_extra":true}')
+    with Server() as server:
+        url = server.add("/x/m.safetensors", data)
+        for words in (
+            "info {}", "info --json {}", "list {}", "hash {}", "hash --digest {}", "stats {}",
+            "show {} b", "get {} a.bias", "verify {}", "scan {}", "check --schema schema.json {}",
+            "diff {} m.safetensors",
+        ):  # fmt: skip
+            here = expect(folder, OK, *words.format("m.safetensors").split())
+            there = run_remote(folder, OK, *words.format(url).split())
+            check_equal(
+                there.out.replace(url.encode(), b"m.safetensors"), here.out, words, there
+            )
+        run_remote(folder, OK, "-q", url, "out.npz", "--verify")
+        expect(folder, OK, "diff", "--ignore-metadata", "out.npz", "m.safetensors")
+
+
+@case
+def header_only(folder):
+    """info reads the header of a model of 100 GiB, get the header and one tensor."""
+    data, head = big_model()
+    with Server() as server:
+        url = server.add("/big.safetensors", data, etag='"1"')
+        result = run_remote(folder, OK, "info", url)
+        if b"t1" not in result.out:
+            raise result.failed("no table")
+        if server.sent > head + 256 * 1024:
+            raise Failed(f"info of a header of {head} bytes fetched {server.sent}")
+        server.sent = 0
+        run_remote(folder, OK, "get", url, "small", "-o", "small.npy")
+        if server.sent > head + 3 * MIB + 512 * 1024:
+            raise Failed(f"get of 3 MiB fetched {server.sent}")
+        check_equal((folder / "small.npy").stat().st_size, 3 * MIB + 128, "the tensor's file")
+
+
+@case
+def ranges_are_joined(folder):
+    """Many small tensors take few requests; what was read is not fetched again."""
+    tensors = {f"t{i:04}": f32(*([i] * 256)) for i in range(1000)}
+    data = model(tensors)
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    with Server() as server:
+        url = server.add("/m.safetensors", data)
+        there = run_remote(folder, OK, "hash", url)
+        check_equal(there.out, here.out, "hashes")
+        if len(server.requests) > 30 or server.sent > 1.5 * len(data):
+            raise Failed(f"{len(server.requests)} requests, {server.sent} bytes of {len(data)}")
+
+
+@case
+def large_file(folder):
+    """A file larger than what is kept of it comes through whole, by several connections."""
+    size = (8 if SANITIZED else 64) * MIB
+    data = model({"a": Tensor("U8", [size], os.urandom(size))})
+    with Server() as server:
+        url = server.add("/m.safetensors", data)
+        run_remote(folder, OK, "-q", url, "out.safetensors", "-j", "6", "--no-sync")
+        (folder / "m.safetensors").write_bytes(data)
+        expect(folder, OK, "diff", "m.safetensors", "out.safetensors")
+        if server.sent > 1.1 * len(data):
+            raise Failed(f"{server.sent} bytes fetched of {len(data)}")
+
+
+@case
+def formats(folder):
+    """Formats whose tables lie at the end, or in a pickle, are read in ranges too."""
+    (folder / "m.safetensors").write_bytes(model())
+    with Server() as server:
+        for name in ("m.npz", "m.pt", "m.deathtensors", "m.onnx", "m.npy", "m.tfrecord"):
+            source = "m.safetensors"
+            if name == "m.npy":
+                expect(folder, OK, "get", source, "b", "-o", name)
+            else:
+                expect(folder, OK, "-q", source, name)
+            url = server.add(f"/{name}", (folder / name).read_bytes())
+            here = expect(folder, OK, "hash", name)
+            check_equal(run_remote(folder, OK, "hash", url).out, here.out, name)
+            run_remote(folder, OK, "verify", url)
+
+
+@case
+def shards(folder):
+    """Shards lie beside their index."""
+    tensors = {f"t{i}": f32(*([i] * 5000)) for i in range(8)}
+    (folder / "m.safetensors").write_bytes(model(tensors))
+    expect(folder, OK, "-q", "m.safetensors", "s.safetensors", "--shard-size", "64K")
+    with Server() as server:
+        for path in folder.glob("s*"):
+            server.add(f"/d/{path.name}", path.read_bytes())
+        url = f"{server.url}/d/s.safetensors.index.json"
+        here = expect(folder, OK, "hash", "m.safetensors")
+        check_equal(run_remote(folder, OK, "hash", url).out, here.out, "hashes")
+        del server.files[sorted(name for name in server.files if "-of-" in name)[1]]
+        expect_code(folder, IO, "not-found", "hash", url)
+
+
+@case
+def shard_names(folder):
+    """A shard's name is one name below the index, whatever is in it."""
+    with Server() as server:
+        for name in ("a b?c#d%2e.safetensors",):
+            index = {"metadata": {"total_size": 4}, "weight_map": {"b": name}}
+            data = model({"b": f32(0.5)})
+            server.add(f"/d/{urllib.parse.quote(name)}", data)
+            server.add("/d/m.safetensors.index.json", json.dumps(index).encode())
+            run_remote(folder, OK, "list", f"{server.url}/d/m.safetensors.index.json?x={SECRET}")
+        for name in ("..%2f..%2fsecret", "%2e%2e", "https://127.0.0.1:1/x"):
+            index = {"metadata": {}, "weight_map": {"b": name}}
+            server.add("/d/m.safetensors.index.json", json.dumps(index).encode())
+            run_remote(folder, {INVALID, UNSAFE, IO}, "list", f"{server.url}/d/m.safetensors.index.json")
+        outside = [path for _, path, _ in server.requests if not path.startswith("/d/")]
+        check_equal(outside, [], "requests outside of the folder")
+
+
+@case
+def empty_file(folder):
+    with Server() as server:
+        expect_code(folder, INVALID, "empty", "info", server.add("/e.npy", b""))
+
+
+@case
+def without_ranges(folder):
+    """A server that has no ranges: said, and the file is copied first."""
+    data = model()
+    with Server() as server:
+        for name, how in {"a": {}, "b": {"length": False}}.items():
+            url = server.add(f"/{name}.safetensors", data, ranges=False, **how)
+            result = run_remote(folder, OK, "hash", url)
+            if b"gives no ranges" not in result.err:
+                raise result.failed("expected: a warning that there are no ranges")
+
+
+@case
+def disabled(folder):
+    """Without an address no fetcher starts, and libcurl is not even loaded."""
+    (folder / "m.safetensors").write_bytes(model())
+    trace = folder / "trace"
+    result = run("strace", "-f", "-o", str(trace), os.environ["TCONV"], "info", "m.safetensors", cwd=folder)
+    if result.code == 127 or not trace.exists():
+        raise Skip("no strace")
+    text = trace.read_text()
+    if "libcurl" in text or re.search(r"\b(fork|vfork|socketpair)\(", text):
+        raise Failed("a local run starts a fetcher")
+
+
+# Faults
+
+
+def healed(folder, *faults, size=300_000, **how):
+    """A fault that passes: the file is read all the same."""
+    data = model({"a": Tensor("U8", [size], os.urandom(size))})
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    with Server() as server:
+        url = server.add("/m.safetensors", data, faults=list(faults))
+        there = run_remote(folder, OK, "hash", url, **how)
+        check_equal(there.out, here.out, "hashes")
+        return server.asked()
+
+
+def broken(folder, code, slug, *faults, env=None):
+    """A fault that stays: an error, and nothing is written."""
+    with Server() as server:
+        url = server.add("/m.safetensors", model(), faults=list(faults))
+        expect_code(folder, code, slug, "info", url, env=env)
+        server.files["/m.safetensors"].faults[:] = faults
+        expect_code(folder, code, slug, url, "out.npz", env=env)
+        return server.asked()
+
+
+@case
+def cut_connections(folder):
+    healed(folder, "cut:1000", "cut:70000", None, "cut:100000", "cut:0")
+    broken(folder, IO, "network", *["cut:0"] * 12)
+
+
+@case
+def resumes(folder):
+    """After a cut, only what is missing is asked for."""
+    asked = healed(folder, None, "cut:65536")
+    starts = [int(re.search(r"=(\d+)-", lines["Range"])[1]) for _, _, lines in asked]
+    if len(starts) < 3 or len(set(starts)) != len(starts):
+        raise Failed(f"ranges began at {starts}")
+
+
+@case
+def slow_server(folder):
+    healed(folder, "silent", env={"HF_HUB_DOWNLOAD_TIMEOUT": "0.3"})
+    broken(folder, IO, "timeout", *["silent"] * 14, env={"HF_HUB_DOWNLOAD_TIMEOUT": "0.05"})
+
+
+@case
+def server_errors(folder):
+    healed(folder, "status:500", "status:503", None, "status:502", "status:504")
+    broken(folder, IO, "http", *["status:503"] * 14)
+    broken(folder, IO, "http", *["status:418"] * 4)
+    broken(folder, IO, "denied", "status:403", "status:403")
+    broken(folder, IO, "not-found", "status:404", "status:404")
+
+
+@case
+def rate_limits(folder):
+    healed(folder, "wait:429:0", "wait:503:0")
+    broken(folder, IO, "rate-limit", "wait:429:86400", "wait:429:86400")
+    broken(folder, IO, "rate-limit", *["wait:429:0"] * 14)
+
+
+@case
+def wrong_ranges(folder):
+    broken(folder, IO, "wrong-range", *["other-range"] * 2)
+    healed(folder, "short", None, "short")
+    data = model({"a": Tensor("U8", [200_000], bytes(200_000))})
+    with Server() as server:
+        url = server.add("/m.safetensors", data, faults=[None, "whole"])
+        expect_code(folder, IO, "no-ranges", "hash", url)
+        url = server.add("/n.safetensors", data, faults=[None, "packed"])
+        expect_code(folder, IO, "answer", "hash", url)
+
+
+@case
+def changed_file(folder):
+    """Another version between two requests is an error, not a mixture."""
+    data = model({"a": Tensor("U8", [200_000], bytes(200_000))})
+    with Server() as server:
+        url = server.add("/m.safetensors", data, faults=[None, "etag"])
+        expect_code(folder, IO, "changed", "hash", url)
+
+
+@case
+def nobody_there(folder):
+    result = expect_code(folder, IO, "network", "info", "http://127.0.0.1:9/m.safetensors")
+    if b"online" not in result.err:
+        raise result.failed("expected: a hint about the network")
+
+
+# Rules of the way there
+
+
+@case
+def redirects(folder):
+    with Server() as server, Server() as other:
+        there = other.add("/m.safetensors", model())
+        for way in ("/a", there):
+            url = server.add("/go.safetensors", b"", faults=[f"go:{way}"] * 9)
+            server.add("/a", model())
+            run_remote(folder, OK, "hash", url)
+        url = server.add("/round", b"", faults=["go:/round"] * 20)
+        expect_code(folder, IO, "redirect", "info", url)
+        for way in ("ftp://127.0.0.1/x", "file:///etc/passwd", "http://example.invalid/x", "//u:p@127.0.0.1/x"):
+            url = server.add("/bad", b"", faults=[f"go:{way}"])
+            expect_code(folder, UNSAFE, "redirect", "info", url)
+
+
+def with_tls(folder, host="127.0.0.1", name="server"):
+    certificate = make_certificate(folder / "certificates", host, name)
+    if not certificate:
+        raise Skip("no openssl")
+    return certificate
+
+
+@case
+def certificates(folder):
+    good = with_tls(folder)
+    wrong = with_tls(folder, "other.invalid", "wrong")
+    trusted = {"SSL_CERT_FILE": good.authority}
+    with Server(good) as server, Server(wrong) as stranger:
+        url = server.add("/m.safetensors", model())
+        run_remote(folder, OK, "hash", url, env=trusted)
+        expect_code(folder, UNSAFE, "certificate", "hash", url)  # an authority that nobody trusts
+        bad = stranger.add("/m.safetensors", model())
+        expect_code(folder, UNSAFE, "certificate", "hash", bad, env={"SSL_CERT_FILE": wrong.authority})
+        server.add("/down", b"", faults=["go:http://127.0.0.1:9/x"])
+        expect_code(folder, UNSAFE, "redirect", "info", server.url + "/down", env=trusted)
+
+
+@case
+def plain_http(folder):
+    for address in ("http://example.invalid/m.npy", "http://10.0.0.1/m.npy", "http://127.0.0.1.example.invalid/m"):
+        expect_code(folder, UNSAFE, "plain-http", "info", address)
+
+
+@case
+def bad_addresses(folder):
+    for address in ("https://", "https:///x", "https://h o/x", "hf://", "hf://a/../b", "hf://a/b@../c", "https://[::1/x"):
+        run_remote(folder, {USAGE, UNSAFE}, "info", address)
+    run_remote(folder, USAGE, "hf://a/b/c.npy", "https://example.invalid/out.npz")
+
+
+# Secrets
+
+
+@case
+def secrets(folder):
+    """Queries and user names reach no output, receipt, depfile or message."""
+    data = model()
+    seen = b""
+    with Server() as server:
+        url = server.add("/m.safetensors", data)
+        secret = url.replace("://", f"://user:{SECRET}@") + f"?X-Amz-Signature={SECRET}"
+        for words in (
+            "info {}", "info --json {}", "list {} {}", "hash --digest {}", "verify --json {}", "scan --json {}",
+            "scan --sarif s.json {}", "stats --html page.html {}", "diff --json {} {}",
+            "-q {} out.npz --receipt r.json --depfile d.d", "{} o2.npz --dry-run --json",
+            "show {} nothing", "get {} b -o b.npy --json",
+        ):  # fmt: skip
+            code = {OK, USAGE}
+            result = run_remote(folder, code, *words.format(secret, secret).split(), quiet=False)
+            seen += result.out + result.err
+        seen += b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+        if SECRET.encode() in seen or b"user:" in seen:
+            raise Failed("a secret got out")
+        asked = server.asked()[0]
+        if SECRET not in asked[1] or "Authorization" not in asked[2]:
+            raise Failed("the server did not get what the address has")
+        server.files.clear()
+        result = run_remote(folder, IO, "info", secret)
+        if SECRET.encode() in result.err or b"/m.safetensors" not in result.err:
+            raise result.failed("expected: the address without its secrets")
+
+
+@case
+def same_but_for_the_query(folder):
+    """Two addresses that differ in their query alone are two files."""
+    with Server() as server:
+        server.add("/m.npy", files.npy_of(f32(1, 2)))
+        result = run_remote(folder, OK, "list", f"{server.url}/m.npy?v=1", f"{server.url}/m.npy?v=2")
+        asked = {path for _, path, _ in server.requests if "?" in path}
+        check_equal(asked, {"/m.npy?v=1", "/m.npy?v=2"}, "what was asked", result)
+
+
+# The Hub
+
+
+def hub_env(hub, token=None, **more):
+    return {"HF_ENDPOINT": hub.url, "HF_TOKEN": token or "", **more}
+
+
+@case
+def hub_files(folder):
+    """Files of the Hub by hf:// and by the addresses that a browser shows."""
+    data = model()
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"m.safetensors": data, "sub/a b.npy": files.npy_of(f32(1, 2))})
+        old = repo.refs["main"]
+        hub.add_repo("org/set", {"x.npz": b"no"}, "datasets")
+        for address in (
+            "hf://org/name/m.safetensors", "hf://org/name@main/m.safetensors", f"hf://org/name@{old}/m.safetensors",
+            f"hf://models/org/name@{old}/m.safetensors",
+            f"{hub.url}/org/name/blob/main/m.safetensors", f"{hub.url}/org/name/resolve/main/m.safetensors?download=true",
+        ):  # fmt: skip
+            result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
+            check_equal(result.out, here.out, address, result)
+        result = run_remote(folder, OK, "list", "hf://org/name/sub/a b.npy", env=hub_env(hub))
+        check_equal(result.out, b"a b\n", "a name with a space")
+        expect_code(folder, IO, "not-found", "info", "hf://org/name/none.npy", env=hub_env(hub))
+        expect_code(folder, IO, "not-found", "info", "hf://org/name@none/m.safetensors", env=hub_env(hub))
+        expect_code(folder, IO, "denied", "info", "hf://org/none/m.safetensors", env=hub_env(hub))
+
+
+@case
+def hub_pins(folder):
+    """A revision is one commit for the whole run: shards come from where the index came from."""
+    (folder / "m.safetensors").write_bytes(model({f"t{i}": f32(*([i] * 5000)) for i in range(8)}))
+    expect(folder, OK, "-q", "m.safetensors", "s.safetensors", "--shard-size", "64K")
+    with Hub() as hub:
+        content = {path.name: path.read_bytes() for path in folder.glob("s*")}
+        repo = hub.add_repo("org/name", content)
+        first = repo.refs["main"]
+
+        def move(handler, path):
+            if handler.command == "GET" and "index.json" in path:
+                repo.commit({}, message=f"moved {len(repo.commits)}")
+            return False
+
+        hub.hook = move
+        run_remote(folder, OK, "hash", "hf://org/name/s.safetensors.index.json", env=hub_env(hub))
+        revisions = {path.split("/")[4] for _, path, _ in hub.requests if "-of-" in path}
+        check_equal(revisions, {first}, "revisions of the shards")
+
+
+@case
+def hub_token(folder):
+    """The token goes to the endpoint, and to no other host."""
+    with Hub() as hub, Server() as store:
+        data = model()
+        hub.add_repo("org/name", {"m.safetensors": data}, private=True)
+        oid = hashlib.sha256(data).hexdigest()
+        store.add(f"/store/{oid}", data)
+        hub.store_url = store.url
+        expect_code(folder, IO, "denied", "info", "hf://org/name/m.safetensors", env=hub_env(hub))
+        expect_code(folder, IO, "token", "info", "hf://org/name/m.safetensors", env=hub_env(hub, "expired"))
+        (folder / "token").write_text("hf_test\n")
+        for env in (
+            {"HF_TOKEN": "hf_test"}, {"HUGGING_FACE_HUB_TOKEN": "hf_test"},
+            {"HF_TOKEN_PATH": str(folder / "token")}, {"HF_HOME": str(folder)},
+        ):  # fmt: skip
+            run_remote(folder, OK, "hash", "hf://org/name/m.safetensors", env={"HF_ENDPOINT": hub.url, **env})
+        got = [lines for _, _, lines in store.requests if "Authorization" in lines]
+        check_equal(got, [], "requests to the store with the token")
+        result = run_remote(folder, USAGE, "info", "hf://org/name/m.safetensors", env=hub_env(hub, "a\tb"))
+        if b"a\tb" in result.err:
+            raise result.failed("the token is shown")
+
+
+@case
+def hub_token_elsewhere(folder):
+    """An address of another server gets no token, even where it leads to the Hub."""
+    with Hub() as hub, Server() as server:
+        hub.add_repo("org/name", {"m.safetensors": model()}, private=True)
+        url = server.add("/m", b"", faults=[f"go:{hub.url}/org/name/resolve/main/m.safetensors"] * 9)
+        run_remote(folder, IO, "info", url, env=hub_env(hub, "hf_test"))
+        for each in server.asked() + hub.asked():
+            if "Authorization" in each[2]:
+                raise Failed(f"the token went to {each}")
+
+
+@case
+def hub_expired_links(folder):
+    """An address that the Hub gave and that has expired is asked for again."""
+    size = 300_000
+    data = model({"a": Tensor("U8", [size], os.urandom(size))})
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": data})
+        hub.faults[hashlib.sha256(data).hexdigest()] = [None, "status:403", None, "status:403"]
+        run_remote(folder, OK, "hash", "hf://org/name/m.safetensors", env=hub_env(hub))
+
+
+@case
+def hub_offline(folder):
+    result = expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"HF_HUB_OFFLINE": "1"})
+    if b"HF_HUB_OFFLINE" not in result.err:
+        raise result.failed("expected: a hint on what to do")
+
+
+@case
+def hub_gated(folder):
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()}, gated=True)
+        result = expect_code(folder, IO, "denied", "info", "hf://org/name/m.safetensors", env=hub_env(hub))
+        if b"gated" not in result.err:
+            raise result.failed("expected: that the repository is gated")
+
+
+if __name__ == "__main__":
+    suite = Suite(__doc__, leaks=4)
+    sys.exit(suite.run(CASES))
