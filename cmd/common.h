@@ -108,6 +108,9 @@ int cmd_show(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_manifest(int argc, char **argv);
 int cmd_keygen(int argc, char **argv);
+int cmd_hub(int argc, char **argv);
+/* Whether `tconv hub` has an action of this name. */
+bool hub_is_action(const char *name);
 
 /* Whether the files a receipt names are what it says, and it is signed with
  * the key of `public_key` (NULL: not asked). FILEs say where outputs are;

@@ -221,7 +221,8 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
     int failed =
         tc_landlock_begin(&layer, TC_LANDLOCK_CHANGE | TC_LANDLOCK_REFER, true, sandbox->abi);
     if (!failed) {
-        failed = allow_outputs(sandbox, &layer, PUBLISH);
+        uint64_t links = sandbox->links ? TC_LANDLOCK_MAKE_SYM : 0;
+        failed = allow_outputs(sandbox, &layer, PUBLISH | links);
         failed = failed ? failed : allow_temporary_files(&layer, sandbox->temporary);
         int enforced = failed ? close(layer.fd) : tc_landlock_enforce(&layer);
         failed = failed ? failed : enforced;

@@ -28,6 +28,7 @@ struct sandbox {
     bool verbose;
     uint64_t memory; /* --max-memory; 0: no limit; UINT64_MAX: it follows the files */
     int packing;     /* --compress: its level, by which libraries take memory beside that */
+    bool links;      /* outputs include symbolic links */
     const char *outputs[SANDBOX_OUTPUTS];
     size_t output_count;
     const char *files[SANDBOX_OUTPUTS]; /* read, and nothing beside them: a schema, a key */

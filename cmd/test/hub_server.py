@@ -13,7 +13,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass, field
 
-from remote_server import Server
+from remote_server import Handler, Listener, Remote, Server
 
 LARGE = 1000  # files of this size and more lie in the store, as do those of these kinds
 LARGE_KINDS = (".safetensors", ".bin", ".pt", ".npz", ".deathtensors")
@@ -59,10 +59,19 @@ class Hub(Server):
         self.repos, self.store, self.parts = {}, {}, {}
         self.page = 1000  # entries of a page of a tree
         self.part = None  # bytes of a part: larger files go in several
-        self.store_url = self.url  # where large files are said to lie
+        # Large files lie on another host, which is another port here.
+        self.store_listener = Listener(("127.0.0.1", 0), Handler)
+        self.store_listener.owner = self
+        self.store_url = f"http://127.0.0.1:{self.store_listener.server_address[1]}"
+        self.serve(self.store_listener)
         self.api_faults = []  # as the faults of a file, one at each call
         self.faults = {}  # of files in the store, by their hash
         self.hook = None  # sees each request first; true: it was answered
+
+    def __exit__(self, *what):
+        self.store_listener.shutdown()
+        self.store_listener.server_close()
+        super().__exit__(*what)
 
     def add_repo(self, name, files, kind="models", **how):
         repo = self.repos[f"{kind}/{name}"] = Repo(**how)
@@ -156,13 +165,9 @@ class Hub(Server):
             self.add_ranges(handler, data, f'"{git_hash(data)}"', headers)
 
     def add_ranges(self, handler, data, etag, headers):
-        from remote_server import Remote
-
         self.send_range(handler, Remote(data, etag=etag, headers=headers), "", "")
 
     def send_stored(self, handler, oid):
-        from remote_server import Remote
-
         if handler.headers.get("Authorization"):
             handler.answer(400, b"Only one auth mechanism allowed")  # as S3 does
         elif handler.command == "PUT":
@@ -170,7 +175,7 @@ class Hub(Server):
             handler.answer(200, b"", {"ETag": f'"{hashlib.md5(handler.body).hexdigest()}"'})
         elif oid in self.store and "Signature" in handler.query:
             faults = self.faults.get(oid, [])
-            fault = faults.pop(0) if faults else ""
+            fault = (faults.pop(0) if faults else None) or ""
             self.send_file(handler, Remote(self.store[oid], etag=f'"cdn-{oid[:32]}"'), fault)
         else:
             handler.answer(403, b"denied")

@@ -110,7 +110,10 @@ class Server:
             scheme = "https"
         self.port = self.listener.server_address[1]
         self.url = f"{scheme}://{host}:{self.port}"
-        threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
+        self.serve(self.listener)
+
+    def serve(self, listener):
+        threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self):
         return self

@@ -25,6 +25,7 @@ from harness import (
     check_equal,
     expect,
     run,
+    tconv,
 )
 from hub_server import Hub
 from remote_server import Server, Sparse, make_certificate
@@ -536,6 +537,227 @@ def hub_gated(folder):
         result = expect_code(folder, IO, "denied", "info", "hf://org/name/m.safetensors", env=hub_env(hub))
         if b"gated" not in result.err:
             raise result.failed("expected: that the repository is gated")
+
+# tconv hub
+
+
+def run_hub(folder, code, hub, *args, token="hf_test", env=None, quiet=True):
+    more = {"HF_HUB_CACHE": str(folder / "cache"), **(env or {})}
+    return run_remote(folder, code, "hub", *args, env=hub_env(hub, token, **more), quiet=quiet)
+
+
+def tree_of(root):
+    """Files and links below a folder, with what is in them."""
+    return {
+        str(path.relative_to(root)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+@case
+def hub_list(folder):
+    with Hub() as hub:
+        content = {f"d/{i:03}.npy": files.npy_of(f32(i)) for i in range(25)}
+        repo = hub.add_repo("org/name", {"m.safetensors": model(), **content})
+        hub.page = 7
+        result = run_hub(folder, OK, hub, "list", "org/name", "--json")
+        listed = json.loads(result.out)["files"]
+        check_equal([each["path"] for each in listed], sorted({"m.safetensors", *content}), "paths")
+        check_equal(listed[-1]["sha256"], hashlib.sha256(model()).hexdigest(), "a hash")
+        result = run_hub(folder, OK, hub, "list", "hf://org/name", "d")
+        check_equal(result.out.count(b"\n"), 25, "lines", result)
+        result = run_hub(folder, OK, hub, "info", "org/name", "--json")
+        got = json.loads(result.out)
+        check_equal((got["commit"], got["files"]), (repo.refs["main"], 26), "what is known")
+        run_hub(folder, OK, hub, "info", f"{hub.url}/org/name")
+        result = run_remote(folder, OK, "hub-list", "org/name", env=hub_env(hub))
+        for words in (["list", "org/none"], ["list", "org/name", "none"], ["info", "org/name", "--revision", "none"]):
+            run_hub(folder, IO, hub, *words)
+        for words in (["lsit", "a/b"], ["list"], ["list", "../x"], ["pull", "a/b", "../c"], ["list", "a/b", "--private"]):
+            run_hub(folder, USAGE, hub, *words)
+
+
+@case
+def hub_pull(folder):
+    """The cache is laid out as Python's client has it."""
+    data, small = model(), b"{}"
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"m.safetensors": data, "config.json": small, "d/e/x.json": b"1"})
+        commit, large = repo.refs["main"], hashlib.sha256(data).hexdigest()
+        result = run_hub(folder, OK, hub, "pull", "org/name")
+        root = folder / "cache" / "models--org--name"
+        check_equal(result.out.decode().strip(), str(root / "snapshots" / commit), "the printed path")
+        blobs = {hashlib.sha1(b"blob %d\0" % len(each) + each).hexdigest(): each for each in (small, b"1")}
+        tree = {f"blobs/{large}": data, **{f"blobs/{name}": each for name, each in blobs.items()}}
+        tree["refs/main"] = commit.encode()
+        tree[f"snapshots/{commit}/m.safetensors"] = f"../../blobs/{large}"
+        names = {each: name for name, each in blobs.items()}
+        tree[f"snapshots/{commit}/config.json"] = f"../../blobs/{names[small]}"
+        tree[f"snapshots/{commit}/d/e/x.json"] = f"../../../../blobs/{names[b'1']}"
+        check_equal(tree_of(root), tree, "the cache")
+        check_equal((root / "snapshots" / commit / "d/e/x.json").read_bytes(), b"1", "by its link")
+        before = hub.sent
+        result = run_hub(folder, OK, hub, "pull", "org/name", "--json")
+        check_equal(json.loads(result.out)["fetched"], 0, "bytes of the second run")
+        if hub.sent - before > 4000:
+            raise Failed("the second run fetched the files again")
+        run_hub(folder, OK, hub, "pull", "org/name", "m.safetensors", "-o", "copy.safetensors")
+        check_equal((folder / "copy.safetensors").read_bytes(), data, "the copy")
+        run_hub(folder, OK, hub, "pull", "org/name", "d/e", "-o", "out/")
+        check_equal((folder / "out" / "x.json").read_bytes(), b"1", "a folder")
+        run_hub(folder, IO, hub, "pull", "org/name", "none")
+
+
+@case
+def hub_pull_resumes(folder):
+    """What is there of a content is not fetched again; a wrong one is not kept."""
+    data = model({"a": Tensor("U8", [500_000], os.urandom(500_000))})
+    oid = hashlib.sha256(data).hexdigest()
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": data})
+        blobs = folder / "cache" / "models--org--name" / "blobs"
+        blobs.mkdir(parents=True)
+        (blobs / f"{oid}.incomplete").write_bytes(data[:400_000])
+        run_hub(folder, OK, hub, "pull", "org/name")
+        check_equal((blobs / oid).read_bytes(), data, "the content")
+        if hub.sent > 200_000:
+            raise Failed(f"{hub.sent} bytes for the rest of 100,000")
+        (blobs / oid).unlink()
+        (blobs / f"{oid}.incomplete").write_bytes(b"x" * 1000)
+        result = tconv_hub(folder, hub, "pull", "org/name", "--json")
+        check_equal((result.code, error_code(result)), (INVALID, "hash"), "a wrong beginning", result)
+        check_equal(sorted(blobs.iterdir()), [], "what is kept")
+        hub.faults[oid] = ["cut:100000"] * 50
+        result = tconv_hub(folder, hub, "pull", "org/name", "--json")
+        check_equal(result.code in (OK, IO), True, "a connection that is cut again and again", result)
+
+
+def tconv_hub(folder, hub, *args):
+    """A run that may leave something behind."""
+    env = {**PLAIN, **hub_env(hub, "hf_test", HF_HUB_CACHE=str(folder / "cache"))}
+    return tconv("hub", *args, cwd=folder, env=env)
+
+
+@case
+def hub_pull_hostile(folder):
+    """Paths, hashes and commits of answers name nothing outside of the cache."""
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        commit = hub.repos["models/org/name"].refs["main"]
+        good = {"type": "file", "oid": "0" * 40, "size": 2, "path": "a"}
+        for answer in (
+            [{**good, "path": "../../evil"}], [{**good, "path": "/etc/evil"}], [{**good, "path": "a/../../b"}],
+            [{**good, "oid": "../x"}], [{**good, "path": "a\u0000b"}], [good, good], {"a": 1}, "x", [1],
+            [{**good, "lfs": {"oid": "zz", "size": 2}}],
+        ):  # fmt: skip
+
+            def lie(handler, path, answer=answer):
+                if "/tree/" in path:
+                    hub.reply(handler, answer)
+                return "/tree/" in path
+
+            hub.hook = lie
+            result = tconv_hub(folder, hub, "pull", "org/name", "--json")
+            check_equal(result.code in (IO, UNSAFE), True, f"{answer}", result)
+        hub.hook = None
+        for lines in ({"X-Repo-Commit": "../../x"}, {"X-Linked-Etag": '"../../evil"', "X-Repo-Commit": commit}):
+
+            def lie_more(handler, path, lines=lines):
+                if handler.command == "HEAD":
+                    handler.answer(302, b"", {"X-Linked-Size": str(len(model())), "Location": "/x", **lines})
+                return handler.command == "HEAD"
+
+            hub.hook = lie_more
+            result = tconv_hub(folder, hub, "pull", "org/name", "--json")
+            check_equal((result.code, error_code(result)), (IO, "answer"), str(lines), result)
+        check_equal([path.name for path in folder.parent.glob("evil*")] + list(folder.glob("evil*")), [], "escapes")
+        (folder / "elsewhere").mkdir()
+        (folder / "cache" / "models--org--name" / "blobs").symlink_to(folder / "elsewhere")
+        hub.hook = None
+        check_equal(tconv_hub(folder, hub, "pull", "org/name").code, IO, "a link on the way")
+        check_equal(list((folder / "elsewhere").iterdir()), [], "behind the link")
+
+
+@case
+def hub_push(folder):
+    data = model()
+    (folder / "m.safetensors").write_bytes(data)
+    (folder / "config.json").write_bytes(b'{"a": 1}')
+    with Hub() as hub:
+        result = run_hub(folder, OK, hub, "push", "org/new", "m.safetensors", "--private", "--message", "first")
+        repo = hub.repos["models/org/new"]
+        check_equal(repo.commits[repo.refs["main"]]["m.safetensors"], data, "what the Hub has", result)
+        check_equal((repo.private, repo.messages[-1]), (True, "first"), "how it was made")
+        if b"/commit/" not in result.out:
+            raise result.failed("expected: the commit's address")
+        (folder / "d" / "sub").mkdir(parents=True)
+        (folder / "d" / "a.txt").write_bytes(b"text")
+        (folder / "d" / "sub" / "m.safetensors").write_bytes(data)
+        (folder / "d" / "empty").write_bytes(b"")
+        run_hub(folder, OK, hub, "push", "org/new", "d", "models")
+        have = repo.commits[repo.refs["main"]]
+        check_equal(have["models/a.txt"], b"text", "a small file")
+        check_equal(have["models/sub/m.safetensors"], data, "a large file")
+        check_equal(have["models/empty"], b"", "an empty file")
+        run_hub(folder, OK, hub, "push", "org/new", "m.safetensors", "x/m.npz", "--create-pr")
+        (folder / "m.npz").write_bytes(repo.commits[repo.refs["refs/pr/1"]]["x/m.npz"])
+        expect(folder, OK, "diff", "--ignore-metadata", "m.npz", "m.safetensors")
+        check_equal("x/m.npz" in repo.commits[repo.refs["main"]], False, "main is as it was")
+        hub.part = 300
+        big = model({"a": Tensor("U8", [1000], os.urandom(1000))})
+        (folder / "big.safetensors").write_bytes(big)
+        result = run_hub(folder, OK, hub, "push", "org/new", "big.safetensors", "--json")
+        check_equal(repo.commits[repo.refs["main"]]["big.safetensors"], big, "in several parts")
+        check_equal(json.loads(result.out)["commit"], repo.refs["main"], "the commit")
+        run_hub(folder, IO, hub, "push", "org/new", "m.safetensors", token="wrong")
+        run_hub(folder, IO, hub, "push", "org/new", "m.safetensors", token="")
+        run_hub(folder, IO, hub, "push", "org/new", "none.safetensors")
+        run_hub(folder, OK, hub, "push", "datasets/org/set", "config.json", "data/config.json")
+        check_equal("datasets/org/set" in hub.repos, True, "a set of data")
+        hub.api_faults = [None, "status:503", "wait:429:0", "status:500"]
+        (folder / "n.safetensors").write_bytes(model({"z": f32(9)}))
+        run_hub(folder, OK, hub, "push", "org/new", "n.safetensors")
+        leaks = [each for each in hub.asked() if each[1].startswith(("/store", "/part")) and "Authorization" in each[2]]
+        check_equal(leaks, [], "uploads with the token")
+
+
+@case
+def hub_convert(folder):
+    data = model()
+    (folder / "m.safetensors").write_bytes(data)
+    expect(folder, OK, "-q", "m.safetensors", "m.npz")
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"w/m.npz": (folder / "m.npz").read_bytes()})
+        run_hub(folder, OK, hub, "convert", "org/name", "w/m.npz")
+        have = repo.commits[repo.refs["main"]]
+        (folder / "got.safetensors").write_bytes(have["w/m.safetensors"])
+        expect(folder, OK, "diff", "--ignore-metadata", "got.safetensors", "m.safetensors")
+        check_equal("w/m.npz" in have, True, "the original stays")
+        run_hub(folder, OK, hub, "convert", "org/name", "w/m.npz", "-o", "x.deathtensors", "--delete-original")
+        have = repo.commits[repo.refs["main"]]
+        check_equal(("w/m.npz" in have, "x.deathtensors" in have), (False, True), "in place of the original")
+        run_hub(folder, IO, hub, "convert", "org/name", "w/m.npz")
+        run_hub(folder, USAGE, hub, "convert", "org/name", "x.deathtensors", "-o", "x.deathtensors")
+
+
+@case
+def hub_shards(folder):
+    """A sharded model by its index."""
+    tensors = {f"t{i}": f32(*([i] * 5000)) for i in range(8)}
+    (folder / "m.safetensors").write_bytes(model(tensors))
+    (folder / "s").mkdir()
+    expect(folder, OK, "-q", "m.safetensors", "s/s.safetensors", "--shard-size", "64K")
+    with Hub() as hub:
+        run_hub(folder, OK, hub, "push", "org/name", "s/s.safetensors.index.json")
+        repo = hub.repos["models/org/name"]
+        content = {path.name: path.read_bytes() for path in (folder / "s").iterdir()}
+        have = dict(repo.commits[repo.refs["main"]])
+        have.pop(".gitattributes")
+        check_equal(sorted(have), sorted(content), "index and shards")
+        run_hub(folder, OK, hub, "convert", "org/name", "s.safetensors.index.json", "-o", "one.npz", "--delete-original")
+        have = repo.commits[repo.refs["main"]]
+        check_equal(sorted(have), [".gitattributes", "one.npz"], "one file in place of them")
 
 
 if __name__ == "__main__":

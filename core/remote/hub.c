@@ -98,6 +98,32 @@ bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
     return bad_answer(error, wrong.message);
 }
 
+/* A body that is text. */
+static bool read_text(void *context, uint64_t offset, void *bytes, size_t length,
+                      struct tc_error *error) {
+    const struct tc_buffer *text = context;
+    (void)error;
+    memcpy(bytes, text->bytes + offset, length);
+    return true;
+}
+
+bool tc_hub_post(struct tc_remote *remote, const char *target, const char *type,
+                 struct tc_buffer *body, bool again, struct tc_remote_answer *answer,
+                 struct tc_error *error) {
+    static const char accept[] = "Accept: application/json";
+    struct tc_remote_call call = {.method = "POST",
+                                  .target = target,
+                                  .content_type = type,
+                                  .headers = {accept, sizeof accept},
+                                  .read = read_text,
+                                  .context = body,
+                                  .length = body->length,
+                                  .again = again,
+                                  .most = TC_HUB_ANSWER};
+    *answer = (struct tc_remote_answer){0};
+    return tc_buffer_ok(body, error) && tc_remote_call(remote, &call, answer, error);
+}
+
 /* Files */
 
 void tc_hub_files_release(struct tc_hub_files *files) {

@@ -66,6 +66,10 @@ void tc_hub_target(struct tc_buffer *target, const struct tc_hub_place *place, c
 bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
                  struct tc_remote_answer *answer, struct tc_document *document,
                  struct tc_error *error);
+/* Sends a text; statuses are left to the caller. */
+bool tc_hub_post(struct tc_remote *remote, const char *target, const char *type,
+                 struct tc_buffer *body, bool again, struct tc_remote_answer *answer,
+                 struct tc_error *error);
 bool tc_hub_refused(const struct tc_remote_answer *answer, struct tc_error *error);
 /* An object's member; NULL: it has none. */
 const struct tc_document_value *tc_hub_member(const struct tc_document_value *object,
