@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "core/base/sodium.h"
+#include "core/base/text.h"
 #include "core/remote/address.h"
+#include "core/remote/environment.h"
 #include "core/remote/remote.h"
 
 bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct tc_error *error) {
@@ -32,6 +34,53 @@ bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct t
             return tc_fail_memory(error);
     }
     return true;
+}
+
+/* A page that shows a repository, or a folder of it, is that folder: hf://…; other
+ * addresses stay as they are. */
+static bool name_folder(struct tc_remote_address *address, const char *endpoint,
+                        struct tc_error *error) {
+    struct tc_hub_place place;
+    struct tc_buffer shown = {0};
+    size_t base = strlen(endpoint);
+    const char *rest = address->shown + base;
+    if (tc_address_is_hub(address->shown) || strncmp(address->shown, endpoint, base) != 0 ||
+        rest[0] != '/')
+        return true;
+    bool tree = strstr(rest, "/tree/") != NULL;
+    unsigned slashes = 0;
+    for (const char *at = rest + 1; *at; at++)
+        slashes += *at == '/';
+    bool other = strncmp(rest, "/datasets/", 10) == 0 || strncmp(rest, "/spaces/", 8) == 0;
+    if (tree && tc_hub_parse_web(&place, address->shown, endpoint, error)) {
+        tc_buffer_addf(&shown, "hf://%s/%s@", place.type, place.repo);
+        tc_address_encode(&shown, tc_text_of(place.revision), true);
+        tc_buffer_addf(&shown, "%s%s", place.path[0] ? "/" : "", place.path);
+        tc_hub_place_release(&place);
+    } else if (!tree && slashes == (other ? 2u : 1u)) {
+        tc_buffer_addf(&shown, "hf:/%s", rest);
+    } else {
+        return error->class == TC_OK;
+    }
+    tc_buffer_add(&shown, "", 1);
+    char *whole = shown.failed ? NULL : strdup(shown.bytes);
+    if (!whole) {
+        tc_buffer_release(&shown);
+        return tc_fail_memory(error);
+    }
+    free(address->shown);
+    free(address->whole);
+    *address = (struct tc_remote_address){.shown = shown.bytes, .whole = whole};
+    return true;
+}
+
+static bool name_folders(struct addresses *addresses, struct tc_error *error) {
+    char *endpoint = addresses->count ? tc_hub_endpoint() : NULL;
+    bool ok = endpoint || addresses->count == 0 || tc_fail_memory(error);
+    for (size_t i = 0; i < addresses->count && ok; i++)
+        ok = name_folder(&addresses->list[i], endpoint, error);
+    free(endpoint);
+    return ok;
 }
 
 /* Gives an address a number where another one before it looks the same. */
@@ -62,6 +111,8 @@ static bool number(struct addresses *addresses, size_t position, struct tc_error
 bool addresses_connect(struct addresses *addresses, const char **names, size_t count,
                        uint64_t requests, struct tc_error *error) {
     bool needed = false;
+    if (!name_folders(addresses, error))
+        return false;
     for (size_t i = 0; i < addresses->count; i++)
         if (!number(addresses, i, error))
             return false;

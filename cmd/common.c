@@ -187,7 +187,7 @@ bool common_find_model(const struct common *common, const char *path, struct tc_
     *listing = (struct tc_listing){0};
     *folder = (struct model_folder){0};
     if (!find_from(common, path, &backend, error) ||
-        !model_find(path, backend, common->variant, listing, folder, error))
+        !model_find(path, backend, common->variant, &common->format, listing, folder, error))
         return false;
     tell_choice(common, path, folder);
     return true;
@@ -216,7 +216,7 @@ static struct tc_reader *open_folder(const struct common *common, const char *pa
 struct tc_reader *common_open_silently(const struct common *common, const char *path,
                                        struct tc_error *error) {
     const struct tc_backend *backend;
-    if (tc_is_folder(path))
+    if (model_is_folder(path, &common->format))
         return open_folder(common, path, error);
     return find_from(common, path, &backend, error)
                ? tc_registry_open(path, backend, &common->format, error)

@@ -456,6 +456,29 @@ def hub_files(folder):
 
 
 @case
+def hub_folders(folder):
+    """A repository, or a folder of it, is a model; scan looks at all of its files."""
+    data = model()
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    with Hub() as hub:
+        content = {"config.json": b"{}", "README.md": b"x", "unet/a.npy": files.npy_of(f32(1)), "model.safetensors": data}
+        hub.add_repo("org/name", content)
+        hub.add_repo("org/set", {"sub/deep/model.safetensors": data, "x.txt": b""}, "datasets")
+        for address in (
+            "hf://org/name", "hf://org/name@main", f"{hub.url}/org/name", f"{hub.url}/org/name/tree/main",
+            "hf://datasets/org/set/sub/deep", f"{hub.url}/datasets/org/set/tree/main/sub/deep",
+        ):  # fmt: skip
+            result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
+            check_equal(result.out, here.out, address, result)
+        result = run_remote(folder, OK, "scan", "--json", "hf://org/name", env=hub_env(hub))
+        check_equal(result.out.count(b'"file"'), 4, "files that were scanned", result)
+        run_remote(folder, IO, "info", "hf://datasets/org/set", env=hub_env(hub))
+        run_remote(folder, OK, "-q", "hf://org/name", "out.npz", env=hub_env(hub))
+        expect(folder, OK, "diff", "--ignore-metadata", "out.npz", "m.safetensors")
+
+
+@case
 def hub_pins(folder):
     """A revision is one commit for the whole run: shards come from where the index came from."""
     (folder / "m.safetensors").write_bytes(model({f"t{i}": f32(*([i] * 5000)) for i in range(8)}))
