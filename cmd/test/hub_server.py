@@ -381,6 +381,14 @@ class Hub(Server):
             self.reply(handler, {"type": "user", "name": "tester", "orgs": []})
 
 
+def sample_hub(folder, files):
+    """A Hub with a repository org/model of these files, and the environment to use it."""
+    hub = Hub()
+    hub.add_repo("org/model", files)
+    env = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token, "HF_HOME": str(folder / "hf-home")}
+    return hub, env
+
+
 NAME = r"([\w.-]+/[\w.-]+|[\w.-]+)"
 KIND = r"(models|datasets|spaces)"
 ROUTES = [
