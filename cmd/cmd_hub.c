@@ -332,7 +332,8 @@ static bool run(struct hub *hub, const struct arguments *arguments, struct tc_er
                      TC_REMOTE_MOST_JOBS);
     if (ok && action == HUB_PULL)
         ok = make_cache(hub, error);
-    if (ok && (action == HUB_CONVERT || (action == HUB_PUSH && hub_converts(hub))))
+    if (ok &&
+        ((action == HUB_CONVERT && !hub->no_spool) || (action == HUB_PUSH && hub_converts(hub))))
         ok = (folder = temporary_folder(error)) != NULL;
     tc_buffer_addf(&name, "%s/%s", hub->place.type ? hub->place.type : "",
                    hub->place.repo ? hub->place.repo : "");

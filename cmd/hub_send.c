@@ -1,6 +1,9 @@
 /* tconv hub push and convert: files of this machine, or results of conversions, to the Hub. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +22,8 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/io/progress.h"
+#include "core/io/sha256.h"
+#include "core/io/thread_pool.h"
 #include "core/remote/address.h"
 #include "core/remote/hub.h"
 #include "core/remote/hub_lfs.h"
@@ -28,6 +33,7 @@
 /* Files and folders of one push; the Hub wants fewer. */
 #define MOST_FILES 25000u
 #define MOST_DEPTH 32u
+#define PIPE_STEP ((size_t)1 << 18)
 
 struct sending {
     struct hub *hub;
@@ -182,19 +188,21 @@ bool hub_converts(const struct hub *hub) {
     return from && to && from != to;
 }
 
-/* Converts to a file of a temporary folder, and reads that again to compare. */
+/* Converts to a file of a temporary folder, and reads that again to compare; or to
+ * standard output, in the format of the path `named`. */
 static bool convert_to(struct hub *hub, struct tc_reader *reader, const char *output,
-                       struct tc_error *error) {
+                       const char *named, struct tc_error *error) {
     struct common common = hub->common;
-    struct run_conversion run = {.common = &common,
-                                 .output = output,
-                                 .progress = hub->progress,
-                                 .convert = {.read_back = true, .publish = {.no_sync = true}}};
+    struct run_conversion run = {
+        .common = &common,
+        .output = output,
+        .progress = hub->progress,
+        .convert = {.read_back = output == named, .publish = {.no_sync = true}}};
     common.json = false;
     common.verbose = false;
     char indexed[4096];
-    const char *named =
-        tc_registry_indexed_path(output, indexed, sizeof indexed) ? indexed : output;
+    if (tc_registry_indexed_path(named, indexed, sizeof indexed))
+        named = indexed;
     const struct tc_backend *target = common_target(NULL, named, error);
     bool ok = target && run_conversion(&run, &reader, 1, target, &hub->plan, error);
     run_conversion_release(&run);
@@ -230,7 +238,8 @@ static bool take_results(struct sending *sending, const char *folder, const char
 static bool convert_and_take(struct sending *sending, struct tc_reader *reader, const char *folder,
                              const char *path, struct tc_error *error) {
     char *output = join(folder, tc_path_name(path));
-    bool ok = output ? convert_to(sending->hub, reader, output, error) : tc_fail_memory(error);
+    bool ok =
+        output ? convert_to(sending->hub, reader, output, output, error) : tc_fail_memory(error);
     free(output);
     /* Also after a failure, so that nothing is left behind. */
     struct tc_error ignored = {0};
@@ -319,25 +328,27 @@ static bool make_repository(struct hub *hub, struct tc_error *error) {
     return there || tc_hub_create(hub->remote, &hub->place, hub->private, error);
 }
 
-static bool send_all(struct sending *sending, const char *message, struct tc_error *error) {
+static struct tc_hub_push push_of(struct sending *sending, const char *message,
+                                  const struct tc_watch *watch) {
     struct hub *hub = sending->hub;
-    const struct tc_watch watch = {step, sending};
     /* In a pull request the two go together: nothing is gone before it is merged. */
-    bool together = hub->create_pr;
-    struct tc_hub_push push = {.place = &hub->place,
-                               .uploads = sending->uploads,
-                               .count = sending->count,
-                               .deleted = (const char *const *)sending->deleted,
-                               .deleted_count = together ? sending->deleted_count : 0,
-                               .message = hub->message ? hub->message : message,
-                               .create_pr = hub->create_pr,
-                               .watch = &watch};
-    report_progress_start(&sending->progress, &hub->progress, hub->common.quiet);
-    bool ok = make_repository(hub, error) && tc_hub_push(hub->remote, &push, error);
-    report_progress_end(&sending->progress, ok);
-    if (ok && !together && sending->deleted_count)
-        ok = delete_originals(sending, push.commit.bytes, error);
-    for (size_t i = 0; i < sending->count && ok; i++)
+    return (struct tc_hub_push){.place = &hub->place,
+                                .uploads = sending->uploads,
+                                .count = sending->count,
+                                .deleted = (const char *const *)sending->deleted,
+                                .deleted_count = hub->create_pr ? sending->deleted_count : 0,
+                                .message = hub->message ? hub->message : message,
+                                .create_pr = hub->create_pr,
+                                .watch = watch};
+}
+
+/* After the commit: originals go, and what came of it is told. */
+static bool finish(struct sending *sending, const struct tc_hub_push *push,
+                   struct tc_error *error) {
+    if (!sending->hub->create_pr && sending->deleted_count &&
+        !delete_originals(sending, push->commit.bytes, error))
+        return false;
+    for (size_t i = 0; i < sending->count; i++)
         if (sending->uploads[i].ignored) {
             struct tc_buffer line = {0};
             tc_buffer_add_string(&line, "tconv: warning: ");
@@ -345,10 +356,20 @@ static bool send_all(struct sending *sending, const char *message, struct tc_err
             tc_buffer_add_string(&line, ": not sent: the repository's .gitignore names it\n");
             report_err(&line);
         }
-    if (ok)
-        print_result(sending, &push);
+    print_result(sending, push);
+    return report_flush(error);
+}
+
+static bool send_all(struct sending *sending, const char *message, struct tc_error *error) {
+    struct hub *hub = sending->hub;
+    const struct tc_watch watch = {step, sending};
+    struct tc_hub_push push = push_of(sending, message, &watch);
+    report_progress_start(&sending->progress, &hub->progress, hub->common.quiet);
+    bool ok = make_repository(hub, error) && tc_hub_push(hub->remote, &push, error);
+    report_progress_end(&sending->progress, ok);
+    ok = ok && finish(sending, &push, error);
     tc_hub_push_release(&push);
-    return ok && report_flush(error);
+    return ok;
 }
 
 /* An index goes with its shards. */
@@ -418,21 +439,173 @@ static bool note_originals(struct sending *sending, const struct tc_reader *read
     return true;
 }
 
+/* Without a temporary file: the conversion writes into a pipe, twice. The first time
+ * only the size and the hash of the result are wanted, the second time it is sent. */
+
+struct stream {
+    int fd; /* where the result is read; -1: closed */
+    uint64_t at;
+    struct sending *sending;
+    struct tc_hub_push push;
+    struct tc_hub_upload measured;
+    bool ok;
+    struct tc_error error;
+};
+
+static bool read_stream(void *context, uint64_t offset, void *bytes, size_t length,
+                        struct tc_error *error) {
+    struct stream *stream = context;
+    char *to = bytes;
+    if (offset != stream->at) {
+        tc_fail(error, TC_IO, "no-spool", "a part would have to be sent again");
+        return tc_error_hint(error, "without --no-spool there is a copy to send it from");
+    }
+    while (length) {
+        ssize_t got = read(stream->fd, to, length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return tc_fail(error, TC_IO, "changed",
+                           "the second conversion gives less than the first");
+        to += got;
+        length -= (size_t)got;
+        stream->at += (uint64_t)got;
+    }
+    return true;
+}
+
+static void *measure(void *context) {
+    struct stream *stream = context;
+    struct tc_hub_upload *upload = &stream->measured;
+    unsigned char digest[TC_SHA256_BYTES];
+    unsigned char *bytes = malloc(PIPE_STEP);
+    struct tc_sha256 hash;
+    stream->ok = bytes && tc_sha256_init(&hash, &stream->error);
+    ssize_t got = 0;
+    while (stream->ok && (got = read(stream->fd, bytes, PIPE_STEP)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            break;
+        size_t room = sizeof upload->sample - upload->sampled;
+        size_t step = (size_t)got < room ? (size_t)got : room;
+        memcpy(upload->sample + upload->sampled, bytes, step);
+        upload->sampled += step;
+        upload->size += (uint64_t)got;
+        tc_sha256_update(&hash, bytes, (size_t)got);
+    }
+    if (stream->ok) {
+        tc_sha256_finish(&hash, digest);
+        tc_hex(digest, sizeof digest, upload->sha256);
+    } else if (!bytes) {
+        tc_fail_memory(&stream->error);
+    }
+    free(bytes);
+    close(stream->fd);
+    return NULL;
+}
+
+static void *send_stream(void *context) {
+    struct stream *stream = context;
+    char rest[512];
+    stream->ok = tc_hub_push(stream->sending->hub->remote, &stream->push, &stream->error);
+    /* The store may have had it already: then nobody read it. */
+    while (stream->ok && read(stream->fd, rest, sizeof rest) > 0)
+        continue;
+    close(stream->fd);
+    return NULL;
+}
+
+/* Runs the conversion with a pipe for its standard output, which a thread reads. */
+static bool run_through(struct hub *hub, const char *address, const char *path,
+                        void *(*consume)(void *), struct stream *stream, struct tc_error *error) {
+    int ends[2];
+    pthread_t thread;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction old;
+    struct tc_reader *reader = common_open(&hub->common, address, error);
+    int out = reader ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
+    if (!reader || out < 0 || pipe2(ends, O_CLOEXEC) != 0) {
+        if (reader)
+            tc_fail_errno(error, errno, "pipe", "cannot make a pipe");
+        tc_reader_close(reader);
+        return false;
+    }
+    stream->fd = ends[0];
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    /* A reader that fails closes its end: that is an error of writing then. */
+    sigaction(SIGPIPE, &ignore, &old);
+    bool started = tc_thread_start(&thread, consume, stream, error);
+    bool ok = started && convert_to(hub, reader, "-", path, error);
+    dup2(out, STDOUT_FILENO);
+    close(out);
+    if (started)
+        pthread_join(thread, NULL);
+    else
+        close(ends[0]);
+    sigaction(SIGPIPE, &old, NULL);
+    tc_reader_close(reader);
+    if (started && !stream->ok && stream->error.class != TC_OK) {
+        *error = stream->error;
+        return false;
+    }
+    return ok;
+}
+
+static bool convert_without_copy(struct sending *sending, const char *address, char *path,
+                                 const char *message, struct tc_error *error) {
+    struct hub *hub = sending->hub;
+    struct stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return tc_fail_memory(error);
+    stream->sending = sending;
+    bool ok = hub->plan.shard_size == 0 ||
+              tc_fail(error, TC_USAGE, "usage", "--no-spool makes one file, no shards");
+    ok = ok && run_through(hub, address, path, measure, stream, error) &&
+         make_repository(hub, error);
+    if (ok) {
+        stream->measured.path = path;
+        stream->measured.read = read_stream;
+        stream->measured.context = stream;
+        stream->measured.once = true;
+        stream->push = push_of(sending, message, NULL);
+        stream->push.uploads = &stream->measured;
+        stream->push.count = 1;
+        ok = run_through(hub, address, path, send_stream, stream, error);
+    }
+    if (ok) {
+        sending->uploads = &stream->measured;
+        sending->count = 1;
+        ok = finish(sending, &stream->push, error);
+        sending->uploads = NULL;
+        sending->count = 0;
+    }
+    tc_hub_push_release(&stream->push);
+    free(stream);
+    return ok;
+}
+
 bool hub_convert(struct hub *hub, const char *folder, struct tc_error *error) {
     struct sending sending = {.hub = hub};
     struct tc_buffer message = {0};
     char *path = target_path(hub, error);
     char *address = path ? hub_address(hub, hub->path, error) : NULL;
     bool ok = address != NULL;
-    if (ok && strcmp(path, hub->path) == 0)
-        ok = tc_fail(error, TC_USAGE, "same-file", "the result would take the original's place");
-    struct tc_reader *reader = ok ? common_open(&hub->common, address, error) : NULL;
-    ok = reader && convert_and_take(&sending, reader, folder, path, error) &&
-         (!hub->delete_original || note_originals(&sending, reader, error));
-    tc_reader_close(reader);
     tc_buffer_addf(&message, "Convert %s to %s with tconv", hub->path, path ? path : "");
     tc_buffer_add(&message, "", 1);
-    ok = ok && tc_buffer_ok(&message, error) && send_all(&sending, message.bytes, error);
+    if (ok && strcmp(path, hub->path) == 0)
+        ok = tc_fail(error, TC_USAGE, "same-file", "the result would take the original's place");
+    if (ok && !tc_hub_path_is_safe(tc_text_of(path)))
+        ok = refuse_path(path, error);
+    ok = ok && tc_buffer_ok(&message, error);
+    struct tc_reader *reader = ok ? common_open(&hub->common, address, error) : NULL;
+    ok = reader && (!hub->delete_original || note_originals(&sending, reader, error)) &&
+         (hub->no_spool || convert_and_take(&sending, reader, folder, path, error));
+    tc_reader_close(reader);
+    if (ok)
+        ok = hub->no_spool ? convert_without_copy(&sending, address, path, message.bytes, error)
+                           : send_all(&sending, message.bytes, error);
     tc_buffer_release(&message);
     release(&sending);
     free(address);

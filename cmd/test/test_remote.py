@@ -761,6 +761,17 @@ def hub_convert(folder):
         have = repo.commits[repo.refs["main"]]
         check_equal(("w/m.npz" in have, "x.deathtensors" in have), (False, True), "in place of the original")
         run_hub(folder, IO, hub, "convert", "org/name", "w/m.npz")
+        for extra in ([], ["--delete-original"]):  # the second time the store has it already
+            run_hub(folder, OK, hub, "convert", "org/name", "x.deathtensors", "-o", "y.safetensors", "--no-spool", *extra)
+        have = repo.commits[repo.refs["main"]]
+        (folder / "y.safetensors").write_bytes(have["y.safetensors"])
+        expect(folder, OK, "diff", "--ignore-metadata", "y.safetensors", "m.safetensors")
+        check_equal("x.deathtensors" in have, False, "the original is gone")
+        hub.store.clear()
+        hub.keep(have)
+        hub.hook = lambda handler, path: handler.command == "PUT" and (handler.answer(500, b"") or True)
+        run_hub(folder, IO, hub, "convert", "org/name", "y.safetensors", "-o", "z.deathtensors", "--no-spool")
+        hub.hook = None
         run_hub(folder, USAGE, hub, "convert", "org/name", "x.deathtensors", "-o", "x.deathtensors")
 
 
