@@ -276,22 +276,10 @@ static char *temporary_folder(struct tc_error *error) {
 static bool confine(const struct hub *hub, enum action action, const char *folder,
                     struct tc_error *error) {
     struct sandbox sandbox = common_sandbox(&hub->common);
-    struct tc_buffer cache = {0};
-    struct tc_buffer temporary = {0};
-    tc_buffer_addf(&cache, "%s/", hub->cache ? hub->cache : "");
-    tc_buffer_addf(&temporary, "%s/", folder ? folder : "");
-    if (action == HUB_PULL) {
-        sandbox.links = true;
-        sandbox_add_output(&sandbox, cache.bytes);
+    sandbox.folder = action == HUB_PULL ? hub->cache : folder;
+    if (action == HUB_PULL)
         sandbox_add_output(&sandbox, hub->output);
-    }
-    if (folder)
-        sandbox_add_output(&sandbox, temporary.bytes);
-    bool ok = tc_buffer_ok(&cache, error) && tc_buffer_ok(&temporary, error) &&
-              sandbox_enter(&sandbox, &hub->file, hub->file ? 1 : 0, error);
-    tc_buffer_release(&cache);
-    tc_buffer_release(&temporary);
-    return ok;
+    return sandbox_enter(&sandbox, &hub->file, hub->file ? 1 : 0, error);
 }
 
 /* The cache's folder is made before the sandbox, which is to allow it. */

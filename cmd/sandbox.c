@@ -170,6 +170,9 @@ static int allow_outputs(const struct sandbox *sandbox, const struct tc_landlock
         failed = allow_output(layer, sandbox->outputs[i], rights);
     for (size_t i = 0; i < sandbox->removed_count && !failed; i++)
         failed = allow_folder_of(layer, sandbox->removed[i], rights & REMOVE);
+    uint64_t links = rights & TC_LANDLOCK_MAKE_REG ? TC_LANDLOCK_MAKE_SYM : 0;
+    if (sandbox->folder && !failed)
+        failed = allow(layer, sandbox->folder, rights | links);
     const char *path;
     for (size_t i = 0; !failed && (path = sandbox_probe_output(i)) != NULL; i++)
         failed = path[0] ? allow_output(layer, path, rights) : 0;
@@ -199,7 +202,7 @@ static int allow_temporary_files(const struct tc_landlock *layer, const char *fo
 }
 
 static bool writes_files(const struct sandbox *sandbox) {
-    return sandbox->output_count > 0;
+    return sandbox->output_count > 0 || sandbox->folder;
 }
 
 bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
@@ -221,8 +224,7 @@ bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
     int failed =
         tc_landlock_begin(&layer, TC_LANDLOCK_CHANGE | TC_LANDLOCK_REFER, true, sandbox->abi);
     if (!failed) {
-        uint64_t links = sandbox->links ? TC_LANDLOCK_MAKE_SYM : 0;
-        failed = allow_outputs(sandbox, &layer, PUBLISH | links);
+        failed = allow_outputs(sandbox, &layer, PUBLISH);
         failed = failed ? failed : allow_temporary_files(&layer, sandbox->temporary);
         int enforced = failed ? close(layer.fd) : tc_landlock_enforce(&layer);
         failed = failed ? failed : enforced;

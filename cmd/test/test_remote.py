@@ -382,6 +382,66 @@ def bad_addresses(folder):
     run_remote(folder, USAGE, "hf://a/b/c.npy", "https://example.invalid/out.npz")
 
 
+# The sandbox
+
+
+@case
+def sandbox(folder):
+    """What parses has no network, no token and no other files, also while a fetcher runs beside it."""
+    (folder / "in").mkdir()
+    (folder / "in" / "m.safetensors").write_bytes(model())
+    (folder / "secret").mkdir()
+    (folder / "secret" / "token").write_text("hf_test")
+    tries = {"socket": "EPERM", "connect": "EPERM", "bind": "EPERM", "execve=/bin/true": "EPERM"}
+    tries |= {"fork": "EPERM", "socketpair": "EPERM", "ptrace": "EPERM", "kill": "EPERM"}
+    tries |= {f"read={folder / 'secret' / 'token'}": "EACCES", f"make={folder / 'secret' / 'new'}": "EACCES"}
+    tries |= {"read=/etc/passwd": "EACCES", "list=/": "EACCES"}
+    relaxed = {"socketpair", "fork", "ptrace", "kill"} if SANITIZED else set()  # sanitizers do these themselves
+    with Hub() as hub, Server() as server:
+        url = server.add("/m.safetensors", model())
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        for words in (
+            f"info {url}", f"scan {url}", f"-q {url} out/m.npz", f"diff {url} hf://org/name/m.safetensors",
+            "hub list org/name", "hub info org/name", "hub pull org/name", "hub pull org/name -o out/d/",
+            "hub push org/name in/m.safetensors", "hub push org/name in/m.safetensors x.npz",
+            "hub convert org/name m.safetensors -o y.npz",
+        ):  # fmt: skip
+            (folder / "out").mkdir(exist_ok=True)
+            token = {"HF_TOKEN_PATH": str(folder / "secret" / "token"), "HF_HUB_CACHE": str(folder / "cache")}
+            env = {**PLAIN, "HF_ENDPOINT": hub.url, **token, "TCONV_TEST_SANDBOX": "\n".join(tries)}
+            result = tconv(*words.split(), "--sandbox=require", cwd=folder, env=env)
+            check_equal(result.code, OK, words, result)
+            got = re.findall(r"^sandbox: (\S+): (\w+)$", result.err.decode(), re.MULTILINE)
+            wanted = [(what.partition("=")[0], answer) for what, answer in tries.items()]
+            got = [(what, dict(wanted)[what] if what in relaxed else answer) for what, answer in got]
+            check_equal(got, wanted, f"how the attempts ended: {words}", result)
+
+
+@case
+def token_is_forgotten(folder):
+    """The token is in the fetcher's memory and not in that of the process that parses."""
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        seen = []
+
+        def look(handler, path):
+            for status in os.listdir("/proc"):
+                try:
+                    words = open(f"/proc/{status}/cmdline", "rb").read()
+                    if hub.url.encode() in words and b"tconv" in words.split(b"\0")[0]:
+                        seen.append((words, open(f"/proc/{status}/environ", "rb").read()))
+                except OSError:
+                    continue
+            return False
+
+        hub.hook = look
+        address = f"{hub.url}/org/name/resolve/main/m.safetensors?secret={SECRET}"
+        run_remote(folder, OK, "info", address, env=hub_env(hub, "hf_test"))
+        for words, environment in seen:
+            if SECRET.encode() in words or b"hf_test" in environment:
+                raise Failed("another process can see a secret")
+
+
 # Secrets
 
 
