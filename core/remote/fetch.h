@@ -124,6 +124,11 @@ bool fetch_check_header(struct fetch_job *job);
 enum fetch_next fetch_finish(struct fetch_job *job);
 bool fetch_fail(struct fetch_job *job, enum tc_class class, uint32_t code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* In core/remote/fetch_allowed.c: finds the first address of a file that is to be
+ * opened, and whether the Hub's interface may be called so; both false with the job's
+ * error filled where the command may not have it. */
+bool fetch_resolve(struct fetch_job *job);
+bool fetch_call_is_allowed(struct fetch_job *job, const char *target);
 struct fetch_pin *fetch_find_pin(struct fetcher *fetcher, const char *name);
 
 #endif
