@@ -43,6 +43,7 @@
 #undef curl_multi_setopt
 
 struct library {
+/* A member's name takes no parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define MEMBER(name) __typeof__(&(name)) name;
     FUNCTIONS(MEMBER)
 #undef MEMBER
@@ -107,6 +108,7 @@ struct tc_http *tc_http_open(const struct tc_http_settings *settings, struct tc_
     return NULL;
 }
 
+/* The type is the library's. NOLINTNEXTLINE(readability-non-const-parameter) */
 static size_t on_header(char *bytes, size_t one, size_t length, void *context) {
     struct tc_http_transfer *transfer = context;
     struct tc_text line = {bytes, length * one};
