@@ -315,8 +315,8 @@ static bool run(struct hub *hub, const struct arguments *arguments, struct tc_er
     char *folder = NULL;
     bool ok = find_action(arguments, &action, error) && check_options(hub, action, error) &&
               take_place(hub, arguments, action, error);
-    if (ok && hub->common.jobs > TC_REMOTE_MOST_JOBS)
-        ok = tc_fail(error, TC_USAGE, "option-value", "--jobs: at most %u requests at once",
+    if (ok && hub->common.requests > TC_REMOTE_MOST_JOBS)
+        ok = tc_fail(error, TC_USAGE, "option-value", "--requests: at most %u requests at once",
                      TC_REMOTE_MOST_JOBS);
     if (ok && action == HUB_PULL)
         ok = make_cache(hub, error);
@@ -326,10 +326,10 @@ static bool run(struct hub *hub, const struct arguments *arguments, struct tc_er
     tc_buffer_addf(&name, "%s/%s", hub->place.type ? hub->place.type : "",
                    hub->place.repo ? hub->place.repo : "");
     tc_buffer_add(&name, "", 1);
-    struct tc_fetcher_options options = {.jobs = hub->common.jobs ? (unsigned)hub->common.jobs
-                                                                  : TC_REMOTE_JOBS,
-                                         .repository = name.bytes,
-                                         .uploads = action == HUB_PUSH || action == HUB_CONVERT};
+    struct tc_fetcher_options options = {
+        .jobs = hub->common.requests ? (unsigned)hub->common.requests : TC_REMOTE_JOBS,
+        .repository = name.bytes,
+        .uploads = action == HUB_PUSH || action == HUB_CONVERT};
     ok = ok && tc_buffer_ok(&name, error);
     if (ok)
         ok = (hub->remote = tc_remote_start(&options, error)) != NULL;

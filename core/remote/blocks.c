@@ -310,8 +310,8 @@ static bool read_step(struct client_file *file, uint64_t offset, unsigned char *
     uint64_t last = (offset + length + BLOCK_BYTES - 1) / BLOCK_BYTES;
     uint64_t held;
     /* Who looks at a file to guess its format takes a failure for a no: so it stays. */
-    if (file->error) {
-        *error = *file->error;
+    if (file->error.class != TC_OK) {
+        *error = file->error;
         return false;
     }
     note_run(file, offset, offset + length);

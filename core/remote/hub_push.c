@@ -243,7 +243,7 @@ static bool commit(struct tc_remote *remote, struct tc_hub_push *push, struct tc
     bool ok = fd >= 0 && write_commit(push, fd, &length, error);
     struct tc_input *body = NULL;
     if (ok)
-        body = tc_input_adopt(fd, "commit", length, error);
+        body = tc_input_adopt(fd, "commit", length, NULL, error);
     else if (fd >= 0)
         close(fd);
     tc_hub_target(&target, push->place, "commit");
