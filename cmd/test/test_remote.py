@@ -855,5 +855,5 @@ def hub_shards(folder):
 
 
 if __name__ == "__main__":
-    suite = Suite(__doc__, leaks=4)
+    suite = Suite(__doc__)
     sys.exit(suite.run(CASES))

@@ -528,7 +528,8 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
 bool tc_input_sound(struct tc_input *input, struct tc_error *error) {
     if (!input->failure->errnum)
         return true;
-    tc_fail_errno(error, input->failure->errnum, "read", "cannot read");
+    if (!input->source || input->source->sound(input->context, error))
+        tc_fail_errno(error, input->failure->errnum, "read", "cannot read");
     return tc_error_in_file(error, input->path);
 }
 

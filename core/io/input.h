@@ -24,6 +24,8 @@ struct tc_input_source {
                  struct tc_error *error);
     /* This range will be read: what is not there yet may be fetched ahead. */
     void (*expect)(void *context, uint64_t offset, uint64_t length);
+    /* False with the error filled where a read has failed for a reason that it knows. */
+    bool (*sound)(void *context, struct tc_error *error);
     void (*hold)(void *context);
     void (*drop)(void *context);
 };

@@ -365,5 +365,15 @@ static void source_expect(void *context, uint64_t offset, uint64_t length) {
     pthread_mutex_unlock(&file->remote->lock);
 }
 
-const struct tc_input_source client_source = {source_read, source_expect, client_file_hold,
-                                              client_file_drop};
+static bool source_sound(void *context, struct tc_error *error) {
+    struct client_file *file = context;
+    pthread_mutex_lock(&file->remote->lock);
+    bool ok = file->error.class == TC_OK;
+    if (!ok)
+        *error = file->error;
+    pthread_mutex_unlock(&file->remote->lock);
+    return ok;
+}
+
+const struct tc_input_source client_source = {source_read, source_expect, source_sound,
+                                              client_file_hold, client_file_drop};
