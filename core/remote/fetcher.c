@@ -462,6 +462,8 @@ static void begin(struct fetcher *fetcher) {
     if (token)
         tc_forget(token, strlen(token));
     free(token);
+    /* Others can read the variables that a process was started with (/proc/PID/environ). */
+    tc_hub_forget_token();
     if (fetcher->start_error.class != TC_OK)
         return;
     if (!tc_url_parse(&endpoint, fetcher->endpoint, &fetcher->start_error)) {
