@@ -34,6 +34,7 @@ struct work {
     size_t next;
     struct batch_words *words; /* by model, while its process runs */
     uint64_t *moved;           /* by model: bytes of its size that are done */
+    bool *failed;              /* by model: its process ended without an output */
     struct report_progress progress;
     uint64_t total; /* bytes of all sources */
     uint64_t done;
@@ -241,7 +242,8 @@ static bool make_folders(const char *path, struct tc_error *error) {
     return ok;
 }
 
-/* Removes folders above an output that failed, as far as they are empty, but not DST. */
+/* Removes folders above an output that failed, as far as they are empty, but not DST. Only once no
+ * process is left: another may be about to write into them. */
 static void remove_empty_folders(const struct batch *batch, const char *output) {
     char *folder = tc_path_trim(output);
     size_t least = strlen(batch->list.destination);
@@ -357,7 +359,7 @@ static bool task_ended(void *context, const struct batch_task *task,
         report_success(work, task, result);
     } else if (error) {
         report_failure(work, task->number, error, result->seconds, &result->messages);
-        remove_empty_folders(batch, model->output);
+        work->failed[task->number] = true;
     }
     free(error);
     batch_words_release(&work->words[task->number]);
@@ -396,7 +398,8 @@ static bool begin(struct work *work, struct tc_error *error) {
     char *inside = NULL;
     work->words = calloc(list->count, sizeof *work->words);
     work->moved = calloc(list->count, sizeof *work->moved);
-    if (!work->words || !work->moved)
+    work->failed = calloc(list->count, sizeof *work->failed);
+    if (!work->words || !work->moved || !work->failed)
         return tc_fail_memory(error);
     for (size_t i = 0; i < list->count; i++)
         work->total += list->models[i].size;
@@ -439,8 +442,12 @@ int batch_convert(struct batch *batch) {
     }
     for (size_t i = 0; work.words && i < batch->list.count; i++)
         batch_words_release(&work.words[i]);
+    for (size_t i = 0; work.failed && i < batch->list.count; i++)
+        if (work.failed[i])
+            remove_empty_folders(batch, batch->list.models[i].output);
     batch_log_close(&batch->log);
     free(work.words);
     free(work.moved);
+    free(work.failed);
     return work.code;
 }

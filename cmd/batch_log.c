@@ -122,26 +122,37 @@ static bool read_lines(struct batch_log *log, struct tc_error *error) {
     return log->lines != NULL;
 }
 
-static bool read_log(struct batch_log *log, const char *path, struct tc_error *error) {
-    struct stat status;
-    if (fstat(log->fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-        tc_fail(error, TC_IO, "log", "the log of the batch is no file");
-        return tc_error_in_file(error, path);
-    }
-    if ((uint64_t)status.st_size > BATCH_LOG_LIMIT)
-        return tc_fail(error, TC_INVALID, "log", "the log of the batch has over a gigabyte");
-    size_t length = (size_t)status.st_size;
-    log->text = malloc(length + 1);
+/* A line that a kill has cut short must not run into the next. */
+static bool end_last_line(struct batch_log *log, uint64_t size, struct tc_error *error) {
+    char last = '\n';
+    if (size && pread(log->fd, &last, 1, (off_t)(size - 1)) != 1)
+        return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
+    return last == '\n' || write(log->fd, "\n", 1) == 1 ||
+           tc_fail_errno(error, errno, "log", "cannot write the log of the batch");
+}
+
+static bool read_log(struct batch_log *log, uint64_t size, struct tc_error *error) {
+    log->text = malloc(size + 1);
     if (!log->text)
         return tc_fail_memory(error);
-    ssize_t got = pread(log->fd, log->text, length, 0);
+    ssize_t got = pread(log->fd, log->text, size, 0);
     if (got < 0)
         return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
     log->text[got] = '\0';
-    /* A line that a kill has cut short must not run into the next. */
-    if (got && log->text[got - 1] != '\n' && write(log->fd, "\n", 1) != 1)
-        return tc_fail_errno(error, errno, "log", "cannot write the log of the batch");
     return read_lines(log, error);
+}
+
+/* Lines of earlier batches stay: each says itself whether it still holds. A log that has become
+ * too long is begun again. */
+static bool use_log(struct batch_log *log, bool resume, struct tc_error *error) {
+    struct stat status;
+    if (fstat(log->fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return tc_fail(error, TC_IO, "log", "the log of the batch is no file");
+    uint64_t size = (uint64_t)status.st_size;
+    if (size > BATCH_LOG_LIMIT)
+        return ftruncate(log->fd, 0) == 0 ||
+               tc_fail_errno(error, errno, "log", "cannot begin the log of the batch again");
+    return end_last_line(log, size, error) && (!resume || read_log(log, size, error));
 }
 
 bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
@@ -157,16 +168,10 @@ bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
     if (asprintf(&path, "%s/" BATCH_LOG_NAME, destination) < 0)
         return tc_fail_memory(error);
     log->fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
-    bool ok = log->fd >= 0;
-    if (!ok) {
-        tc_fail_errno(error, errno, "log", "cannot open the log of the batch");
+    bool ok = log->fd >= 0 ? use_log(log, resume, error)
+                           : tc_fail_errno(error, errno, "log", "cannot open the log of the batch");
+    if (!ok)
         tc_error_in_file(error, path);
-    } else if (resume) {
-        ok = read_log(log, path, error);
-    } else if (ftruncate(log->fd, 0) != 0) {
-        ok = tc_fail_errno(error, errno, "log", "cannot begin the log of the batch");
-        tc_error_in_file(error, path);
-    }
     free(path);
     return ok;
 }

@@ -18,7 +18,8 @@
 #include "core/io/sha256.h"
 
 #define BATCH_LOG_NAME ".tconv-batch.jsonl"
-#define BATCH_LOG_LIMIT (UINT64_C(1) << 30)
+/* The most bytes of a log, for some 100,000 models; one that is longer is begun again. */
+#define BATCH_LOG_LIMIT (UINT64_C(64) << 20)
 
 struct batch_log_line {
     struct tc_text output; /* below DST */
@@ -41,8 +42,8 @@ struct batch_log {
     char options[2 * TC_SHA256_BYTES + 1];
 };
 
-/* Reads the log of an earlier run where `resume` is set, else begins a new one. `options` are
- * those that influence the outputs. */
+/* Opens the log to add lines, and reads those of earlier runs where `resume` is set. `options`
+ * are those that influence the outputs. */
 bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
                     struct tc_text options, struct tc_error *error);
 /* The line of a model that an earlier run has done, and that needs nothing; NULL: it is to be

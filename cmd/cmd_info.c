@@ -107,8 +107,9 @@ static void add_tensor_json(struct tc_json_writer *json, struct tc_reader *reade
         tc_json_add_string(json, "shard", reader->shards[tensor->cookie]);
     if (tensor->metadata && tensor->metadata->count)
         tc_metadata_write(json, "metadata", tensor->metadata);
-    if (tied_to(&reader->table, tensor))
-        tc_json_add_text(json, "tied_to", tied_to(&reader->table, tensor)->name);
+    const struct tc_tensor *tied = tied_to(&reader->table, tensor);
+    if (tied)
+        tc_json_add_text(json, "tied_to", tied->name);
     if (tc_sparse_of(&reader->table, tensor, &sparse))
         add_sparse_json(json, &sparse);
     tc_json_close(json);

@@ -202,7 +202,6 @@ static int run(int argc, char **argv, struct tc_error *error) {
 }
 
 #ifdef TCONV_TEST_HOOKS
-
 /* In test builds TCONV_TEST_MEMORY=FILE writes the highest count of memory in use. The file is
  * opened before the sandbox closes. */
 static FILE *open_memory(void) {

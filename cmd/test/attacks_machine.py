@@ -11,6 +11,7 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import files
@@ -139,7 +140,7 @@ def memory_runs_out(command, folder):
     least = next(
         kib
         for kib in range(0, 8192, step)
-        if run(*limited(f"-d {kib}"), TCONV, "version", cwd=folder).code == OK
+        if subprocess.run([*limited(f"-d {kib}"), TCONV, "version"], capture_output=True).returncode == OK
     )
     for kib in [*range(least, least + 1024, step), *range(4096, 131072, 4096)]:
         result = expect(folder, {OK, IO}, *args, prefix=limited(f"-d {kib}"))
@@ -278,7 +279,8 @@ def names_do_not_meet(way, folder):
     names = ("a", "a.") if way == "a dot at the end" else ("a", "a/b")
     (folder / "in.safetensors").write_bytes(safetensors({name: f32(1) for name in names}))
     expect(folder, OK, "in.safetensors", "out/", "-t", "npy", "-q")
-    check_equal(len(os.listdir(folder / "out")), 2, "files")
+    files = [name for name in os.listdir(folder / "out") if name.endswith(".npy")]
+    check_equal(len(files), 2, "files")
 
 
 @scene("C21", "../x", "/x", "a//b", ".", "..", "", "a/../../x", "a/./b")

@@ -36,6 +36,7 @@ HARMLESS = (
     (("status",), "may_be_opened", "what was opened is looked at again"),
     (("status",), "open_external", "the same"),
     (("status",), "is_folder", "a folder that is taken for a file shows when it is opened"),
+    (("status",), "tc_is_folder", "the same"),
     (("status",), "tc_outfile_reserve", "a disk that is full shows when it is written to"),
     (("status",), "tc_tempfile_check", "the same"),
     (("status",), "open_unnamed", "files wait under names then"),
@@ -59,8 +60,9 @@ HARMLESS_BELOW = (
     (SYSTEM, "sandbox_complete", "the same"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
-    (("unlink",), "remove_staging", "the output is in place; the next run removes the rest"),
+    (("unlink", "rename"), "remove_staging", "the output is in place; the next run removes the rest"),
     (("unlink",), "remove_temporaries", "the next run removes the rest"),
+    (("memory",), "tc_reader_wants", "the plan asks once more, and reports it"),
     (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
     (("memory",), "report_done", "the same"),
 )

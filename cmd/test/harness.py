@@ -304,7 +304,10 @@ def note_run(command, code, cpu_seconds, rss):
 
 
 class Process(subprocess.Popen):
-    """A command under way, for tests that do something meanwhile; its end is noted for the record."""
+    """A command under way, for tests that do something meanwhile; its end is noted for the record.
+
+    Not its memory, which would be that of this process where that is more (see Spawner).
+    """
 
     def _try_wait(self, wait_flags):
         try:
@@ -313,7 +316,7 @@ class Process(subprocess.Popen):
             return self.pid, 0
         if pid:
             code = os.waitstatus_to_exitcode(status)
-            note_run(self.args, code, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+            note_run(self.args, code, usage.ru_utime + usage.ru_stime, 0)
         return pid, status
 
     def _internal_poll(self, *_, **__):

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -252,6 +253,10 @@ WRAP(int, fsync, int fd) {
     return fault_fails(FAULT_SYNC) ? -1 : __real_fsync(fd);
 }
 
+WRAP(int, fdatasync, int fd) {
+    return fault_fails(FAULT_SYNC) ? -1 : __real_fdatasync(fd);
+}
+
 /* The descriptor is closed all the same, as by the kernel. */
 WRAP(int, close, int fd) {
     int failed = __real_close(fd);
@@ -314,6 +319,14 @@ WRAP(int, unlinkat, int folder, const char *path, int flags) {
     return fault_fails(FAULT_UNLINK) ? -1 : __real_unlinkat(folder, path, flags);
 }
 
+WRAP(int, rmdir, const char *path) {
+    return fault_fails(FAULT_UNLINK) ? -1 : __real_rmdir(path);
+}
+
+WRAP(int, mkdir, const char *path, mode_t mode) {
+    return fault_fails(FAULT_MKDIR) ? -1 : __real_mkdir(path, mode);
+}
+
 WRAP(int, mkdirat, int folder, const char *path, mode_t mode) {
     return fault_fails(FAULT_MKDIR) ? -1 : __real_mkdirat(folder, path, mode);
 }
@@ -370,6 +383,16 @@ WRAP(int, clock_gettime, clockid_t clock, struct timespec *now) {
 
 WRAP(pid_t, fork, void) {
     return fault_fails(FAULT_SYSTEM) ? -1 : __real_fork();
+}
+
+WRAP(int, pipe2, int pair[2], int flags) {
+    return fault_fails(FAULT_SYSTEM) ? -1 : __real_pipe2(pair, flags);
+}
+
+WRAP(int, glob64, const char *pattern, int flags, int (*failed)(const char *, int), void *found) {
+    if (fault_fails(FAULT_LIST))
+        return GLOB_ABORTED;
+    return __real_glob64(pattern, flags, failed, found);
 }
 
 WRAP(int, socketpair, int domain, int type, int protocol, int pair[2]) {

@@ -95,7 +95,7 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     bool ok =
         backend->open(reader, error) && check_data(reader, error) && check_notes(reader, error);
     /* What was found out about a file of which a part could not be read does not count. */
-    if (!tc_input_sound(input, &(struct tc_error){0}) && error->class != TC_IO) {
+    if (input->failure->errnum && error->class != TC_IO) {
         *error = (struct tc_error){0};
         ok = tc_input_sound(input, error);
     }

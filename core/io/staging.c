@@ -148,11 +148,12 @@ bool tc_staging_adopt(struct tc_staging *staging, int folder, const char *name) 
 }
 
 bool tc_staging_discard(const struct tc_staging *staging) {
-    bool ok = tc_remove_tree(staging->fd, "new") && tc_remove_tree(staging->fd, "old");
+    if (!tc_remove_tree(staging->fd, "new") || !tc_remove_tree(staging->fd, "old") ||
+        tc_publish_step())
+        return false;
     /* Under another name: what is half removed must not be put back. */
-    if (!ok || tc_publish_step() ||
-        renameat(staging->fd, TC_STAGING_REPLACED, staging->fd, "old") != 0)
-        return ok;
+    if (renameat(staging->fd, TC_STAGING_REPLACED, staging->fd, "old") != 0)
+        return errno == ENOENT;
     return tc_remove_tree(staging->fd, "old");
 }
 

@@ -536,3 +536,39 @@ Test(publish, more_files_than_descriptors) {
     tc_publish_end(&publish);
     cr_assert_eq(entries(), 100);
 }
+
+/* The bytes of a file on disk, as an input. */
+static struct tc_input *open_target(void) {
+    struct tc_error error = {0};
+    write_old("0123456789");
+    struct tc_input *input = tc_input_open(path, NULL, &error);
+    cr_assert_not_null(input);
+    return input;
+}
+
+Test(io, a_part_that_cannot_be_read_is_not_forgotten, .init = setup, .fini = teardown) {
+    struct tc_error ignored = {0};
+    struct tc_error error = {0};
+    char bytes[4];
+    struct tc_input *whole = open_target();
+    struct tc_input *part = tc_input_part(whole, "part", 2, 4, &error);
+    cr_assert_not_null(part);
+    cr_assert(tc_input_read(part, 0, bytes, 4, &error) && tc_input_sound(whole, &error));
+    cr_assert_eq(truncate(path, 3), 0);
+    cr_assert_not(tc_input_read(part, 0, bytes, 4, &ignored));
+    tc_input_close(part);
+    cr_assert_not(tc_input_sound(whole, &error), "its caller went on");
+    cr_assert_eq(error.class, TC_IO);
+    tc_input_close(whole);
+}
+
+Test(io, a_range_beyond_the_end_is_no_failure_of_the_file, .init = setup, .fini = teardown) {
+    struct tc_error error = {0};
+    struct tc_error sound = {0};
+    char bytes[16];
+    struct tc_input *input = open_target();
+    cr_assert_not(tc_input_read(input, 5, bytes, 16, &error));
+    cr_assert_eq(error.class, TC_INVALID);
+    cr_assert(tc_input_sound(input, &sound));
+    tc_input_close(input);
+}

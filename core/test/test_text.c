@@ -53,3 +53,16 @@ Test(text, buffer_grows_and_formats) {
     cr_assert_str_eq(buffer.bytes + buffer.length - 8, "998,999,");
     tc_buffer_release(&buffer);
 }
+
+Test(text, a_fixed_buffer_takes_what_fits) {
+    char bytes[8];
+    struct tc_buffer buffer = {.bytes = bytes, .capacity = sizeof bytes, .fixed = true};
+    tc_buffer_add_string(&buffer, "1234567");
+    cr_assert_not(buffer.failed);
+    cr_assert_str_eq(buffer.bytes, "1234567");
+    tc_buffer_add_string(&buffer, "8");
+    cr_assert(buffer.failed);
+    cr_assert_str_eq(bytes, "1234567", "what was there stays");
+    tc_buffer_release(&buffer);
+    cr_assert_null(buffer.bytes);
+}

@@ -56,12 +56,13 @@ static bool add_content(struct pickle *pickle, struct pickle_node *node, enum pi
 }
 
 /* Sets items of a list by index, where -1 is the last. Python's machine ends with an
- * error where there is no such item. What a call gave may be any index, or a slice. */
+ * error where there is no such item. What a call gave may be any index, or a slice; so may
+ * a number that was too long to be read. */
 static bool set_list_items(struct pickle *pickle, struct pickle_node *list,
                            struct pickle_node **items, size_t count) {
     for (size_t i = 0; i < count; i += 2) {
         int64_t index = INT64_MAX;
-        if (!is_plain(items[i]))
+        if (!is_plain(items[i]) || items[i]->kind == PICKLE_LONG)
             continue;
         if (items[i]->kind == PICKLE_INT || items[i]->kind == PICKLE_BOOL)
             index = items[i]->kind == PICKLE_INT ? items[i]->integer : items[i]->value;

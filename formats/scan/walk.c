@@ -43,7 +43,7 @@ struct scan_source *scan_source_new(struct tc_input *input, bool packed, struct 
 /* What is found and wrong */
 
 bool scan_note_broken(struct scan *scan, const struct tc_error *damage, struct tc_error *error) {
-    if (damage->class == TC_IO) {
+    if (error && damage->class == TC_IO) {
         *error = *damage;
         return false;
     }

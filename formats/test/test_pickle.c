@@ -1311,6 +1311,11 @@ Test(pickle, a_scan_sets_items_of_lists) {
     scan_names(P("]Na\211Nscm\nn\n."), "m.n ");
     scan_names(P("]cm\nf\n)RNscm\nn\n."), "m.f m.n ");
     scan_names(P("]Na\210Nscm\nn\n."), "");
+    /* 2,000 bytes that are zero are 0. */
+    char longer[2100] = "]Na\213\320\7";
+    static const char rest[] = "Nscm\nn\n.";
+    memcpy(longer + 8 + 2000, rest, sizeof rest - 1);
+    scan_names(longer, 8 + 2000 + sizeof rest - 1, "m.n ");
 }
 
 Test(pickle, an_unpickler_that_goes_on_keeps_its_memo) {

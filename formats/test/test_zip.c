@@ -156,7 +156,7 @@ Test(zip, probes_see_names_and_nothing_else) {
 Test(zip, probes_see_the_end_of_a_long_directory) {
     enum { COUNT = 3000 };
     static struct test_member members[COUNT];
-    static char texts[COUNT][16];
+    static char texts[COUNT][24];
     const char *path = test_path("long.zip");
     for (int i = 0; i < COUNT; i++) {
         snprintf(texts[i], sizeof texts[i], "member-%d", i);

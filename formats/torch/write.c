@@ -305,8 +305,8 @@ static void add_dense(struct pickler *pickler, size_t index) {
     const struct tc_item *item = &pickler->items[index];
     const struct tc_item *kept = item;
     const struct torch_type *type = &types[item->dtype];
-    uint64_t sizes[TC_MAX_RANK];
-    uint64_t strides[TC_MAX_RANK];
+    uint64_t sizes[TC_MAX_RANK] = {0};
+    uint64_t strides[TC_MAX_RANK] = {0};
     if (item->tied)
         kept = tc_ties_kept(pickler->writer->plan, item);
     sizes_in_torch(item, sizes, strides);

@@ -237,7 +237,7 @@ static bool over_limit(struct tc_error *error, uint64_t size) {
 static bool load_pickle(struct torch *torch, const struct zip_member *member,
                         struct pickle_node **root, struct tc_error *error) {
     struct pickle pickle;
-    if (!member) /* it is there, but there was no memory to look for it */
+    if (!member) /* it was there a moment ago: no memory is left to look for it */
         return tc_fail_memory(error);
     torch_pickle_init(torch, &pickle, member->data, member->data + member->size, error);
     bool ok = true;

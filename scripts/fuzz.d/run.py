@@ -128,7 +128,7 @@ def keep(target, folder):
     return f"{target}: {count} of {sum(1 for _ in chosen.iterdir())} inputs kept"
 
 
-def report(outcome, mode):
+def report(outcome):
     edges = f"{outcome.edges:6}" if outcome.edges else "     -"
     print(
         f"{outcome.target:<14} {outcome.executions:10} {edges} {outcome.inputs:6} "
@@ -176,7 +176,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
         outcomes = list(pool.map(lambda name: work(name, mode, share), order))
     for outcome, note in outcomes:
-        report(outcome, mode)
+        report(outcome)
         if note:
             print(f"    {note}")
     failed = sum(1 for outcome, note in outcomes if outcome.findings or "failed" in note)

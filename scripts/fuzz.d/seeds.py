@@ -77,7 +77,7 @@ def pickles():
 
 
 def parts(named):
-    """Several files or members in one input (fuzz/parts.h), from pairs of name and bytes."""
+    """Several files or members in one input (cmd/test/fuzz/parts.h), from pairs of name and bytes."""
     return b"\n".join(b"@@@ %s\n%s" % (name.encode(), data) for name, data in named)
 
 

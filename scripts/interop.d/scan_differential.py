@@ -76,10 +76,12 @@ def seeds() -> list[tuple[str, bytes]]:
     ]
 
 
+# What the fuzz targets keep is no file of a format.
+KNOWN = [file for file in sorted(TESTDATA.rglob("*")) if file.is_file() and TESTDATA / "fuzz" not in file.parents]
 FILES = [
     (file.name, file.read_bytes())
-    for file in sorted(TESTDATA.rglob("*"))
-    if file.is_file() and file.stat().st_size <= LARGEST and not file.name.startswith(("README", "expected"))
+    for file in KNOWN
+    if file.stat().st_size <= LARGEST and not file.name.startswith(("README", "expected"))
 ] + seeds()
 ARCHIVES = [(name, data) for name, data in FILES if data[:4] == b"PK\3\4"]
 CROSSED = [
@@ -259,7 +261,7 @@ def all_cases() -> list[tuple[str, int]]:
 
 
 def run(checks, tconv):
-    watched.warm_up([file for file in TESTDATA.rglob("*") if file.is_file() and file.parent.name != "bad"])
+    watched.warm_up([file for file in KNOWN if file.parent.name != "bad"])
     cases = all_cases()
     batches = [cases[start : start + BATCH] for start in range(0, len(cases), BATCH)]
     totals: Counter[str] = Counter()

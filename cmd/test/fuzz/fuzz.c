@@ -149,8 +149,9 @@ bool fuzz_digest(const char *path, const struct tc_backend *backend,
     return ok;
 }
 
-bool fuzz_is_damaged(const char *path, const struct tc_backend *backend,
-                     const struct tc_format_options *options) {
+/* Whether there is any damage to a file, or it can't be opened at all. */
+static bool is_damaged(const char *path, const struct tc_backend *backend,
+                       const struct tc_format_options *options) {
     struct tc_error error = {0};
     struct tc_findings findings;
     struct tc_format_options forgiving = *options;
@@ -164,4 +165,13 @@ bool fuzz_is_damaged(const char *path, const struct tc_backend *backend,
     tc_findings_release(&findings);
     fuzz_check_outcome(ok, &error);
     return damaged;
+}
+
+bool fuzz_digest_and_verify(const char *path, const struct tc_backend *backend,
+                            const struct tc_format_options *options, struct tc_error *error) {
+    bool ok = fuzz_digest(path, backend, options, NULL, error);
+    fuzz_restart_clock();
+    bool damaged = is_damaged(path, backend, options);
+    FUZZ_CHECK(ok || damaged, "verify does not find what is wrong: %s", error->message);
+    return ok;
 }

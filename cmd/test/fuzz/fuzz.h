@@ -69,9 +69,9 @@ const char *fuzz_path(const char *name);
 bool fuzz_digest(const char *path, const struct tc_backend *backend,
                  const struct tc_format_options *options, struct tc_buffer *text,
                  struct tc_error *error);
-/* Looks for all damage to a file, as `tconv verify` does. Returns whether there is any, also where
- * the file can't be opened at all. */
-bool fuzz_is_damaged(const char *path, const struct tc_backend *backend,
-                     const struct tc_format_options *options);
+/* Does the same, and then looks for all damage as `tconv verify` does, which must find some where
+ * reading fails. */
+bool fuzz_digest_and_verify(const char *path, const struct tc_backend *backend,
+                            const struct tc_format_options *options, struct tc_error *error);
 
 #endif
