@@ -19,6 +19,9 @@
 #include "core/base/limits.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "core/remote/address.h"
+#include "core/remote/hub.h"
+#include "formats/model_open.h"
 #include "formats/scan/scan.h"
 
 /* Folders in folders, and files of one: far beyond any model's. */
@@ -416,6 +419,33 @@ static void scan_folder(struct job *job, const char *top) {
     free(folder.depths);
 }
 
+/* Every file of a repository, or of a folder in one. */
+static void scan_repository(struct job *job, const char *address) {
+    struct tc_hub_place place;
+    struct tc_hub_files files = {0};
+    struct tc_error error = {0};
+    bool ok = tc_hub_parse(&place, address, &error) &&
+              tc_hub_list(job->common.format.remote, &place, true, &files, &error);
+    size_t prefix = ok && place.path[0] ? strlen(place.path) + 1 : 0;
+    for (size_t i = 0; ok && i < files.count; i++) {
+        char *path = NULL;
+        if (files.list[i].folder)
+            continue;
+        if (asprintf(&path, "%s/%s", address, files.list[i].path + prefix) < 0) {
+            ok = tc_fail_memory(&error);
+            break;
+        }
+        scan_one(job, path, false);
+        free(path);
+    }
+    if (!ok) {
+        tc_error_in_file(&error, address);
+        file_failed(job, address, &error);
+    }
+    tc_hub_files_release(&files);
+    tc_hub_place_release(&place);
+}
+
 static void add_summary_json(struct tc_buffer *out, const struct job *job, size_t files) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
@@ -481,8 +511,12 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
     tc_arena_init(&job->arena, 0);
     for (size_t i = 0; i < arguments->count; i++) {
         bool folder = is_folder(arguments->names[i]);
-        folders |= folder;
-        if (folder)
+        bool repository = tc_address_is(arguments->names[i]) &&
+                          model_is_folder(arguments->names[i], &job->common.format);
+        folders |= folder || repository;
+        if (repository)
+            scan_repository(job, arguments->names[i]);
+        else if (folder)
             scan_folder(job, arguments->names[i]);
         else
             scan_one(job, arguments->names[i], true);
