@@ -44,6 +44,9 @@ struct shards {
                                 * shards_open brings them into another order */
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
     bool ready;
+    bool unlisted; /* set by the backend: there is no list of the tensors */
+    bool own;      /* set by the backend: the file that names the shards is one of them */
+    struct tc_format_options options; /* the index's, for a part of a model */
 };
 
 void shards_init(struct shards *shards, struct tc_reader *reader);

@@ -63,10 +63,11 @@ static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer,
 /* Fills a chunk with an item's bytes as they are written, from `at` on, by casting. */
 static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
                       struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
-    size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
+    enum tc_dtype from = item->tensor->dtype;
     size_t to = tc_dtype_bits(item->dtype) / 8;
     size_t count = chunk->length / to;
-    if (!read_item(item, item->skip + at / to * from, scratch, count * from, error))
+    uint64_t skip = at / to / tc_dtype_block_elements(from) * tc_dtype_block_bytes(from);
+    if (!read_item(item, item->skip + skip, scratch, tc_dtype_span(from, count), error))
         return false;
     tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
     return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
@@ -96,7 +97,8 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         if (tc_pipe_take(&job->pipe, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         uint64_t left = item->nbytes - at;
-        /* TC_CHUNK_BYTES is a multiple of every element's size. */
+        /* TC_CHUNK_BYTES is a multiple of every element's size, and of 256 elements, the most that
+         * a block of a block dtype has. */
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
         chunk->item = visit;
         bool ok = item->dtype == item->tensor->dtype

@@ -46,7 +46,7 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
 enum family { TRUTHS, INTEGERS, FLOATS, COMPLEX, PACKED };
 
 static enum family family_of(enum tc_dtype dtype) {
-    if (tc_dtype_packed(dtype))
+    if (tc_dtype_packed(dtype) && !tc_dtype_is_block(dtype))
         return PACKED;
     if (dtype == TC_BOOL)
         return TRUTHS;
@@ -88,6 +88,12 @@ static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error 
         return true;
     if (!tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error))
         return false;
+    if (tc_dtype_is_block(from) &&
+        !tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, item->name, error,
+                      "%s dequantised to %s", tc_dtype_name(from), tc_dtype_name(to)))
+        return false;
+    if (tc_dtype_is_block(from) && !item->lossy)
+        return true;
     if (!item->lossy && !item->restored)
         return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s stored as %s, without loss", tc_dtype_name(from),
@@ -110,7 +116,9 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     bool kept = caps & (TC_CAN_FILE_METADATA | TC_CAN_TENSOR_METADATA) ||
                 plan->options->keep_metadata == TC_KEEP_SIDECAR;
     enum tc_dtype first = source_dtype(item);
-    if (item->dtype == item->tensor->dtype || !kept || plan->options->keep_metadata == TC_KEEP_DROP)
+    /* What was quantised can't be quantised again to the same bytes. */
+    if (item->dtype == item->tensor->dtype || !kept || tc_dtype_is_block(item->tensor->dtype) ||
+        plan->options->keep_metadata == TC_KEEP_DROP)
         return true;
     struct tc_metadata *metadata = tc_metadata_copy(item->metadata, &plan->arena, error);
     if (!metadata)
@@ -163,7 +171,7 @@ bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error
     } else {
         enum tc_dtype first = policy && policy->restore ? source_dtype(item) : TC_NONE;
         item->restored = first != TC_NONE && first != from && held & TC_SET(first) &&
-                         tc_cast_lossless(first, from);
+                         tc_cast_lossless(first, from) && tc_cast_exists(from, first);
         to = item->restored ? first : tc_dtype_promote(from, held);
         if (to == TC_NONE || (!item->restored && !tc_cast_lossless(from, to)))
             return refuse_dtype(plan, item, error);

@@ -16,6 +16,7 @@
 #include "core/plan/sparse_items.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/select.h"
+#include "core/tensor/shape.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 
@@ -31,19 +32,24 @@ static bool take_rows(struct tc_item *item, const struct tc_rows *chosen, struct
     uint64_t end;
     if (!tc_rows_clip(chosen, tensor->shape, tensor->rank, &first, &end, error))
         return false;
+    enum tc_dtype dtype = tensor->dtype;
     uint64_t rows = tensor->shape[0];
-    uint64_t row = rows ? tensor->nbytes / rows : 0;
-    if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
-        return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",
-                       tc_dtype_name(tensor->dtype));
+    uint64_t elements = rows ? tc_shape_count(tensor->shape + 1, tensor->rank - 1u) : 0;
+    uint64_t group = tc_dtype_block_elements(dtype);
+    if (first * elements % group != 0 || end * elements % group != 0 ||
+        (!tc_dtype_is_block(dtype) && elements % group != 0))
+        return tc_fail(error, TC_UNSUPPORTED, "rows",
+                       tc_dtype_is_block(dtype) ? "these rows of %s do not fill whole blocks"
+                                                : "rows of %s do not fill whole bytes",
+                       tc_dtype_name(dtype));
     uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
     if (!shape)
         return false;
     memcpy(shape, tensor->shape, tensor->rank * sizeof *shape);
     shape[0] = end - first;
     item->shape = shape;
-    item->skip = first * row;
-    item->taken = (end - first) * row;
+    item->skip = first * elements / group * tc_dtype_block_bytes(dtype);
+    item->taken = (end - first) * elements / group * tc_dtype_block_bytes(dtype);
     return true;
 }
 

@@ -189,11 +189,15 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
         return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
                        plan->file_count, TC_MAX_SHARDS);
     struct output_name out = output_name(plan->target, output);
+    if (out.is_index && !sharding->index_ending)
+        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no index of shards",
+                       plan->target->name);
     if (plan->file_count <= 1 && sharding->single && !out.is_index) {
         plan->file_count = 1;
         plan->files[0].name = tc_path_name(output);
         return true;
     }
+    plan->sharded = true;
     for (size_t i = 0; i < plan->file_count; i++) {
         struct tc_buffer name = {0};
         tc_buffer_add_text(&name, out.stem);
@@ -203,6 +207,8 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
         if (!plan->files[i].name)
             return false;
     }
+    if (!sharding->index_ending)
+        return true;
     struct tc_buffer name = {0};
     tc_buffer_add_text(&name, out.stem);
     tc_buffer_addf(&name, "%s%s", out.extension, sharding->index_ending);

@@ -87,12 +87,15 @@ struct tc_plan {
     size_t *by_place; /* the items' positions by their place; NULL until tc_plan_list_places */
     struct tc_output_file *files;
     size_t file_count;
+    bool sharded;                /* the files are shards, with an index or without */
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
     uint64_t shard_size;         /* 0: one file */
     struct tc_metadata metadata; /* of the whole model */
+    /* For a target that has types: those of the metadata (core/plan/metadata_types.h). */
+    struct tc_metadata metadata_types;
     /* Metadata that the index gets besides total_size; the values are JSON. */
     struct tc_metadata index_metadata;
     struct tc_notes notes; /* the ledger, and warnings; names are those in the output */
