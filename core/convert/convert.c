@@ -8,6 +8,7 @@
 #include "core/convert/stale_shards.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
+#include "core/format/dequantise.h"
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
@@ -55,9 +56,11 @@ static void advance(void *context, uint64_t bytes) {
 
 static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
                       struct tc_error *error) {
-    return item->densify
-               ? tc_densify_read(item->densify, offset, buffer, length, error)
-               : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
+    if (item->densify)
+        return tc_densify_read(item->densify, offset, buffer, length, error);
+    if (item->dequantise)
+        return tc_dequantise_read(item->dequantise, offset, buffer, length, error);
+    return tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
 }
 
 /* Fills a chunk with an item's bytes as they are written, from `at` on, by casting. */
@@ -154,10 +157,12 @@ static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error)
         return tc_fail_memory(error);
     bool ok = true;
     for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
-        struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
         ok = produce_visit(job, visit, scratch, error);
-        if (densify)
-            tc_densify_unload(densify);
+        if (item->densify)
+            tc_densify_unload(item->densify);
+        if (item->dequantise)
+            tc_dequantise_unload(item->dequantise);
     }
     free(scratch);
     return ok;
@@ -243,7 +248,7 @@ static bool needs_pipe(struct job *job, const struct tc_writer *writer) {
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
-        job->direct[visit] = !writer->sees_bytes && !item->densify &&
+        job->direct[visit] = !writer->sees_bytes && !item->densify && !item->dequantise &&
                              item->dtype == item->tensor->dtype &&
                              tc_reader_extent(item->reader, item->tensor, &extent);
         pipe |= job->read_back || (!job->direct[visit] && item->nbytes);
