@@ -47,7 +47,7 @@ def make_samples(folder):
     (folder / "extra.npy").write_bytes(files.npy_of(files.f32(1.0, 2.0)))
     narrow = {"w": Tensor("BF16", [4], bytes(range(8)))}
     (folder / "bf16.safetensors").write_bytes(files.safetensors(narrow))
-    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin"):
+    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin", "model.gguf"):
         result = run(TCONV, "-q", "model.safetensors", name, cwd=folder)
         check_equal(result.code, 0, f"making {name}", result)
     result = run(TCONV, "check", "--write-schema", "-o", "model.schema.json", "model.safetensors", cwd=folder)

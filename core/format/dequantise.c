@@ -15,11 +15,11 @@
 #define SPAN ((size_t)512 << 10)
 #define WINDOW ((size_t)8 << 10)
 /* Bytes of blocks that are held to be transposed. */
-#define TILE ((size_t)4 << 20)
+#define TILE ((size_t)16 << 20)
 #define MX_BLOCK 32u
 #define MX_BYTES 16u
-/* Columns that are transposed at once: their blocks fit the CPU's first cache. */
-#define STRIP 64u
+/* Rows that are transposed at once: their blocks fit the CPU's first cache. */
+#define STRIP 256u
 
 /* A part of a tensor whose result is transposed: blocks [group, group + groups) of rows
  * [first, first + count) of one matrix. */
@@ -329,18 +329,22 @@ static bool tile_has(const struct tile *tile, uint64_t matrix, uint64_t row, uin
            group - tile->group < tile->groups;
 }
 
-/* `count` values of one row of the result: code k of the blocks of `count` rows of the tile. */
-static void gather(const struct tc_dequantise *dequantise, uint64_t row, uint64_t group,
-                   unsigned code, size_t count, float *values) {
-    const struct tile *tile = &dequantise->work->tile;
+/* Blocks `group` of `count` rows of the tile, from `row` on, byte by byte: the bytes of one place
+ * in their blocks lie together. */
+struct strip {
+    unsigned char bytes[MX_BYTES][STRIP];
+    float scales[STRIP];
+};
+
+static void take_strip(const struct tile *tile, uint64_t row, uint64_t group, size_t count,
+                       struct strip *strip) {
     uint64_t at = (row - tile->first) * tile->groups + (group - tile->group);
-    const unsigned char *bytes = tile->bytes + at * MX_BYTES + code / 2;
-    const float *scales = tile->scales + at;
-    const float *table = dequantise->work->codes.values;
-    unsigned shift = code % 2 * 4;
-    for (size_t i = 0; i < count; i++)
-        values[i] =
-            table[bytes[i * tile->groups * MX_BYTES] >> shift & 15] * scales[i * tile->groups];
+    for (size_t i = 0; i < count; i++, at += tile->groups) {
+        const unsigned char *block = tile->bytes + at * MX_BYTES;
+        for (unsigned byte = 0; byte < MX_BYTES; byte++)
+            strip->bytes[byte][i] = block[byte];
+        strip->scales[i] = tile->scales[at];
+    }
 }
 
 /* Elements [first, first + count) of a result [.., 32 G, N] from blocks [.., N, G, 16]: lines of N
@@ -363,19 +367,24 @@ static bool read_swapped(struct tc_dequantise *dequantise, uint64_t first, size_
                                                         : left;
         uint64_t from = at % width;
         uint64_t until = lines == 1 && end - at < width - from ? from + (end - at) : width;
-        for (uint64_t row = from; row < until; row += STRIP) {
-            uint64_t strip = until - row < STRIP ? until - row : STRIP;
+        for (uint64_t row = from; row < until;) {
+            struct strip strip;
             struct tile *tile = &dequantise->work->tile;
             if (!tile_has(tile, matrix, row, group) &&
                 !load_tile(dequantise, matrix, row, group, error))
                 return false;
-            strip =
-                tile->first + tile->count - row < strip ? tile->first + tile->count - row : strip;
+            uint64_t in_tile = tile->first + tile->count - row;
+            size_t count_here = until - row < STRIP ? until - row : STRIP;
+            count_here = in_tile < count_here ? in_tile : count_here;
+            take_strip(tile, row, group, count_here, &strip);
             for (uint64_t l = 0; l < lines; l++) {
-                gather(dequantise, row, group, (unsigned)((line + l) % MX_BLOCK), strip, values);
-                finish(dequantise, values, strip,
+                unsigned code = (unsigned)((line + l) % MX_BLOCK);
+                tc_codes_scale_halves(&dequantise->work->codes, strip.bytes[code / 2], code % 2,
+                                      strip.scales, values, count_here);
+                finish(dequantise, values, count_here,
                        out + (at + l * width + (row - from) - first) * each);
             }
+            row += count_here;
         }
         at += lines == 1 ? until - from : lines * width;
     }

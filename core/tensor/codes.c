@@ -1,6 +1,7 @@
 #include "core/tensor/codes.h"
 
 #include <stdint.h>
+#include <string.h>
 
 #include "core/tensor/cast.h"
 #include "core/tensor/cpu.h"
@@ -52,4 +53,9 @@ const unsigned char *tc_codes_scale(const struct tc_codes *codes, const unsigned
         CALL(bytes, codes->values, in, out, count, scale);
         return in + count;
     }
+}
+
+void tc_codes_scale_halves(const struct tc_codes *codes, const unsigned char *in, bool high,
+                           const float *scales, float *out, size_t count) {
+    CALL(halves, codes->values, in, high ? 4 : 0, scales, out, count);
 }

@@ -22,5 +22,8 @@ void tc_codes_init(struct tc_codes *codes, enum tc_dtype dtype, bool no_minus);
  * is returned, where codes fill whole bytes. */
 const unsigned char *tc_codes_scale(const struct tc_codes *codes, const unsigned char *in,
                                     float *out, size_t count, float scale);
+/* E2M1 codes that lie in one half of each byte, the low or the high one, times a scale each. */
+void tc_codes_scale_halves(const struct tc_codes *codes, const unsigned char *in, bool high,
+                           const float *scales, float *out, size_t count);
 
 #endif
