@@ -31,6 +31,7 @@ SECTIONS = {
     "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
+    "gguf_peer": Section(("numpy", "gguf")),
     "append": Section(("numpy", "deathtensors")),
     "manifest": Section(("numpy", "deathtensors")),
     "diff": Section(("numpy", "safetensors", "deathtensors")),
