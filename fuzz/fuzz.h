@@ -6,7 +6,7 @@
  * does not, as a sanitizer's report does. Each format of formats/registry.def is a target
  * (formats.c), and so is each line of targets.def.
  *
- * The same functions run under three mains: entry.c is what a fuzzing engine calls; replay.c runs
+ * The same functions run under two mains: entry.c is what a fuzzing engine calls; replay.c runs
  * files that are kept, and others made of them, without any engine.
  */
 #ifndef TCONV_FUZZ_FUZZ_H
