@@ -305,7 +305,7 @@ def install(name: str, made):
         if dotted not in sys.modules:
             try:
                 importlib.import_module(dotted)
-            except ImportError:
+            except (ImportError, TypeError):  # missing, or not to be imported beside stand-ins
                 sys.modules[dotted] = types.ModuleType(dotted)
                 sys.modules[dotted].__path__ = []
     setattr(sys.modules[module], short, made)

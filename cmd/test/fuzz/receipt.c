@@ -18,7 +18,7 @@ static const unsigned char secret[TC_KEY_BYTES] = "a secret that everybody may k
 
 static void check_outputs(const struct tc_receipt *receipt) {
     for (size_t i = 0; i < receipt->count; i++) {
-        FUZZ_CHECK(tc_path_is_plain(receipt->outputs[i].name), "an output is no plain file");
+        FUZZ_CHECK(tc_path_is_inside(receipt->outputs[i].name), "an output lies elsewhere");
         FUZZ_CHECK(strlen(receipt->outputs[i].sum) == 2 * TC_SHA256_BYTES, "a hash is none");
     }
 }
