@@ -24,6 +24,7 @@ import attacks
 
 LOGS = Path("build/logs")
 SECONDS = LOGS / "seconds.json"
+FAILURES = LOGS / "failures.txt"  # what the failed tests said, once more
 GIB = 1 << 30
 SANITIZER_REPORT = re.compile(rb"(Address|Leak|UndefinedBehavior)Sanitizer|: runtime error: ")
 CRITERION = re.compile(rb"Synthesis: Tested: (\d+) \| Passing: (\d+)")
@@ -32,6 +33,8 @@ TALLY = re.compile(rb"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 # sanitizers, other unit tests under both: hostile files under clang's, which find more.
 UNDER_CLANG = {"test_attacks", "test_bounds", "test_scan", "test_scan_places", "roundtrip", "read_back"}
 SLOWEST = 8  # of the tests are named at the end
+SAID = re.compile(r"^FAIL |^\[FAIL\]|Sanitizer|: runtime error: ")  # where a failure begins in a log
+SAID_LINES = 40  # of each failed test are repeated at the end
 NEED_MEMORY = {"test_memory": 14 * GIB}  # on a RAM disk; otherwise on the disk
 
 
@@ -150,6 +153,24 @@ class Runner:
             print(f"    {log}", flush=True)
 
 
+def said(log):
+    """What a failed test said first of its failures, or last where nothing looks like one."""
+    lines = log.read_text(errors="backslashreplace").splitlines()
+    first = next((number for number, line in enumerate(lines) if SAID.search(line)), None)
+    return lines[-SAID_LINES:] if first is None else lines[first : first + SAID_LINES]
+
+
+def print_failures(order, outcomes):
+    """The failures once more, below everything else: the end is what people see of a long log."""
+    with open(FAILURES, "w") as out:
+        for job, outcome in zip(order, outcomes):
+            if outcome.failed:
+                log = LOGS / f"{job.build}-{job.name}.log"
+                text = "".join(f"    | {line}\n" for line in said(log))
+                print(f"failed: {job.label}{outcome.notes}\n{text}", end="", file=out)
+    print(FAILURES.read_text(), end="")
+
+
 def judge(log, status, seconds):
     """Counts a test from its log: Criterion's synthesis, or a line `N passed, N failed`."""
     text, passed, failed, skipped, notes = log.read_bytes(), 0, 0, 0, ""
@@ -203,6 +224,7 @@ def run_all(builds, names, runner, failed):
     if "test" in builds and not names:
         print("rows of cmd/test/rows:", end=" ", flush=True)
         failed += attacks.report("test", False)[1]
+    print_failures(order, outcomes)
     print_times(runner, order, time.monotonic() - begin)
     print(f"{passed} passed, {failed} failed")
     return 0 if failed == 0 and passed > 0 else 1
