@@ -124,11 +124,11 @@ tconv_options() {
     release) echo --buildtype=release ;;
     test) echo --buildtype=debugoptimized -Dtests=true -Dwerror=true ;;
     asan)
-        echo --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
+        echo --buildtype=debug -Doptimization=2 -Db_sanitize=address,undefined -Db_lundef=false \
             -Dtests=true -Dwerror=true
         ;;
     clang) # the same by clang, whose sanitizers see other things, such as a null pointer plus zero
-        echo --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
+        echo --buildtype=debug -Doptimization=2 -Db_sanitize=address,undefined -Db_lundef=false \
             -Dtests=true -Dwerror=true
         ;;
     zlib) echo --buildtype=debugoptimized -Dtests=true -Dwerror=true -Disal=disabled ;;

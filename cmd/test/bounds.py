@@ -28,13 +28,14 @@ from files import (
     zip64_end,
     zstd_zeros,
 )
-from harness import SANITIZED
+from harness import FULL, SANITIZED
 from protobufs import block, constant, external, initializer, model, node, number, pair, tensor_proto
 from tf_files import field, record
 from tf_files import tensor_proto as tf_proto
 
-# A sanitizer, under which no time or memory is measured, gets a sixteenth of all that is repeated.
-SHARE = 16 if SANITIZED else 1
+# Of all that is repeated: a quarter, and with TCONV_FULL all. A sanitizer, under which no time or
+# memory is measured, gets a sixteenth.
+SHARE = 16 if SANITIZED else 1 if FULL else 4
 LIMIT = (4 << 20) // SHARE - (64 << 10)  # bytes of a file that counts as small
 FILES = {}
 
@@ -48,7 +49,7 @@ def file(name):
 
 
 def times(count):
-    """So many times, or a sanitizer's share."""
+    """So many times, or this run's share."""
     return range(max(2, count // SHARE))
 
 

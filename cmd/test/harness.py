@@ -453,6 +453,12 @@ def check_equal(got, expected, what, result=None):
         raise result.failed(fault) if result else Failed(fault)
 
 
+def one_in(share, case_id):
+    """Whether a sanitizer build runs this case, of which there are many of a kind: one in `share`,
+    chosen by the id. Other builds, and --full, run all."""
+    return not SANITIZED or FULL or zlib.crc32(case_id.encode()) % share == 0
+
+
 class Suite:
     """Runs cases on a few threads and counts them; arguments pick some by the start of their id.
 

@@ -144,11 +144,21 @@ static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
     return ok;
 }
 
+/* A narrowing cast reads more bytes than it sends: up to 16 for one. Small models need less. */
+static size_t scratch_bytes(const struct job *job) {
+    uint64_t most = 1;
+    for (size_t visit = 0; visit < job->visit_count && most < SCRATCH_BYTES; visit++) {
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
+        most = item->tensor->nbytes > most ? item->tensor->nbytes : most;
+        most = item->nbytes > most ? item->nbytes : most;
+    }
+    return most < SCRATCH_BYTES ? most : SCRATCH_BYTES;
+}
+
 static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error) {
     (void)pipe;
     struct job *job = context;
-    /* A narrowing cast reads more bytes than it sends: up to 16 for one. */
-    unsigned char *scratch = malloc(SCRATCH_BYTES);
+    unsigned char *scratch = malloc(scratch_bytes(job));
     if (!scratch)
         return tc_fail_memory(error);
     bool ok = true;

@@ -7,15 +7,22 @@
 
 /* More threads seldom help: memory and disks are the limit by then. */
 #define MOST_THREADS 8u
+/* No thread recurses or has large arrays. The usual 8 MiB would count against limits of the address
+ * space, and sanitizers clear an eighth of it at each start and end of a thread. */
+#define STACK_BYTES ((size_t)1 << 20)
 
 bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
                      struct tc_error *error) {
     sigset_t all;
     sigset_t old;
+    pthread_attr_t attributes;
     sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(thread, NULL, run, context);
+    int failed = pthread_create(thread, &attributes, run, context);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
     return failed ? tc_fail_errno(error, failed, "thread", "cannot start a thread") : true;
 }
 

@@ -53,7 +53,8 @@ static const unsigned char *look(struct wire *wire, size_t *length, struct tc_er
     if (wire->at >= source->window_at &&
         wire->at - source->window_at + *length <= source->window_size)
         return source->window + (wire->at - source->window_at);
-    if (!source->window && !(source->window = malloc(WINDOW_BYTES))) {
+    size_t room = source->input->size < WINDOW_BYTES ? source->input->size : WINDOW_BYTES;
+    if (!source->window && !(source->window = malloc(room))) {
         tc_fail_memory(error);
         return NULL;
     }

@@ -174,12 +174,15 @@ Test(roundtrip, every_file_through_every_pair) {
                   trips);
 }
 
+/* Under sanitizers a third of the targets of each file, other files the others. */
 static void visit_same_bytes(const char *path, void *context) {
-    (void)context;
+    size_t *turns = context;
     if (test_file_class(path) != TC_OK)
         return;
     for (size_t i = 0; tc_registry[i]; i++)
         for (size_t v = 0; v < VARIANTS; v++) {
+            if (TEST_SANITIZED && ++*turns % 3)
+                continue;
             const struct tc_backend *backend = tc_registry[i];
             if (!(backend->caps & TC_CAN_WRITE) || variants[v].needs & ~backend->caps)
                 continue;
@@ -195,8 +198,9 @@ static void visit_same_bytes(const char *path, void *context) {
 }
 
 Test(roundtrip, same_input_same_bytes) {
+    size_t turns = 0;
     for (size_t i = 0; tc_registry[i]; i++)
-        test_each_file(tc_registry[i]->name, visit_same_bytes, NULL);
+        test_each_file(tc_registry[i]->name, visit_same_bytes, &turns);
 }
 
 Test(roundtrip, shards_of_any_size_hold_the_same) {

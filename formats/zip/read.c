@@ -530,12 +530,17 @@ char *zip_load(struct tc_reader *reader, const struct zip_member *member, struct
 
 #define VERIFY_STEP ((size_t)1 << 18)
 
+/* Room for a step, and no more than a small member needs. */
+static unsigned char *verify_buffer(uint64_t size) {
+    return malloc(size == 0 ? 1 : size < VERIFY_STEP ? size : VERIFY_STEP);
+}
+
 bool zip_member_check(struct tc_input *input, const struct zip_member *member,
                       struct tc_error *error) {
     if (member->method == ZIP_STORED)
         return zip_verify_stored(input, member, error);
     struct zip_stream stream = {0};
-    unsigned char *buffer = malloc(VERIFY_STEP);
+    unsigned char *buffer = verify_buffer(member->size);
     bool ok = buffer || tc_fail_memory(error);
     for (uint64_t at = 0; ok && (at < member->size || at == 0);) {
         uint64_t left = member->size - at;
@@ -550,7 +555,7 @@ bool zip_member_check(struct tc_input *input, const struct zip_member *member,
 
 bool zip_verify_stored(struct tc_input *input, const struct zip_member *member,
                        struct tc_error *error) {
-    unsigned char *buffer = malloc(VERIFY_STEP);
+    unsigned char *buffer = verify_buffer(member->stored);
     if (!buffer)
         return tc_fail_memory(error);
     uint32_t crc = 0;
