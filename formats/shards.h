@@ -46,7 +46,7 @@ struct shards {
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
     bool without_index;        /* the tensors are those that the files hold: none is listed */
     bool ready;
-    bool own;      /* set by the backend: the file that names the shards is one of them */
+    bool own; /* set by the backend: the file that names the shards is one of them */
     struct tc_format_options options; /* the index's, for a part of a model */
 };
 

@@ -217,9 +217,9 @@ bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *pl
     /* Shards are read as the whole that they make up. */
     if (plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
-    else if (plan->sharded)
+    else if (plan->in_shards)
         ok = check_file(&reread, publish, plan->files[0].name, plan->target, open, watch, inner);
-    for (size_t p = 0; p < plan->file_count && !plan->sharded && ok; p++) {
+    for (size_t p = 0; p < plan->file_count && !plan->in_shards && ok; p++) {
         reread.first = plan->files[p].first;
         reread.count = plan->files[p].count;
         ok = check_file(&reread, publish, plan->files[p].name, plan->target, open, watch, inner);

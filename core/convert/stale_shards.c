@@ -151,7 +151,7 @@ bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
                      struct tc_error *error) {
     struct pattern pattern;
     struct stale stale = {0};
-    if (!plan->sharded || !plan->file_count || publish->folder_fd < 0 ||
+    if (!plan->in_shards || !plan->file_count || publish->folder_fd < 0 ||
         !find_pattern(plan, &pattern))
         return true;
     bool ok = list_stale(&stale, &pattern, publish, inputs, input_count, prune, error);

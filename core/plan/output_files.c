@@ -278,7 +278,7 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
         plan->files[0].name = tc_path_name(output);
         return true;
     }
-    plan->sharded = true;
+    plan->in_shards = true;
     for (size_t i = 0; i < plan->file_count; i++)
         if (!(plan->files[i].name = shard_name(plan, &out, i, error)))
             return false;

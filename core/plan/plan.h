@@ -97,14 +97,14 @@ struct tc_plan {
     size_t *by_place; /* the items' positions by their place; NULL until tc_plan_list_places */
     struct tc_output_file *files;
     size_t file_count;
-    bool sharded;                /* the files are shards, with an index or without */
+    bool in_shards;              /* the files are shards, with an index or without */
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
     const char *names_name;      /* TC_NAMES_FILE where the output has one; else NULL */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
     uint64_t shard_size;         /* 0: shards are not filled up to a size */
-    bool sharded;                /* the items are divided into shards */
+    bool sharded;                /* shards were asked for; a small model may fit into one file */
     struct tc_metadata metadata; /* of the whole model */
     /* For a target that has types: those of the metadata (core/plan/metadata_types.h). */
     struct tc_metadata metadata_types;

@@ -115,7 +115,7 @@ static void add_number(struct tc_buffer *text, uint64_t number, unsigned bytes) 
 /* Whether the file's metadata has this key in the output: split keys only where it is one of
  * several files. */
 static bool is_written(const struct tc_writer *writer, struct tc_text key) {
-    return !is_split_key(key) || writer->plan->sharded;
+    return !is_split_key(key) || writer->plan->in_shards;
 }
 
 static void add_pairs(struct tc_buffer *text, const struct tc_writer *writer) {
