@@ -161,7 +161,7 @@ static bool has_index(const struct tc_listing *listing, const struct model_name 
     struct tc_buffer name = {0};
     tc_buffer_add_text(&name, shard->stem);
     tc_buffer_add_text(&name, shard->extension);
-    tc_buffer_add_string(&name, sharding ? sharding->index_ending : "");
+    tc_buffer_add_string(&name, sharding && sharding->index_ending ? sharding->index_ending : "");
     bool there =
         !name.failed && tc_listing_find(listing, (struct tc_text){name.bytes, name.length}) != NULL;
     tc_buffer_release(&name);
