@@ -1,17 +1,17 @@
 #include "core/format/quant_config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/arena.h"
 #include "core/base/jansson.h"
 #include "core/base/json.h"
 #include "core/base/path.h"
-#include "core/base/text.h"
 #include "core/io/input.h"
 
-/* Honest ones have some 10 KB; lists of modules make them longer. */
-#define LONGEST_CONFIG (UINT64_C(4) << 20)
+#define QUANTISATION "quantization_config"
 #define LARGEST_BLOCK (UINT64_C(1) << 30)
 
 static const struct tc_document_value *member(const struct tc_document_value *object,
@@ -146,6 +146,10 @@ static bool is_there(const struct tc_reader *reader, const char *path, bool *the
     *there = lstat(path, &status) == 0;
     if (*there && linked && S_ISLNK(status.st_mode))
         *there = stat(path, &status) == 0;
+    if (!*there && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "open", "cannot find out whether this file is there");
+        return tc_error_in_file(error, path);
+    }
     if (!*there || S_ISREG(status.st_mode))
         return true;
     tc_fail(error, TC_UNSAFE, "config-file", "it is %s",
@@ -164,7 +168,8 @@ static bool read_file(const struct tc_reader *reader, const char *name, const ch
     struct tc_input *input =
         ok && there ? tc_reader_open_beside(reader, path.bytes, NULL, error) : NULL;
     if (ok && there) {
-        ok = input && tc_reader_check_header(reader, "config", input->size, LONGEST_CONFIG, error);
+        ok = input &&
+             tc_reader_check_header(reader, "config", input->size, TC_QUANT_CONFIG_LIMIT, error);
         char *text = ok ? tc_input_load(input, 0, input->size, error) : NULL;
         ok = text && parse((struct tc_text){text, input->size}, key, config, error);
         free(text);
@@ -181,7 +186,46 @@ bool tc_quant_config_read(const struct tc_reader *reader, struct tc_quant_config
     *config = (struct tc_quant_config){.dtype = TC_NONE};
     if (strcmp(reader->input->path, "-") == 0 || reader->options->unpublished)
         return true;
-    return read_file(reader, "config.json", "quantization_config", config, error) &&
+    return read_file(reader, "config.json", QUANTISATION, config, error) &&
            (config->method != TC_QUANT_UNKNOWN ||
             read_file(reader, "hf_quant_config.json", "quantization", config, error));
+}
+
+/* Copies an object without the member, and `deeper` levels of objects in it likewise: a model of
+ * several parts has a config for each. */
+static bool drop_member(struct tc_text object, unsigned deeper, struct tc_buffer *out,
+                        struct tc_arena *arena, struct tc_error *error) {
+    struct tc_json json;
+    struct tc_text key;
+    struct tc_text value;
+    tc_json_init(&json, object.bytes, object.length, 0, arena, error);
+    bool ok = tc_json_begin(&json, TC_JSON_OBJECT);
+    bool first = true;
+    size_t from = json.at; /* what is not copied yet */
+    tc_buffer_add(out, object.bytes, from);
+    for (; ok && tc_json_key(&json, &key); from = json.at) {
+        bool nested = tc_json_peek(&json) == TC_JSON_OBJECT;
+        if (!tc_json_skip(&json, &value) || tc_text_equal(key, TC_TEXT(QUANTISATION)))
+            continue;
+        /* A comma before the first member that stays belongs to one that goes. */
+        size_t comma = from + strcspn(object.bytes + from, ",\"");
+        from = first && object.bytes[comma] == ',' ? comma + 1 : from;
+        first = false;
+        tc_buffer_add(out, object.bytes + from, (size_t)(value.bytes - object.bytes) - from);
+        if (nested && deeper)
+            ok = drop_member(value, deeper - 1, out, arena, error);
+        else
+            tc_buffer_add_text(out, value);
+    }
+    ok = ok && tc_json_end(&json);
+    tc_buffer_add(out, object.bytes + from, ok ? object.length - from : 0);
+    return ok;
+}
+
+bool tc_quant_config_drop(struct tc_text config, struct tc_buffer *out, struct tc_error *error) {
+    struct tc_arena arena;
+    tc_arena_init(&arena, 0);
+    bool ok = drop_member(config, 1, out, &arena, error) && tc_buffer_ok(out, error);
+    tc_arena_release(&arena);
+    return ok;
 }

@@ -7,8 +7,12 @@
 #define TCONV_CORE_FORMAT_QUANT_CONFIG_H
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/tensor/dtype.h"
+
+/* The most bytes of a config. Honest ones have some 10 KB; lists of modules make them longer. */
+#define TC_QUANT_CONFIG_LIMIT (UINT64_C(4) << 20)
 
 enum tc_quant_method {
     TC_QUANT_UNKNOWN,    /* no such file, or nothing about quantisation in it */
@@ -31,5 +35,8 @@ struct tc_quant_config {
  * reader's file. It is no failure that there is none. */
 bool tc_quant_config_read(const struct tc_reader *reader, struct tc_quant_config *config,
                           struct tc_error *error);
+/* Appends a config without what it says of quantised weights, which are plain now: the rest stays
+ * as it stands, byte for byte. */
+bool tc_quant_config_drop(struct tc_text config, struct tc_buffer *out, struct tc_error *error);
 
 #endif
