@@ -35,7 +35,9 @@ struct tc_dequantise_work {
     unsigned char *bytes; /* of the weight */
     unsigned char *raw;   /* of the scales */
     float *scales;
-    size_t scale_room; /* how many there is room for */
+    uint16_t *exponents; /* of the scales, where all of them are powers that can be added */
+    bool shifts;         /* `exponents` are to be used */
+    size_t scale_room;   /* how many there is room for */
     struct tile tile;
     float values[WINDOW];
 };
@@ -117,6 +119,7 @@ void tc_dequantise_unload(struct tc_dequantise *dequantise) {
     free(work->bytes);
     free(work->raw);
     free(work->scales);
+    free(work->exponents);
     free(work->tile.bytes);
     free(work->tile.scales);
     free(work);
@@ -194,6 +197,17 @@ static bool prepare(const struct tc_dequantise *dequantise, const unsigned char 
     return true;
 }
 
+/* Whether values are made by adding to exponents, and by how much. */
+static bool find_exponents(const struct tc_dequantise *dequantise, const float *scales,
+                           uint16_t *exponents, size_t count) {
+    const struct tc_scaled *scaled = &dequantise->scaled;
+    bool all = scaled->arithmetic == TC_SCALE_EXPONENT && dequantise->tensor.dtype == TC_BF16 &&
+               (scaled->codes == TC_CODES_FOUR || scaled->codes == TC_CODES_SWAPS);
+    for (size_t i = 0; all && i < count; i++)
+        all = tc_codes_exponent(scales[i], &exponents[i]);
+    return all;
+}
+
 /* Loads scales [first, first + count) into the work's list. */
 static bool load_scales(struct tc_dequantise *dequantise, uint64_t first, size_t count,
                         struct tc_error *error) {
@@ -203,15 +217,20 @@ static bool load_scales(struct tc_dequantise *dequantise, uint64_t first, size_t
     if (count > work->scale_room) {
         free(work->raw);
         free(work->scales);
+        free(work->exponents);
         work->scale_room = 0;
         work->raw = malloc(count * each);
         work->scales = malloc(count * sizeof *work->scales);
-        if (!work->raw || !work->scales)
+        work->exponents = malloc(count * sizeof *work->exponents);
+        if (!work->raw || !work->scales || !work->exponents)
             return tc_fail_memory(error);
         work->scale_room = count;
     }
-    return read_part(part, first * each, work->raw, count * each, error) &&
-           prepare(dequantise, work->raw, work->scales, count, first, error);
+    if (!read_part(part, first * each, work->raw, count * each, error) ||
+        !prepare(dequantise, work->raw, work->scales, count, first, error))
+        return false;
+    work->shifts = find_exponents(dequantise, work->scales, work->exponents, count);
+    return true;
 }
 
 /* The number of the scale of an element, by its row, counted over all matrices, and column. */
@@ -225,21 +244,26 @@ static uint64_t scale_number(const struct tc_dequantise *dequantise, uint64_t ro
     return (matrix * dequantise->grid_rows + down) * dequantise->grid_columns + across;
 }
 
-/* The values of elements [first, first + count), whose codes start at `codes`. */
+/* The values of elements [first, first + count), whose codes start at `codes`: in F32, or in the
+ * result's dtype where exponents are added. */
 static void compute(const struct tc_dequantise *dequantise, uint64_t first, size_t count,
-                    const unsigned char *codes, uint64_t first_scale, float *values) {
+                    const unsigned char *codes, uint64_t first_scale, void *to) {
     const struct tc_dequantise_work *work = dequantise->work;
     uint64_t across = dequantise->scaled.block[1];
     uint64_t row = first / dequantise->columns;
     uint64_t column = first % dequantise->columns;
+    unsigned char *values = to;
+    size_t each = work->shifts ? sizeof(uint16_t) : sizeof(float);
     while (count) {
         uint64_t in_row = dequantise->columns - column;
         uint64_t in_block = across ? across - column % across : in_row;
         size_t step = in_block < in_row ? in_block : in_row;
         step = step < count ? step : count;
-        const float *scale = work->scales + (scale_number(dequantise, row, column) - first_scale);
-        codes = tc_codes_scale(&work->codes, codes, values, step, *scale);
-        values += step;
+        uint64_t scale = scale_number(dequantise, row, column) - first_scale;
+        codes = work->shifts ? tc_codes_shift(codes, values, step, work->exponents[scale])
+                             : tc_codes_scale(&work->codes, codes, (float *)(void *)values, step,
+                                              work->scales[scale]);
+        values += step * each;
         count -= step;
         column += step;
         if (column == dequantise->columns) {
@@ -279,6 +303,10 @@ static bool read_span(struct tc_dequantise *dequantise, uint64_t first, size_t c
                    (count + codes - 1) / codes * bytes, error) ||
         !load_scales(dequantise, from, to - from + 1, error))
         return false;
+    if (work->shifts) {
+        compute(dequantise, first, count, work->bytes, from, out);
+        return true;
+    }
     for (size_t at = 0; at < count; at += WINDOW) {
         size_t step = count - at < WINDOW ? count - at : WINDOW;
         compute(dequantise, first + at, step, work->bytes + at / codes * bytes, from, work->values);
@@ -334,10 +362,13 @@ static bool tile_has(const struct tile *tile, uint64_t matrix, uint64_t row, uin
 struct strip {
     unsigned char bytes[MX_BYTES][STRIP];
     float scales[STRIP];
+    uint16_t exponents[STRIP];
+    bool shifts; /* `exponents` are to be used */
 };
 
-static void take_strip(const struct tile *tile, uint64_t row, uint64_t group, size_t count,
-                       struct strip *strip) {
+static void take_strip(const struct tc_dequantise *dequantise, uint64_t row, uint64_t group,
+                       size_t count, struct strip *strip) {
+    const struct tile *tile = &dequantise->work->tile;
     uint64_t at = (row - tile->first) * tile->groups + (group - tile->group);
     for (size_t i = 0; i < count; i++, at += tile->groups) {
         const unsigned char *block = tile->bytes + at * MX_BYTES;
@@ -345,6 +376,20 @@ static void take_strip(const struct tile *tile, uint64_t row, uint64_t group, si
             strip->bytes[byte][i] = block[byte];
         strip->scales[i] = tile->scales[at];
     }
+    strip->shifts = find_exponents(dequantise, strip->scales, strip->exponents, count);
+}
+
+/* One line of a strip. */
+static void make_line(const struct tc_dequantise *dequantise, const struct strip *strip,
+                      unsigned code, size_t count, unsigned char *out) {
+    struct tc_dequantise_work *work = dequantise->work;
+    const unsigned char *bytes = strip->bytes[code / 2];
+    if (strip->shifts) {
+        tc_codes_shift_halves(bytes, code % 2, strip->exponents, out, count);
+        return;
+    }
+    tc_codes_scale_halves(&work->codes, bytes, code % 2, strip->scales, work->values, count);
+    finish(dequantise, work->values, count, out);
 }
 
 /* Elements [first, first + count) of a result [.., 32 G, N] from blocks [.., N, G, 16]: lines of N
@@ -354,7 +399,6 @@ static bool read_swapped(struct tc_dequantise *dequantise, uint64_t first, size_
     uint64_t width = dequantise->rows;
     size_t each = tc_dtype_bits(dequantise->tensor.dtype) / 8;
     uint64_t end = first + count;
-    float *values = dequantise->work->values;
     for (uint64_t at = first; at < end;) {
         uint64_t line = at / width;
         uint64_t matrix = line / dequantise->columns;
@@ -376,14 +420,10 @@ static bool read_swapped(struct tc_dequantise *dequantise, uint64_t first, size_
             uint64_t in_tile = tile->first + tile->count - row;
             size_t count_here = until - row < STRIP ? until - row : STRIP;
             count_here = in_tile < count_here ? in_tile : count_here;
-            take_strip(tile, row, group, count_here, &strip);
-            for (uint64_t l = 0; l < lines; l++) {
-                unsigned code = (unsigned)((line + l) % MX_BLOCK);
-                tc_codes_scale_halves(&dequantise->work->codes, strip.bytes[code / 2], code % 2,
-                                      strip.scales, values, count_here);
-                finish(dequantise, values, count_here,
-                       out + (at + l * width + (row - from) - first) * each);
-            }
+            take_strip(dequantise, row, group, count_here, &strip);
+            for (uint64_t l = 0; l < lines; l++)
+                make_line(dequantise, &strip, (unsigned)((line + l) % MX_BLOCK), count_here,
+                          out + (at + l * width + (row - from) - first) * each);
             row += count_here;
         }
         at += lines == 1 ? until - from : lines * width;

@@ -59,3 +59,14 @@ void tc_codes_scale_halves(const struct tc_codes *codes, const unsigned char *in
                            const float *scales, float *out, size_t count) {
     CALL(halves, codes->values, in, high ? 4 : 0, scales, out, count);
 }
+
+const unsigned char *tc_codes_shift(const unsigned char *in, void *out, size_t count,
+                                    uint16_t exponent) {
+    CALL(shift_pairs, in, out, count, exponent);
+    return in + count / 2;
+}
+
+void tc_codes_shift_halves(const unsigned char *in, bool high, const uint16_t *exponents, void *out,
+                           size_t count) {
+    CALL(shift_halves, in, high ? 4 : 0, exponents, out, count);
+}

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "core/tensor/dtype.h"
 
@@ -25,5 +27,22 @@ const unsigned char *tc_codes_scale(const struct tc_codes *codes, const unsigned
 /* E2M1 codes that lie in one half of each byte, the low or the high one, times a scale each. */
 void tc_codes_scale_halves(const struct tc_codes *codes, const unsigned char *in, bool high,
                            const float *scales, float *out, size_t count);
+
+/*
+ * The same for scales that are powers of two and BF16 as the result: exponents are added, which is
+ * several times as fast. Only for powers that tc_codes_exponent knows: with others the result could
+ * be subnormal or infinite.
+ */
+/* False where the scale is none of these; else *exponent is what the functions below take. */
+static inline bool tc_codes_exponent(float scale, uint16_t *exponent) {
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    *exponent = (uint16_t)(((bits >> 23) - 127u) << 7);
+    return !(bits & 0x7FFFFF) && bits >> 23 >= 2 && bits >> 23 <= 252;
+}
+const unsigned char *tc_codes_shift(const unsigned char *in, void *out, size_t count,
+                                    uint16_t exponent);
+void tc_codes_shift_halves(const unsigned char *in, bool high, const uint16_t *exponents, void *out,
+                           size_t count);
 
 #endif
