@@ -166,10 +166,6 @@ WRITING = {
     "dequantise and transpose": Scenario(
         ("model.safetensors", "out.safetensors", "--dequantize", "-q"), OSS
     ),
-    "dequantise a folder": Scenario(
-        ("m/", "out/", "-t", "safetensors", "--dequantize", "-q"),
-        {f"m/{name}": content for name, content in OSS.items()},
-    ),
     "own index": Scenario(("in.safetensors", "out.deathtensors", *SHARDS), IN),
     "companion": Scenario(
         ("in.safetensors", "out.onnx", "--onnx-external"), {"in.safetensors": model(2, 5, 400)}
