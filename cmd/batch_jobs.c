@@ -17,11 +17,13 @@
 #include "core/convert/depfile.h"
 #include "core/convert/shard_part.h"
 #include "core/format/backend.h"
+#include "formats/model_name.h"
 #include "formats/registry.h"
 
 /* How a model is split: into how many shards, and the digest of that plan. */
 struct split {
     uint64_t shards; /* 0: it is one job */
+    uint64_t files;  /* shards without an index that this one job writes; 0: it has one output */
     char plan[TC_PLAN_DIGEST + 1];
 };
 
@@ -161,7 +163,9 @@ static char *index_path(const struct jobs *jobs, const char *output) {
 
 static bool print_rules(struct jobs *jobs, const struct batch_model *model,
                         const struct split *split, struct tc_error *error) {
-    char *target = split->shards ? index_path(jobs, model->output) : tc_path_trim(model->output);
+    char *target = split->shards  ? index_path(jobs, model->output)
+                   : split->files ? shard_path(jobs, model->output, 1, split->files)
+                                  : tc_path_trim(model->output);
     bool ok = target || tc_fail_memory(error);
     for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
         char *path = shard_path(jobs, model->output, shard, split->shards);
@@ -181,7 +185,8 @@ static bool may_split(const struct batch *batch, const struct batch_model *model
     return batch->list.target->sharding && !model->folder && !batch->list.per_tensor &&
            !model->problem &&
            (batch->convert.plan.shard_size ||
-            tc_text_ends(tc_text_of(model->input), TC_TEXT(".index.json")));
+            tc_text_ends(tc_text_of(model->input), TC_TEXT(".index.json")) ||
+            model_name_parse(tc_text_of(tc_path_name(model->input)), (struct tc_text){0}).is_shard);
 }
 
 /* Planning: a dry run of each, in a process of its own. */
@@ -232,6 +237,8 @@ static bool plan_ended(void *context, const struct batch_task *task,
     if (told->has_index && told->plan[0]) {
         split->shards = told->files;
         memcpy(split->plan, told->plan, sizeof split->plan);
+    } else if (!jobs->batch->list.target->sharding->index_ending && told->files > 1) {
+        split->files = told->files;
     }
     return true;
 }

@@ -92,6 +92,8 @@ static bool add_model(struct batch_list *list, const char *input, struct tc_text
     return model->input && model->output;
 }
 
+#define LEADS_OUT "a link that leads out of the tree"
+
 static void set_problem(struct batch_list *list, enum tc_class class, const char *problem) {
     list->models[list->count - 1].problem = problem;
     list->models[list->count - 1].class = class;
@@ -155,10 +157,17 @@ static struct model_name weights_name(const struct tc_entry *entry) {
     return model_name_parse(entry->name, (struct tc_text){0});
 }
 
+/* Whether shards of the format have no index: who opens the first opens them all. */
+static bool opens_by_first(const struct tc_backend *backend) {
+    return backend->sharding && !backend->sharding->index_ending;
+}
+
 /* Whether the file that names a shard's fellows is there: STEM.EXT and the ending of indices. */
 static bool has_index(const struct tc_listing *listing, const struct model_name *shard) {
     const struct tc_sharding *sharding = shard->backend->sharding;
     struct tc_buffer name = {0};
+    if (opens_by_first(shard->backend))
+        return false;
     tc_buffer_add_text(&name, shard->stem);
     tc_buffer_add_text(&name, shard->extension);
     tc_buffer_add_string(&name, sharding ? sharding->index_ending : "");
@@ -191,11 +200,12 @@ static uint64_t weights_size(const struct tc_listing *listing) {
     return size;
 }
 
-/* Shards that no index names are one model together, which is opened by its folder: so there can
- * be no other model in it. */
-static bool add_loose_shards(struct batch_list *list, const struct waiting *folder,
+/* Shards that no index names are one model together, which is opened by its first file where the
+ * format is made for that, else by its folder: then there can be no other model in it. */
+static bool add_loose_shards(struct batch_list *list, const char *folder, const char *first,
                              const struct tc_listing *listing, const struct model_name *shard,
                              struct tc_text relative, struct tc_error *error) {
+    bool by_first = opens_by_first(shard->backend);
     size_t others = 0;
     uint64_t size = 0;
     for (size_t i = 0; i < listing->count; i++) {
@@ -206,9 +216,9 @@ static bool add_loose_shards(struct batch_list *list, const struct waiting *fold
     }
     if (shard->number != 1)
         return true; /* the first stands for all */
-    if (!add_model(list, folder->path, relative, size, false, error))
+    if (!add_model(list, by_first ? first : folder, relative, size, false, error))
         return false;
-    if (others)
+    if (others && !by_first)
         set_problem(list, TC_UNSUPPORTED,
                     "shards without an index, in a folder that has other models too");
     return true;
@@ -256,11 +266,14 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
         /* Its place is that of STEM.EXT. */
         size_t cut = entry->name.length - name.stem.length;
         place.length -= cut < place.length ? cut : 0;
-        ok = add_loose_shards(list, folder, listing, &name, place, error);
+        ok = add_loose_shards(list, folder->path, path, listing, &name, place, error);
+        if (ok && name.number == 1 && opens_by_first(name.backend) && entry->link &&
+            !stays_inside(walk, path))
+            set_problem(list, TC_UNSAFE, LEADS_OUT);
     } else if (ok && name.backend && !name.is_shard) {
         ok = add_model(list, path, place, entry->size, false, error);
         if (ok && entry->link && !stays_inside(walk, path))
-            set_problem(list, TC_UNSAFE, "a link that leads out of the tree");
+            set_problem(list, TC_UNSAFE, LEADS_OUT);
     }
     free(path);
     free(relative);

@@ -387,12 +387,15 @@ static void add_content_options(struct option_table *table, struct convert *conv
             "tied", &convert->plan.tied, tied, .argument = "auto|keep|copy|error",
             .help = "tensors that share data: shared where OUT can, else copied (auto); one kept"),
     };
-    const struct option densify =
+    const struct option whole[] = {
         FLAG_OPTION("densify", &convert->plan.densify,
-                    .help = "a sparse tensor becomes one dense tensor of its parent's name");
+                    .help = "a sparse tensor becomes one dense tensor of its parent's name"),
+        FLAG_OPTION("dequantize", &convert->plan.dequantise,
+                    .help = "weights with scales of their own (FP8, MXFP4, NVFP4) become BF16"),
+    };
     options_add(table, NULL, rows, OPTION_COUNT(rows));
     common_add_format_options(table, TC_FOR_WRITING, &convert->plan.write.settings);
-    options_add(table, NULL, &densify, 1);
+    options_add(table, NULL, whole, OPTION_COUNT(whole));
 }
 
 static void add_publishing_options(struct option_table *table, struct convert *convert, bool many) {

@@ -108,7 +108,7 @@ static void add_dtypes_json(struct tc_json_writer *json, const struct tc_compare
 /* Packed elements have no errors: they are compared as bits alone. */
 static void add_error_json(struct tc_json_writer *json, const char *key,
                            const struct tc_compared *pair, double error) {
-    if (tc_dtype_packed(pair->a->dtype))
+    if (tc_dtype_packed(pair->a->dtype) && !tc_dtype_is_block(pair->a->dtype))
         tc_json_add_null(json, key);
     else
         tc_json_add_real(json, key, error);
@@ -216,7 +216,7 @@ static void add_values_text(struct tc_buffer *out, const struct tc_compare *comp
         tc_buffer_addf(out, "  %" PRIu64 " of %" PRIu64 " differ, the first at ", values->differing,
                        tc_shape_count(pair->a->shape, pair->a->rank));
         add_index(out, pair->a, values->first);
-        if (values->max_abs > 0 && !tc_dtype_packed(pair->a->dtype)) {
+        if (values->max_abs > 0) {
             tc_buffer_add_string(out, "; max abs ");
             number_add_brief(out, values->max_abs);
             tc_buffer_add_string(out, " at ");

@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/io/publish.h"
-#include "core/tensor/cast.h"
+#include "core/tensor/cpu.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
@@ -162,7 +162,7 @@ static void fill_standard_descriptors(void) {
 /* TCONV_CPU forces a set of instructions: for tests, and for users who suspect one. */
 static bool choose_cpu(struct tc_error *error) {
     const char *cpu = getenv("TCONV_CPU");
-    if (!cpu || !cpu[0] || tc_cast_use(cpu))
+    if (!cpu || !cpu[0] || tc_cpu_use(cpu))
         return true;
     tc_fail(error, TC_USAGE, "cpu", "TCONV_CPU: this machine has no such set: %s", cpu);
     return tc_error_hint(error, "plain works everywhere, avx2 on most x86-64");

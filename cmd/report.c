@@ -132,6 +132,7 @@ static const struct note_rule {
     [TC_KIND_SKIPPED] = {.always = true, .routine = true},
     [TC_KIND_MEMBER] = {.routine = true, .without_kind = true},
     [TC_KIND_ORDER] = {.routine = true},
+    [TC_KIND_KEPT] = {.routine = true},
 };
 
 /* DETAIL: "a", "b" and 3 more; without names DETAIL (3 times). */
@@ -280,7 +281,8 @@ static void report_errors(const struct tc_plan *plan) {
 void report_ledger(const struct tc_plan *plan, bool verbose) {
     for (size_t i = 0; i < plan->notes.count; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
-        if (note_rules[group->kind].routine && group->severity != TC_WARNING && !verbose)
+        bool told = group->severity == TC_WARNING && group->kind != TC_KIND_KEPT;
+        if (note_rules[group->kind].routine && !told && !verbose)
             continue;
         if (group->severity == TC_WARNING) {
             report_note(group, verbose);

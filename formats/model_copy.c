@@ -14,10 +14,13 @@
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/quant_config.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
+
+#define CONFIG "config.json"
 
 /* What is being listed. */
 struct listing_state {
@@ -130,6 +133,8 @@ static const char *left_out(const struct listing_state *state, const struct tc_e
                    : NULL;
     if (entry->kind != TC_ENTRY_FILE)
         return NULL;
+    if (state->plan->dequantised && tc_text_equal(entry->name, TC_TEXT("hf_quant_config.json")))
+        return "what it says of quantised weights is over: they are plain now";
     if (tc_name_map_find(&state->outputs, entry->name))
         return "files that have the name of one that is written are not copied";
     return name.is_weights && !model_name_is_training(entry->name) &&
@@ -177,7 +182,7 @@ static bool note_dangers(struct listing_state *state, const char *path, const ch
                 "pickles are copied with the model; loading one may run anything (tconv scan)");
 }
 
-static bool add_entry(struct model_copy *copy, const char *name, bool is_folder,
+static bool add_entry(struct model_copy *copy, struct model_copy_entry entry,
                       struct tc_error *error) {
     if (copy->count == copy->capacity) {
         size_t capacity = copy->capacity ? 2 * copy->capacity : 64;
@@ -188,10 +193,10 @@ static bool add_entry(struct model_copy *copy, const char *name, bool is_folder,
         copy->entries = entries;
         copy->capacity = capacity;
     }
-    const char *kept = tc_arena_copy(&copy->arena, name, strlen(name), error);
-    if (kept)
-        copy->entries[copy->count++] = (struct model_copy_entry){kept, is_folder};
-    return kept != NULL;
+    entry.name = tc_arena_copy(&copy->arena, entry.name, strlen(entry.name), error);
+    if (entry.name)
+        copy->entries[copy->count++] = entry;
+    return entry.name != NULL;
 }
 
 static bool fail_special(const char *path, struct tc_error *error) {
@@ -218,8 +223,13 @@ static bool list_entry(struct listing_state *state, const char *below, const str
         ok = fail_special(path, error);
     else {
         bool is_folder = entry->kind == TC_ENTRY_FOLDER;
-        ok = add_entry(copy, name, is_folder, error) &&
-             (is_folder || note_dangers(state, path, name, entry->name, error));
+        bool tells_scales = !is_folder && state->plan->dequantised && strcmp(name, CONFIG) == 0;
+        struct model_copy_entry kept = {name, is_folder, tells_scales};
+        ok = add_entry(copy, kept, error) &&
+             (is_folder || note_dangers(state, path, name, entry->name, error)) &&
+             (!tells_scales ||
+              tc_plan_note(state->plan, TC_CHANGE, TC_KIND_DEQUANTISED, tc_text_of(name), error,
+                           "the configuration is written without quantization_config"));
     }
     free(name);
     free(path);
@@ -299,18 +309,37 @@ static bool check_open(const struct model_copy *copy, struct tc_input *input,
     return ok;
 }
 
-static bool copy_file(const struct model_copy *copy, const char *path, const char *name,
-                      struct tc_publish *publish, struct tc_error *error) {
+/* Writes a config without what it says of quantised weights. */
+static bool write_config(struct tc_outfile *out, struct tc_input *input, struct tc_error *error) {
+    struct tc_buffer text = {0};
+    if (input->size > TC_QUANT_CONFIG_LIMIT) {
+        tc_fail(error, TC_UNSAFE, "header-limit", "the configuration is over %llu bytes",
+                (unsigned long long)TC_QUANT_CONFIG_LIMIT);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
+    char *config = tc_input_load(input, 0, input->size, error);
+    bool ok = config && tc_quant_config_drop((struct tc_text){config, input->size}, &text, error) &&
+              tc_outfile_write(out, text.bytes, text.length, error);
+    tc_buffer_release(&text);
+    free(config);
+    return ok || tc_error_in_file(error, input->path);
+}
+
+static bool copy_file(const struct model_copy *copy, const char *path,
+                      const struct model_copy_entry *entry, struct tc_publish *publish,
+                      struct tc_error *error) {
     struct tc_input *input = tc_input_open(path, NULL, error);
-    struct tc_outfile *out =
-        input && check_open(copy, input, error) ? tc_outfile_open(publish, name, error) : NULL;
+    struct tc_outfile *out = input && check_open(copy, input, error)
+                                 ? tc_outfile_open(publish, entry->name, error)
+                                 : NULL;
     bool ok = out != NULL;
     if (ok) {
         mode_t mask = umask(0);
         umask(mask);
         out->mode = (input->mode & ~mask) | 0600;
-        ok = tc_outfile_copy(out, input, 0, input->size, error) && tc_outfile_seal(out, error) &&
-             tc_input_unchanged(input, error);
+        ok = (entry->tells_scales ? write_config(out, input, error)
+                                  : tc_outfile_copy(out, input, 0, input->size, error)) &&
+             tc_outfile_seal(out, error) && tc_input_unchanged(input, error);
     }
     tc_input_close(input);
     return ok;
@@ -325,7 +354,7 @@ bool model_copy_write(struct model_copy *copy, struct tc_publish *publish, struc
         if (!path)
             ok = tc_fail_memory(error);
         else if (!entry->is_folder)
-            ok = copy_file(copy, path, entry->name, publish, error);
+            ok = copy_file(copy, path, entry, publish, error);
         else if (stat(path, &status) != 0) {
             tc_fail_errno(error, errno, "changed", "the folder changed while it was read");
             ok = tc_error_in_file(error, path);

@@ -24,6 +24,7 @@
 struct model_copy_entry {
     const char *name; /* its path in the folder */
     bool is_folder;
+    bool tells_scales; /* a config, which is copied without what it says of quantised weights */
 };
 
 struct model_copy {

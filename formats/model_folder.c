@@ -249,7 +249,8 @@ static bool are_shards(const struct search *search, size_t from, size_t to) {
  * format an index has the name of a single file. */
 static bool may_be_index(const struct candidate *candidate) {
     const struct tc_sharding *sharding = candidate->backend->sharding;
-    return candidate->name.is_index || (sharding && !sharding->index_ending[0]);
+    return candidate->name.is_index ||
+           (sharding && sharding->index_ending && !sharding->index_ending[0]);
 }
 
 /* Whether the two are files of one stem, variant and extension. */

@@ -285,6 +285,7 @@ struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
     bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
     if (reader && ((sidecar && !tc_sidecar_restore(reader, error)) ||
+                   !tc_metadata_types_restore(reader, error) ||
                    !tc_aliases_restore(reader, error) || !something_left(reader, error))) {
         tc_reader_close(reader);
         return NULL;

@@ -19,6 +19,8 @@ void shards_init(struct shards *shards, struct tc_reader *reader) {
     tc_name_map_init(&shards->places, &reader->arena);
     tc_name_map_init(&shards->listed, &reader->arena);
     shards->most_tensors = reader->options->limits.tensors;
+    shards->options = *reader->options;
+    shards->options.part = true;
     shards->ready = true;
 }
 
@@ -110,7 +112,8 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
         tc_input_close(input);
         return NULL;
     }
-    if (input->device == reader->input->device && input->inode == reader->input->inode)
+    if (!shards->own && input->device == reader->input->device &&
+        input->inode == reader->input->inode)
         tc_fail(error, TC_INVALID, "shard-index", "the index names itself as a shard");
     else if (tc_registry_is_index(backend))
         tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
@@ -119,7 +122,7 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
         tc_input_close(input);
         return NULL;
     }
-    struct tc_reader *shard = tc_reader_open(backend, input, reader->options, error);
+    struct tc_reader *shard = tc_reader_open(backend, input, &shards->options, error);
     if (shard && shard->shard_count) {
         tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
         tc_error_in_file(error, shard->input->path);
@@ -219,18 +222,25 @@ static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
                           struct tc_error *error) {
     const struct tc_metadata **maps = calloc(shards->count + 1, sizeof *maps);
     size_t *conflicts = calloc(shards->count + 1, sizeof *conflicts);
+    size_t *type_conflicts = calloc(shards->count + 1, sizeof *type_conflicts);
     static const struct tc_metadata none;
     for (size_t i = 0; maps && i < shards->count; i++)
         maps[i] = shards->readers[i] ? &shards->readers[i]->table.metadata : &none;
-    bool ok = maps && conflicts ? tc_metadata_join(&reader->table.metadata, maps, shards->count,
-                                                   &reader->arena, conflicts, error)
-                                : tc_fail_memory(error);
+    bool ok = maps && conflicts && type_conflicts
+                  ? tc_metadata_join(&reader->table.metadata, maps, shards->count, &reader->arena,
+                                     conflicts, error)
+                  : tc_fail_memory(error);
+    for (size_t i = 0; maps && i < shards->count; i++)
+        maps[i] = shards->readers[i] ? &shards->readers[i]->metadata_types : &none;
+    ok = ok && tc_metadata_join(&reader->metadata_types, maps, shards->count, &reader->arena,
+                                type_conflicts, error);
     for (size_t i = 0; ok && i < shards->count; i++)
         ok = !conflicts[i] ||
              tc_reader_note(reader, TC_LOSS, TC_KIND_INPUT, tc_text_of(shards->names[i]), error,
                             "shards disagree with earlier ones on metadata, which is kept as those "
                             "have it");
     free(conflicts);
+    free(type_conflicts);
     free(maps);
     return ok;
 }

@@ -46,6 +46,8 @@ struct shards {
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
     bool without_index;        /* the tensors are those that the files hold: none is listed */
     bool ready;
+    bool own; /* set by the backend: the file that names the shards is one of them */
+    struct tc_format_options options; /* the index's, for a part of a model */
 };
 
 void shards_init(struct shards *shards, struct tc_reader *reader);

@@ -117,6 +117,7 @@ def run_input(item, folder):
         args = {
             "hash": ["hash", item.file],
             "convert": [item.file, item.target],
+            "run": [item.file, item.target],  # what comes out has another digest
             "folder": [item.file, "out/", "-t", "npy"],
         }[command]
         mention = item.file if item.mention is None else item.mention

@@ -21,10 +21,13 @@ INPUTS = {
     "onnx": ["onnx/external.onnx", "onnx/typed_fields.onnx"],
     "pt": ["pt/views.pt", "pt/legacy_protocol2.pt", "pt/joblib_zlib.pkl", "pt/tied.pt"],
     "tf": ["tf/serialize_bfloat16.tensor"],
+    "gguf": ["gguf/metadata.gguf", "gguf/quantised.gguf"],
 }
 BESIDE = {  # what an input reads besides itself
     "index/model.safetensors.index.json": "index/model-*.safetensors",
     "onnx/external.onnx": "onnx/external.bin",
+    "blockscaled/deepseek_v3/model.safetensors.index.json": "blockscaled/deepseek_v3/[cm]*[sn]",
+    "blockscaled/gpt_oss_hf/model.safetensors": "blockscaled/gpt_oss_hf/config.json",
 }
 NAMED = {"TCONV_TEST_NAMED": "1"}
 
@@ -95,6 +98,10 @@ SCHEMA = json.dumps(
 PT = {"in.pt": (DATA / "pt/state_dict.pt").read_bytes()}
 BIG = {"in.safetensors": model(3, 2, 100_000)}  # large enough to be copied by the kernel
 
+SCALED = loaded("blockscaled/deepseek_v3/model.safetensors.index.json")
+OSS = loaded("blockscaled/gpt_oss_hf/model.safetensors")
+GGUF = {"in.gguf": (DATA / "gguf/blocks.gguf").read_bytes()}
+
 WRITING = {
     "convert": Scenario(("in.safetensors", "out.npz"), {**IN, "out.npz": b"old"}),
     "convert, nothing there": Scenario(("in.safetensors", "out.npz"), IN),
@@ -147,6 +154,17 @@ WRITING = {
         OLD,
         (("old.safetensors", "out.safetensors", *SHARDS),),
         environment={"TCONV_TEST_NO_LINKS": "1"},
+    ),
+    "split files of GGUF": Scenario(("in.gguf", "out.gguf", "--shard-size", "4K", "-q"), GGUF),
+    "split files read": Scenario(
+        ("out-00001-of-00004.gguf", "out.npz", "-q"), GGUF,
+        (("in.gguf", "out.gguf", "--shard-size", "4K", "-q"),),
+    ),
+    "dequantise": Scenario(
+        ("model.safetensors.index.json", "out.safetensors", "--dequantize", "-q"), SCALED
+    ),
+    "dequantise and transpose": Scenario(
+        ("model.safetensors", "out.safetensors", "--dequantize", "-q"), OSS
     ),
     "own index": Scenario(("in.safetensors", "out.deathtensors", *SHARDS), IN),
     "companion": Scenario(
@@ -203,6 +221,7 @@ HEADS = {
     "shards over old": "out.safetensors.index.json",
     "shards over old, named": "out.safetensors.index.json",
     "shards over old, no links": "out.safetensors.index.json",
+    "split files of GGUF": "out-00001-of-00004.gguf",
     "own index": "out.deathtensors",
     "companion": "out.onnx",
     "keygen": "k.key",

@@ -436,6 +436,8 @@ def _minifloat(bits, exponent_bits, mantissa_bits, bias, kind):
 def values(tensor):
     """A tensor's elements as Python numbers; complex ones as pairs in a row."""
     dtype, data = tensor.dtype, tensor.data
+    if dtype == "BOOL":
+        return [int(byte != 0) for byte in data]
     if dtype in _MINIFLOAT:
         return [_minifloat(byte, *_MINIFLOAT[dtype]) for byte in data]
     if dtype == "F8_E8M0":
@@ -445,7 +447,6 @@ def values(tensor):
             struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2)
         ]
     code = {
-        "BOOL": "B",
         "U8": "B",
         "I8": "b",
         "U16": "H",

@@ -7,6 +7,7 @@ import attacks
 import attacks_checkpoints  # noqa: F401
 import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
+import attacks_gguf  # noqa: F401
 import attacks_machine  # noqa: F401
 import attacks_npy  # noqa: F401
 import attacks_npz  # noqa: F401
@@ -17,6 +18,7 @@ import attacks_pt  # noqa: F401
 import attacks_pt_legacy  # noqa: F401
 import attacks_pt_tar  # noqa: F401
 import attacks_safetensors  # noqa: F401
+import attacks_scales  # noqa: F401
 import attacks_shards  # noqa: F401
 import attacks_tf  # noqa: F401
 import attacks_values  # noqa: F401

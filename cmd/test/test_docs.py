@@ -50,7 +50,7 @@ def make_samples(folder):
     (folder / "llm").mkdir()
     (folder / "llm" / "model.safetensors").write_bytes(files.safetensors(model(), metadata=metadata))
     (folder / "llm" / "config.json").write_text("{}")
-    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin"):
+    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin", "model.gguf"):
         result = run(TCONV, "-q", "model.safetensors", name, cwd=folder)
         check_equal(result.code, 0, f"making {name}", result)
     (folder / "models" / "tuned").mkdir(parents=True)

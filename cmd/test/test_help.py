@@ -88,7 +88,7 @@ def check_format_options(folder):
     lines = expect(folder, OK, "formats", "--json").out.decode().splitlines()
     declared = {option["name"]: option for line in lines for option in json.loads(line)["options"]}
     check_equal(
-        set(declared), {"--npy-void", "--pickle", "--strings", "--onnx-external", "--ot-dialect"}, "options"
+        set(declared), {"--npy-void", "--gguf-version", "--pickle", "--strings", "--onnx-external", "--ot-dialect"}, "options"
     )
     listed = expect(folder, OK, "formats").out.decode()
     offered = {command: {line[0]: line for line in words(command)} for command in ("convert", "info", "scan")}

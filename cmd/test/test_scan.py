@@ -499,7 +499,7 @@ def cases(_suite):
         ("broken and unsafe", [broken, EVIL, clean], {1, 3}),
     ):
         yield f"several: {label}", functools.partial(several_files, contents, codes)
-    for kind in ("7z", "RAR", "gzip", "xz", "zstd", "GGUF", "HDF5", "ELF"):
+    for kind in ("7z", "RAR", "gzip", "xz", "zstd", "ggml", "HDF5", "ELF"):
         yield f"error: {kind}", functools.partial(no_pickle, kind)
     for label, content in (
         ("empty", b""),

@@ -33,9 +33,9 @@ enum tc_json_style {
                        * indent=2 and serde_json's pretty form; {} where empty */
 };
 
-/* How many levels may be open at once. What tconv writes has half as many, and
- * no input can make it nest deeper. */
-#define TC_JSON_LEVELS 16u
+/* How many levels may be open at once. Metadata of files, whose arrays nest at most 100 deep, has
+ * the most. */
+#define TC_JSON_LEVELS 112u
 
 struct tc_json_writer {
     struct tc_buffer *out;

@@ -8,6 +8,7 @@
 #include "core/convert/stale_shards.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
+#include "core/format/dequantise.h"
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
@@ -56,18 +57,21 @@ static void advance(void *context, uint64_t bytes) {
 
 static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
                       struct tc_error *error) {
-    return item->densify
-               ? tc_densify_read(item->densify, offset, buffer, length, error)
-               : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
+    if (item->densify)
+        return tc_densify_read(item->densify, offset, buffer, length, error);
+    if (item->dequantise)
+        return tc_dequantise_read(item->dequantise, offset, buffer, length, error);
+    return tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
 }
 
 /* Fills a chunk with an item's bytes as they are written, from `at` on, by casting. */
 static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
                       struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
-    size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
+    enum tc_dtype from = item->tensor->dtype;
     size_t to = tc_dtype_bits(item->dtype) / 8;
     size_t count = chunk->length / to;
-    if (!read_item(item, item->skip + at / to * from, scratch, count * from, error))
+    uint64_t skip = at / to / tc_dtype_block_elements(from) * tc_dtype_block_bytes(from);
+    if (!read_item(item, item->skip + skip, scratch, tc_dtype_span(from, count), error))
         return false;
     tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
     return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
@@ -97,7 +101,8 @@ static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
         if (tc_pipe_take(&job->pipe, &chunk, error) != TC_NEXT_CHUNK)
             return false;
         uint64_t left = item->nbytes - at;
-        /* TC_CHUNK_BYTES is a multiple of every element's size. */
+        /* TC_CHUNK_BYTES is a multiple of every element's size, and of 256 elements, the most that
+         * a block of a block dtype has. */
         chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
         chunk->item = visit;
         bool ok = item->dtype == item->tensor->dtype
@@ -163,10 +168,12 @@ static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error)
         return tc_fail_memory(error);
     bool ok = true;
     for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
-        struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
         ok = produce_visit(job, visit, scratch, error);
-        if (densify)
-            tc_densify_unload(densify);
+        if (item->densify)
+            tc_densify_unload(item->densify);
+        if (item->dequantise)
+            tc_dequantise_unload(item->dequantise);
     }
     free(scratch);
     return ok;
@@ -252,7 +259,7 @@ static bool needs_pipe(struct job *job, const struct tc_writer *writer) {
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
-        job->direct[visit] = !writer->sees_bytes && !item->densify &&
+        job->direct[visit] = !writer->sees_bytes && !item->densify && !item->dequantise &&
                              item->dtype == item->tensor->dtype &&
                              tc_reader_extent(item->reader, item->tensor, &extent);
         pipe |= job->read_back || (!job->direct[visit] && item->nbytes);

@@ -5,6 +5,7 @@
 
 #include "core/base/limits.h"
 #include "core/format/aliases.h"
+#include "core/format/restore_metadata.h"
 #include "core/inspect/digest.h"
 #include "core/plan/ties.h"
 #include "core/tensor/dtype.h"
@@ -61,14 +62,15 @@ static bool differ_in(struct tc_text key, struct tc_error *error) {
                    tc_text_shown(key, 200), key.bytes);
 }
 
-/* Whether all pairs of `meant` are in `got`. With `table`, aliases are left out: they
- * became tensors of the table when the output was read. */
+/* Whether all pairs of `meant` are in `got`. With `table`, aliases and types are left out: they
+ * were taken out of the metadata when the output was read. */
 static bool compare_metadata(const struct tc_metadata *meant, const struct tc_metadata *got,
                              const struct tc_table *table, struct tc_error *error) {
     for (size_t i = 0; meant && i < meant->count; i++) {
         const struct tc_pair *pair = &meant->pairs[i];
         const struct tc_text *value = tc_metadata_find(got, pair->key);
         bool taken = table && (tc_text_equal(pair->key, TC_TEXT(TC_ALIASES_KEY)) ||
+                               tc_text_equal(pair->key, TC_TEXT(TC_METADATA_TYPES_KEY)) ||
                                tc_table_find(table, pair->key));
         if (!taken && !(value && tc_text_equal(*value, pair->value)))
             return differ_in(pair->key, error);
@@ -212,9 +214,12 @@ bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *pl
         return tc_fail_memory(error);
     struct reread reread = {.read_back = read_back, .plan = plan, .count = plan->count};
     bool ok = true;
+    /* Shards are read as the whole that they make up. */
     if (plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
-    for (size_t p = 0; p < plan->file_count && !plan->index_name && ok; p++) {
+    else if (plan->in_shards)
+        ok = check_file(&reread, publish, plan->files[0].name, plan->target, open, watch, inner);
+    for (size_t p = 0; p < plan->file_count && !plan->in_shards && ok; p++) {
         reread.first = plan->files[p].first;
         reread.count = plan->files[p].count;
         ok = check_file(&reread, publish, plan->files[p].name, plan->target, open, watch, inner);

@@ -118,6 +118,12 @@ bool tc_plan_digest(const struct tc_plan *plan, struct tc_text options,
 
 static bool check_choice(const struct tc_plan *plan, const struct tc_shard_choice *choice,
                          struct tc_error *error) {
+    if (plan->in_shards && !plan->index_name) {
+        tc_fail(error, TC_UNSUPPORTED, "shard",
+                "shards of %s have no index that would join those of several runs",
+                plan->target->name);
+        return tc_error_hint(error, "leave out --shard: one run writes all of them");
+    }
     if (!plan->index_name || plan->file_count != choice->count) {
         tc_fail(error, TC_USAGE, "shard", "the output has %zu shard%s (expected %" PRIu64 ")",
                 plan->index_name ? plan->file_count : 0, plan->file_count == 1 ? "" : "s",
@@ -130,7 +136,7 @@ static bool check_choice(const struct tc_plan *plan, const struct tc_shard_choic
 /* Which tensors of the inputs are still needed, for their checksums. */
 static void mark_taken(struct tc_plan *plan) {
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].densify)
+        if (plan->items[i].densify || plan->items[i].dequantise)
             return;
     size_t before = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {

@@ -52,8 +52,9 @@ enum tc_caps {
     TC_NEEDS_SEEK = 1 << 8,       /* it can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put takes items in any order where the output can seek */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
-    /* A file that is cut short at some places is a valid file with fewer tensors. */
+    /* A file that is cut short at some places is a valid file, perhaps with fewer tensors. */
     TC_HAS_NO_END = 1 << 11,
+    TC_CAN_TYPE_METADATA = 1 << 12, /* metadata has types (tc_reader.metadata_types) */
 };
 
 /* How a file is read: options for every format, and settings of those that only
@@ -68,6 +69,9 @@ struct tc_format_options {
     /* The output that is read back before its files have their names; NULL: files
      * are opened by their names. */
     const struct tc_publish *unpublished;
+    /* The file is one of several that make up a model, opened by the reader of the
+     * whole: it stands for itself alone, whatever it says of the others. */
+    bool part;
 };
 
 /* Where a tensor's C-order little-endian bytes lie unchanged in a file. */
@@ -107,7 +111,8 @@ struct tc_writer {
 /* Conventions of a format for models in several files. */
 struct tc_sharding {
     /* Shards are called STEM-00001-of-COUNT with the extension that the user gave;
-     * their index is STEM, that extension and index_ending. */
+     * their index is STEM, that extension and index_ending. NULL: there is no index;
+     * who opens the first shard opens them all. */
     int count_digits;
     const char *index_ending;
     /* Adds a shard's own metadata, such as its number; may be NULL. */
@@ -115,6 +120,7 @@ struct tc_sharding {
                            struct tc_error *error);
     /* Like put, but skips the item's data (tc_outfile_skip): for measuring. */
     bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
+    /* NULL where there is no index. */
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* The name under which the index lists each item of a file; an item whose name
      * has no bytes (NULL) is not listed. NULL: each under its own name. */

@@ -14,6 +14,7 @@
 #include "core/format/backend.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
+#include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
 struct tc_reader {
@@ -22,6 +23,9 @@ struct tc_reader {
     const struct tc_format_options *options;
     struct tc_arena arena;
     struct tc_table table;
+    /* The types of the table's metadata, by key, in the format's own words; text has none. They go
+     * with the metadata into other formats (core/format/restore_metadata.h). */
+    struct tc_metadata metadata_types;
     struct tc_text stem; /* the name for tensors that have none in the file */
     void *state;
     bool checksum;

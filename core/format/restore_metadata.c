@@ -68,6 +68,27 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
                    TC_TENSOR_METADATA_KEY, inner.message);
 }
 
+bool tc_metadata_types_restore(struct tc_reader *reader, struct tc_error *error) {
+    struct tc_text key = TC_TEXT(TC_METADATA_TYPES_KEY);
+    const struct tc_text *text = tc_metadata_find(&reader->table.metadata, key);
+    struct tc_metadata types = {0};
+    struct tc_json json;
+    if (!text || reader->metadata_types.count)
+        return true;
+    struct tc_error *refused = tc_arena_alloc(&reader->arena, sizeof *refused, error);
+    if (!refused)
+        return false;
+    tc_json_init(&json, text->bytes, text->length, 0, &reader->arena, refused);
+    if (tc_metadata_read(&json, &types) && tc_json_end(&json)) {
+        reader->metadata_types = types;
+        tc_metadata_remove(&reader->table.metadata, key);
+        return true;
+    }
+    tc_reader_warn(reader, "metadata key " TC_METADATA_TYPES_KEY " holds no types (%s)",
+                   refused->message);
+    return true;
+}
+
 /* Reads the names of numbered tensors, in their order. */
 static bool read_names(struct tc_json *json, struct tc_reader *reader) {
     struct tc_table *table = &reader->table;

@@ -145,16 +145,21 @@ static bool is_read(const struct tc_compared *pair) {
 }
 
 static uint64_t count_elements(const struct tc_tensor *tensor) {
-    unsigned bits = tc_dtype_bits(tensor->dtype);
-    /* Divided first, since the number of bits may overflow 64 bits. */
-    return tensor->nbytes / bits * 8 + tensor->nbytes % bits * 8 / bits;
+    return tensor->nbytes / tc_dtype_block_bytes(tensor->dtype) *
+           tc_dtype_block_elements(tensor->dtype);
 }
 
-/* Elements per chunk, the same on both sides; packed elements fill whole bytes. */
-static uint64_t chunk_elements(const struct tc_compared *pair) {
-    unsigned a = tc_dtype_bits(pair->a->dtype);
-    unsigned b = tc_dtype_bits(pair->b->dtype);
-    return TC_CHUNK_BYTES * 8 / (a > b ? a : b) / 8 * 8;
+static size_t elements_in_chunk(const struct tc_tensor *tensor) {
+    return TC_CHUNK_BYTES / tc_dtype_block_bytes(tensor->dtype) *
+           tc_dtype_block_elements(tensor->dtype);
+}
+
+/* Elements per chunk, the same on both sides: whole blocks of either, of which none has more than
+ * 256 elements, or another number than a power of two. */
+static size_t chunk_elements(const struct tc_compared *pair) {
+    size_t a = elements_in_chunk(pair->a);
+    size_t b = elements_in_chunk(pair->b);
+    return (a < b ? a : b) / 256 * 256;
 }
 
 struct side {
@@ -165,7 +170,7 @@ struct side {
 
 static bool send_tensor(struct side *side, const struct tc_compared *pair, struct tc_error *error) {
     const struct tc_tensor *tensor = side->number ? pair->b : pair->a;
-    size_t most = chunk_elements(pair) * tc_dtype_bits(tensor->dtype) / 8;
+    size_t most = tc_dtype_span(tensor->dtype, chunk_elements(pair));
     for (uint64_t at = 0; at < tensor->nbytes;) {
         uint64_t left = tensor->nbytes - at;
         struct tc_chunk *chunk;

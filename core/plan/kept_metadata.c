@@ -11,6 +11,7 @@
 #include "core/format/reader.h"
 #include "core/format/restore_metadata.h"
 #include "core/plan/index_metadata.h"
+#include "core/plan/metadata_types.h"
 #include "core/plan/ties.h"
 #include "core/tensor/metadata_json.h"
 #include "core/tensor/select.h"
@@ -208,7 +209,7 @@ static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
         if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,
                              extra->pairs[i].value, error))
             return false;
-    return true;
+    return tc_metadata_types_plan(plan, error);
 }
 
 /* Whether an item has metadata that the target itself cannot express. */

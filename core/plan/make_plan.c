@@ -84,7 +84,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
         return false;
     for (size_t p = 0; p < plan->file_count; p++)
         if (!tc_plan_file_metadata(plan, &plan->files[p], error) ||
-            (plan->index_name && target->sharding->shard_metadata &&
+            (plan->in_shards && target->sharding->shard_metadata &&
              !target->sharding->shard_metadata(plan, &plan->files[p], p, error)))
             return false;
     return !target->check || target->check(plan, error);

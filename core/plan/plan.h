@@ -17,14 +17,17 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
+struct tc_dequantise;
 struct tc_densify;
 struct tc_policy;
 struct tc_select;
 
 struct tc_item {
     struct tc_reader *reader;
-    const struct tc_tensor *tensor; /* of the reader's table, or of `densify` */
-    struct tc_densify *densify;     /* where the data comes from; NULL: the reader */
+    const struct tc_tensor *tensor; /* of the reader's table, of `densify` or of `dequantise` */
+    /* Where the data comes from; both NULL: the reader. */
+    struct tc_densify *densify;
+    struct tc_dequantise *dequantise;
     struct tc_text name;
     struct tc_text written; /* the name that reading the file gives, where it differs from `name`;
                              * bytes are NULL: it does not */
@@ -74,6 +77,7 @@ struct tc_plan_options {
     const char *variant;       /* of Hugging Face, in the names of shards and index; NULL: none */
     bool folder;               /* one file per tensor, in a folder */
     bool densify;              /* sparse tensors become dense */
+    bool dequantise;           /* weights that have scales of their own become plain tensors */
     bool replace;              /* of tensors of one name in several inputs the last is taken */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
@@ -93,20 +97,25 @@ struct tc_plan {
     size_t *by_place; /* the items' positions by their place; NULL until tc_plan_list_places */
     struct tc_output_file *files;
     size_t file_count;
+    bool in_shards;              /* the files are shards, with an index or without */
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
     const char *names_name;      /* TC_NAMES_FILE where the output has one; else NULL */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
     uint64_t shard_size;         /* 0: shards are not filled up to a size */
-    bool sharded;                /* the items are divided into shards */
+    bool sharded;                /* shards were asked for; a small model may fit into one file */
     struct tc_metadata metadata; /* of the whole model */
+    /* For a target that has types: those of the metadata (core/plan/metadata_types.h). */
+    struct tc_metadata metadata_types;
     /* Metadata that the index gets besides total_size; the values are JSON. */
     struct tc_metadata index_metadata;
     struct tc_notes notes; /* the ledger, and warnings; names are those in the output */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t made;           /* bytes that no input has: copies of shared data, zeros */
+    bool dequantised;        /* some weight lost its scales, so that a config which tells of them is
+                              * out of date */
     uint64_t densify_memory; /* bytes of memory for the largest sparse tensor that becomes dense */
     /* More reasons why tensors can't be written, besides that in the error; as warnings. */
     struct tc_notes problems;

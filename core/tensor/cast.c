@@ -1,11 +1,12 @@
 #include "core/tensor/cast.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/tensor/block.h"
 #include "core/tensor/cast_fast.h"
+#include "core/tensor/cpu.h"
 
 /*
  * Any value, exactly: ±significand × 2^(exponent - 63) with the leading bit of
@@ -361,40 +362,12 @@ static bool cast_by_table(enum tc_dtype from, enum tc_dtype to, const unsigned c
     return true;
 }
 
-static _Atomic(const struct tc_cast_table *) chosen;
-
-static bool cpu_has(const char *cpu) {
-#if defined(__x86_64__)
-    if (strcmp(cpu, "avx2") == 0)
-        return __builtin_cpu_supports("avx2");
-#endif
-    return strcmp(cpu, "plain") == 0;
-}
-
-bool tc_cast_use(const char *cpu) {
-    if (!cpu_has(cpu))
-        return false;
-    const struct tc_cast_table *table = &tc_cast_plain;
-#if defined(__x86_64__)
-    if (strcmp(cpu, "avx2") == 0)
-        table = &tc_cast_avx2;
-#endif
-    atomic_store(&chosen, table);
-    return true;
-}
-
 static const struct tc_cast_table *fast_table(void) {
-    const struct tc_cast_table *table = atomic_load(&chosen);
-    if (!table) {
-        if (!tc_cast_use("avx2"))
-            tc_cast_use("plain");
-        table = atomic_load(&chosen);
-    }
-    return table;
-}
-
-const char *tc_cast_cpu(void) {
-    return fast_table()->cpu;
+#if defined(__x86_64__)
+    if (tc_cpu_avx2())
+        return &tc_cast_avx2;
+#endif
+    return &tc_cast_plain;
 }
 
 /* The fast loop for a pair of dtypes and, where that narrows, the loop that widens
@@ -429,7 +402,24 @@ static enum tc_dtype component_of(enum tc_dtype dtype) {
 #define BLOCK 1024
 
 bool tc_cast_exists(enum tc_dtype from, enum tc_dtype to) {
-    return layouts[from].bytes && layouts[to].bytes;
+    return (layouts[from].bytes || tc_dtype_is_block(from)) && layouts[to].bytes;
+}
+
+/* By way of F32, which is what a block dtype's values are. */
+static void cast_blocks(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                        unsigned char *target, size_t count, struct tc_cast_report *report) {
+    float values[4 * BLOCK];
+    while (count) {
+        size_t step = count < 4 * BLOCK ? count : 4 * BLOCK;
+        tc_block_dequantise(from, source, values, step);
+        if (to == TC_F32)
+            memcpy(target, values, step * sizeof *values);
+        else
+            tc_cast(TC_F32, to, values, target, step, report);
+        source += tc_dtype_span(from, step);
+        target += tc_dtype_span(to, step);
+        count -= step;
+    }
 }
 
 void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *target, size_t count,
@@ -437,6 +427,10 @@ void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *tar
     tc_cast_loop *loop;
     tc_cast_loop *back;
     tc_cast_compare *check;
+    if (tc_dtype_is_block(from)) {
+        cast_blocks(from, to, source, target, count, report);
+        return;
+    }
     if (layouts[from].components == 2 && layouts[to].components == 2) {
         from = component_of(from);
         to = component_of(to);
@@ -511,6 +505,8 @@ bool tc_cast_lossless(enum tc_dtype from, enum tc_dtype to) {
     const struct layout *out = &layouts[to];
     if (from == to)
         return true;
+    if (tc_dtype_is_block(from))
+        return tc_cast_lossless(TC_F32, to);
     if (!tc_cast_exists(from, to) || in->components > out->components)
         return false;
     if (in->family == TRUTH)

@@ -12,6 +12,7 @@
 
 #include "core/tensor/cast.h"
 #include "core/tensor/cast_report.h"
+#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 
 static unsigned size_of(enum tc_dtype dtype) {
@@ -270,10 +271,10 @@ Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 120) {
 }
 
 Test(cast, every_pair_on_any_cpu, .timeout = 120) {
-    cr_assert(tc_cast_use("plain"));
-    cr_assert_str_eq(tc_cast_cpu(), "plain");
+    cr_assert(tc_cpu_use("plain"));
+    cr_assert_str_eq(tc_cpu_name(), "plain");
     check_all_pairs();
-    cr_assert_not(tc_cast_use("no such cpu"));
+    cr_assert_not(tc_cpu_use("no such cpu"));
 }
 
 /* Both sets of instructions give the same bits, on random patterns. */
@@ -291,9 +292,9 @@ Test(cast, cpus_agree) {
     }
     for (size_t p = 0; p < 6; p++) {
         struct tc_cast_report first = {0}, second = {0};
-        cr_assert(tc_cast_use("plain"));
+        cr_assert(tc_cpu_use("plain"));
         tc_cast(pairs[p][0], pairs[p][1], in + 1, a + 1, COUNT, &first);
-        if (!tc_cast_use("avx2"))
+        if (!tc_cpu_use("avx2"))
             continue;
         tc_cast(pairs[p][0], pairs[p][1], in + 1, b + 1, COUNT, &second);
         cr_assert_arr_eq(a + 1, b + 1, COUNT * size_of(pairs[p][1]));

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -203,6 +204,24 @@ Test(roundtrip, same_input_same_bytes) {
         test_each_file(tc_registry[i]->name, visit_same_bytes, &turns);
 }
 
+/* What is opened to read a sharded model called "model": its index or, where there is none, the
+ * first shard. */
+static char *sharded_path(const struct tc_backend *backend) {
+    const struct tc_sharding *sharding = backend->sharding;
+    char name[64];
+    if (sharding->index_ending) {
+        snprintf(name, sizeof name, "model%s%s", backend->extensions[0], sharding->index_ending);
+        return strdup(test_path(name));
+    }
+    for (int count = 1; count < 100; count++) {
+        snprintf(name, sizeof name, "model-00001-of-%0*d%s", sharding->count_digits, count,
+                 backend->extensions[0]);
+        if (access(test_path(name), F_OK) == 0)
+            break;
+    }
+    return strdup(test_path(name));
+}
+
 Test(roundtrip, shards_of_any_size_hold_the_same) {
     for (size_t i = 0; tc_registry[i]; i++) {
         const struct tc_backend *backend = tc_registry[i];
@@ -215,16 +234,12 @@ Test(roundtrip, shards_of_any_size_hold_the_same) {
             make_path(out, "model", backend);
             cr_assert_eq(test_convert(source, out, backend, &options, NULL), TC_OK, "%s",
                          test_error.message);
-            struct tc_buffer name = {0};
-            tc_buffer_addf(&name, "model%s%s", backend->extensions[0],
-                           backend->sharding->index_ending);
-            char *index = strdup(test_path(name.bytes));
+            char *index = sharded_path(backend);
             /* The source has 376 bytes of data: more fit one file. */
             cr_assert(size > 376 || test_file_class(index) == TC_OK, "%s", test_error.message);
             if (test_file_class(index) == TC_OK)
                 expect_same(source, index, index);
             free(index);
-            tc_buffer_release(&name);
             test_folder_remove();
             test_folder_make();
         }
@@ -286,8 +301,18 @@ static void chain(const char *path, uint32_t seed, size_t *chains) {
     free(first);
 }
 
+/* Nothing brings back what a quantised tensor was, once it is dequantised. */
+static bool has_blocks(const char *path) {
+    struct tc_reader *reader = test_open(path);
+    bool blocks = false;
+    for (size_t i = 0; i < reader->table.count; i++)
+        blocks |= tc_dtype_is_block(reader->table.tensors[i].dtype);
+    tc_reader_close(reader);
+    return blocks;
+}
+
 static void visit_chains(const char *path, void *context) {
-    if (test_file_class(path) != TC_OK)
+    if (test_file_class(path) != TC_OK || has_blocks(path))
         return;
     for (uint32_t seed = 1; seed <= 6; seed++)
         chain(path, seed * 2654435761u + (uint32_t)strlen(path), context);

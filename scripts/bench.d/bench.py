@@ -8,6 +8,7 @@ run, so that nobody pays for freeing old ones.
 import json
 import os
 import platform
+import struct
 import subprocess
 import sys
 import time
@@ -261,6 +262,60 @@ def cast_rows(bench):
     bench.remove("f32.safetensors", "f64.safetensors", "out.safetensors")
 
 
+def gguf_rows(bench):
+    """GGUF plain and quantised, and FP8 blocks, beside cp of the larger side."""
+    write_model(bench, "model.safetensors", transformer(8, 40960, "BF16"))
+    spawn([bench.tconv, "-q", bench.path("model.safetensors"), bench.path("model.gguf")])
+    bench.run("GGUF, BF16 -> safetensors", "{model.gguf} {out.safetensors}",
+              "cp {model.gguf} {peer.out}", 1.15, mib=RAW_MIB, out="out.safetensors")
+    bench.remove("model.safetensors", "model.gguf")
+    for name, number, elements, size in (("Q8_0", 8, 32, 34), ("Q4_K", 12, 256, 144)):
+        write_blocks(bench, "quantised.gguf", number, elements, size)
+        bench.run(f"GGUF, {name} -> BF16", "-q --lossy --dtype BF16 {quantised.gguf} {out.safetensors}",
+                  "cp {out.safetensors} {peer.out}", 1.3, mib=RAW_MIB)
+        bench.remove("quantised.gguf", "out.safetensors")
+    write_fp8(bench, "fp8.safetensors")
+    bench.run("FP8 blocks -> BF16", "-q --dequantize {fp8.safetensors} {out.safetensors}",
+              "cp {out.safetensors} {peer.out}", 1.3, mib=RAW_MIB)
+    bench.remove("fp8.safetensors", "out.safetensors")
+
+
+ROWS, COLUMNS, MATRICES = 4096, 8192, 16  # a GiB of BF16
+
+
+def write_blocks(bench, name, number, elements, size):
+    """A GGUF file of blocks of one dtype; their scales, in the first bytes, are small numbers."""
+    nbytes = ROWS * COLUMNS // elements * size
+    head = struct.pack("<4sIQQ", b"GGUF", 3, MATRICES, 0)
+    for i in range(MATRICES):
+        text = f"blk.{i}.weight".encode()
+        head += struct.pack("<Q", len(text)) + text
+        head += struct.pack("<IQQIQ", 2, COLUMNS, ROWS, number, nbytes * i)
+    block = b"".join(b"\x1f\x21\x1f\x21" + os.urandom(size - 4) for _ in range(4096))
+    with open(bench.path(name), "wb") as file:
+        file.write(head + bytes(-len(head) % 32))
+        for _ in range(MATRICES):
+            file.write((block * (nbytes // len(block) + 1))[:nbytes])
+
+
+def write_fp8(bench, name):
+    """F8_E4M3 weights with a scale for each 128 x 128."""
+    grid, header, end = [ROWS // 128, COLUMNS // 128], {}, 0
+    parts = [("scale_inv", "F32", grid, 4 * grid[0] * grid[1]), ("", "F8_E4M3", [ROWS, COLUMNS], ROWS * COLUMNS)]
+    for i in range(MATRICES):
+        for ending, dtype, shape, nbytes in parts:
+            key = f"blk.{i}.weight{'_' if ending else ''}{ending}"
+            header[key] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + nbytes]}
+            end += nbytes
+    text = json.dumps(header).encode()
+    codes = bytes(code & 0x77 for code in os.urandom(1 << 20))
+    with open(bench.path(name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _ in range(MATRICES):
+            file.write(struct.pack("<f", 0.01) * (grid[0] * grid[1]))
+            file.write(codes * (ROWS * COLUMNS // len(codes)))
+
+
 def table_rows(bench):
     for count, limit in ((1000, 0.010), (1_000_000, 3.0)):
         tensors = [("F32", f"layers.{i}.weight", [2]) for i in range(count)]
@@ -317,6 +372,7 @@ def main():
     bench.remove("model.safetensors")
     npz_rows(bench)
     cast_rows(bench)
+    gguf_rows(bench)
     table_rows(bench)
     machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
                "load": load}

@@ -116,6 +116,13 @@ def folders():
             yield packed([path]) + b'\n@@@ %s.tconv.json\n{"metadata":{"a":"b"}}' % path.name.encode()
 
 
+def scaled():
+    """Models whose weights have scales of their own, with what lies beside them."""
+    for path in files("blockscaled"):
+        if path.suffix == ".safetensors":
+            yield packed([path, *(path.parent.glob("*.json"))])
+
+
 def headers():
     """JSON texts: files, and the headers of safetensors and deathtensors."""
     for path in files("."):
@@ -141,6 +148,8 @@ def seeds(target):
         yield from pickles()
     elif target == "folder":
         yield from folders()
+    elif target == "scales":
+        yield from scaled()
     elif target == "archive":
         yield from archives()
     elif target == "records":

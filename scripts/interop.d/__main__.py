@@ -32,6 +32,7 @@ SECTIONS = {
     "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
+    "gguf_peer": Section(("numpy", "gguf")),
     "append": Section(("numpy", "deathtensors")),
     "folders": Section(("numpy", "safetensors", "torch", "transformers")),
     "manifest": Section(("numpy", "deathtensors")),
