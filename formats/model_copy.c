@@ -74,8 +74,11 @@ static bool check_place(const struct model_copy *copy, const char *name, const c
 static bool check_link(const struct model_copy *copy, const char *path, struct tc_error *error) {
     char *real = realpath(path, NULL);
     if (!real) {
-        tc_fail_errno(error, errno, "link-broken", "this is a link that leads nowhere");
-        error->class = TC_UNSAFE;
+        bool broken = tc_path_missing(errno);
+        tc_fail_errno(error, errno, broken ? "link-broken" : "open",
+                      broken ? "this is a link that leads nowhere" : "cannot tell where it lies");
+        if (broken)
+            error->class = TC_UNSAFE;
         return tc_error_in_file(error, path);
     }
     bool ok = check_place(copy, path, real, error);
@@ -306,7 +309,7 @@ static bool check_open(const struct model_copy *copy, struct tc_input *input,
     bool ok = real ? check_place(copy, input->path, real, error)
                    : tc_fail(error, TC_IO, "changed", "the file changed while it was read");
     free(real);
-    return ok;
+    return ok ? true : tc_error_in_file(error, input->path);
 }
 
 /* Writes a config without what it says of quantised weights. */
