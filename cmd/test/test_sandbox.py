@@ -24,10 +24,10 @@ from harness import (
     check_equal,
     expect,
     health_faults,
+    one_in,
     run,
     tconv,
     unprivileged,
-    one_in,
 )
 
 MODEL = {"a.weight": f32(*range(12), shape=[3, 4]), "a.bias": f32(1, 2, 3), "b": f32(0.5)}
