@@ -20,8 +20,9 @@ def path():
 
 
 def environment():
-    """For commands that call tconv by its name, or make's that take TCONV for it."""
-    return {"PATH": path(), "TCONV": TCONV}
+    """For commands that call tconv by its name, or make's that take TCONV for it: the name, since a
+    path could have characters that the shell takes for its own."""
+    return {"PATH": path(), "TCONV": "tconv"}
 
 
 def needs(program):

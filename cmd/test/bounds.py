@@ -33,9 +33,9 @@ from protobufs import block, constant, external, initializer, model, node, numbe
 from tf_files import field, record
 from tf_files import tensor_proto as tf_proto
 
-# Of all that is repeated: a quarter, and with TCONV_FULL all. A sanitizer, under which no time or
+# Of all that is repeated: an eighth, and with TCONV_FULL all. A sanitizer, under which no time or
 # memory is measured, gets a sixteenth.
-SHARE = 16 if SANITIZED else 1 if FULL else 4
+SHARE = 16 if SANITIZED else 1 if FULL else 8
 LIMIT = (4 << 20) // SHARE - (64 << 10)  # bytes of a file that counts as small
 FILES = {}
 

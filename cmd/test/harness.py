@@ -455,6 +455,16 @@ def check_equal(got, expected, what, result=None):
         raise result.failed(fault) if result else Failed(fault)
 
 
+def heed_signals():
+    """A run in the background (nohup, & in a script) ignores some signals, and so would all commands."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+heed_signals()
+
+
 def one_in(share, case_id):
     """Whether a sanitizer build runs this case, of which there are many of a kind: one in `share`,
     chosen by the id. Other builds, and --full, run all."""

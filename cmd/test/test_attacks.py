@@ -24,7 +24,7 @@ import attacks_tf  # noqa: F401
 import attacks_values  # noqa: F401
 from harness import Skip, Suite, one_in
 
-FEW = 8  # files of a row all go through the sanitizers, of the others one in three
+FEW = 4  # files of a row all go through the sanitizers, of the others one in five
 
 
 def needs_full(_):
@@ -37,7 +37,7 @@ def cases(suite):
             yield f"{row_id} -", needs_full
         elif suite.wants_some(row_id):
             for number, (label, test) in enumerate(tests()):
-                if number < FEW or one_in(3, f"{row_id} {label}"):
+                if number < FEW or one_in(5, f"{row_id} {label}"):
                     yield f"{row_id} {label}", test
 
 

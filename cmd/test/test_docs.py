@@ -84,7 +84,7 @@ def run_script(samples, script, folder):
         raise Skip("jq is not here")
     shutil.copytree(samples, folder, dirs_exist_ok=True)
     path = f"{samples.parent / 'bin'}:{os.environ['PATH']}"
-    return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path})
+    return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path, "TCONV": "tconv"})
 
 
 def check_block(samples, script, folder):
