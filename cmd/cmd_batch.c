@@ -22,6 +22,7 @@
 #include "core/format/backend.h"
 #include "core/io/input.h"
 #include "core/io/thread_pool.h"
+#include "core/remote/address.h"
 
 /* Processes that one batch runs at once, whatever -j says: each takes descriptors and memory. */
 #define MOST_PROCESSES 256u
@@ -235,6 +236,15 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
     return ok;
 }
 
+/* A batch makes its processes within its sandbox, which has no network. */
+static bool check_local(const char *name, struct tc_error *error) {
+    if (!tc_address_is(name))
+        return true;
+    tc_fail(error, TC_USAGE, "address", "a batch takes files of this machine");
+    tc_error_hint(error, "tconv convert takes an address; tconv hub pull gets a repository");
+    return tc_error_in_file(error, name);
+}
+
 static bool list_models(struct batch *batch, const struct names *listed, struct tc_error *error) {
     struct batch_list *list = &batch->list;
     size_t given = batch->arguments.count - 1;
@@ -243,9 +253,14 @@ static bool list_models(struct batch *batch, const struct names *listed, struct 
         if (strcmp(name, "-") != 0 && !batch_list_add(list, name, false, error))
             return false;
     }
-    for (size_t i = 0; i < listed->count; i++)
-        if (!batch_list_add(list, listed->names[i], true, error))
+    for (size_t i = 0; i < listed->count; i++) {
+        char *name = listed->names[i];
+        /* What is secret in it is in no message. */
+        if (tc_address_is(name))
+            tc_address_redact(name);
+        if (!check_local(name, error) || !batch_list_add(list, name, true, error))
             return false;
+    }
     if (list->count == 0)
         return tc_fail(error, TC_USAGE, "no-models", "there is no model in the sources");
     return batch_list_check(list, error);
@@ -305,6 +320,9 @@ static bool take_arguments(struct batch *batch, struct tc_error *error) {
                        "--rm goes with nothing that only prints what would be done");
     if (batch->fail_fast && batch->keep_going)
         return tc_fail(error, TC_USAGE, "usage", "--fail-fast and --keep-going exclude each other");
+    for (size_t i = 0; i < arguments->count; i++)
+        if (!check_local(arguments->names[i], error))
+            return false;
     const struct tc_backend *target = common_target(convert->to, NULL, error);
     return target &&
            batch_list_init(&batch->list, arguments->names[arguments->count - 1], target, error);
@@ -339,6 +357,7 @@ int cmd_batch(int argc, char **argv) {
     convert_init(&batch.convert);
     options_init(&batch.table);
     add_own_options(&batch);
+    batch.table.local = true;
     convert_add_options(&batch.table, &batch.convert, true);
     if (!options_parse(&batch.table, argc, argv, &batch.arguments, &error))
         code = report_error(&error, batch.convert.common.json);

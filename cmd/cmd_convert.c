@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/addresses.h"
 #include "cmd/common.h"
 #include "cmd/convert.h"
 #include "cmd/help.h"
@@ -268,6 +269,8 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
                 arguments->names[0]);
         return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
     }
+    if (!addresses_check_output(convert->run.output, error))
+        return false;
     if (!convert->run.dry_run && !common_check_terminal(convert->run.output, error))
         return false;
     convert->plan.extra_metadata = &convert->metadata;

@@ -20,6 +20,9 @@
 #include "core/base/memory.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/remote/address.h"
+#include "core/remote/hub.h"
+#include "formats/model_open.h"
 #include "formats/scan/scan.h"
 
 /* Folders in folders, and files of one: far beyond any model's. */
@@ -417,6 +420,33 @@ static void scan_folder(struct job *job, const char *top) {
     free(folder.depths);
 }
 
+/* Every file of a repository, or of a folder in one. */
+static void scan_repository(struct job *job, const char *address) {
+    struct tc_hub_place place;
+    struct tc_hub_files files = {0};
+    struct tc_error error = {0};
+    bool ok = tc_hub_parse(&place, address, &error) &&
+              tc_hub_list(job->common.format.remote, &place, true, &files, &error);
+    size_t prefix = ok && place.path[0] ? strlen(place.path) + 1 : 0;
+    for (size_t i = 0; ok && i < files.count; i++) {
+        char *path = NULL;
+        if (files.list[i].folder)
+            continue;
+        if (asprintf(&path, "%s/%s", address, files.list[i].path + prefix) < 0) {
+            ok = tc_fail_memory(&error);
+            break;
+        }
+        scan_one(job, path, false);
+        free(path);
+    }
+    if (!ok) {
+        tc_error_in_file(&error, address);
+        file_failed(job, address, &error);
+    }
+    tc_hub_files_release(&files);
+    tc_hub_place_release(&place);
+}
+
 static void add_summary_json(struct tc_buffer *out, const struct job *job, size_t files) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
@@ -465,6 +495,14 @@ static int exit_code(const struct job *job) {
 /* A file or folder that the user named; whether it is a folder. */
 static bool scan_named(struct job *job, const char *path) {
     struct stat status;
+    if (tc_address_is(path)) {
+        bool repository = model_is_folder(path, &job->common.format);
+        if (repository)
+            scan_repository(job, path);
+        else
+            scan_one(job, path, true);
+        return repository;
+    }
     bool standard = strcmp(path, "-") == 0;
     int failed = standard || stat(path, &status) == 0 ? 0 : errno;
     if (failed && !tc_path_missing(failed))

@@ -94,6 +94,9 @@ void common_add_options(struct option_table *table, struct common *common) {
         TEXT_OPTION("variant", &common->variant, .argument = "NAME",
                     .help = "of a model folder this variant, such as fp16"),
     };
+    const struct option requests = SIZE_OPTION(
+        "requests", &common->requests, .letter = 'j', .argument = "N", .not_in_receipt = true,
+        .help = "requests at once, of files that an address names (default 4)");
     const struct option output[] = {
         FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
                     .not_in_receipt = true),
@@ -103,6 +106,11 @@ void common_add_options(struct option_table *table, struct common *common) {
                     .not_in_receipt = true),
     };
     options_add(table, "Reading:", reading, OPTION_COUNT(reading));
+    if (!table->local) {
+        options_add(table, NULL, &requests, 1);
+        table->remote = &common->format.remote;
+        table->requests = &common->requests;
+    }
     add_limits(table, &common->format.limits);
     common_add_format_options(table, TC_FOR_READING, &common->format.settings);
     common_add_sandbox(table, common);
@@ -179,7 +187,7 @@ bool common_find_model(const struct common *common, const char *path, struct tc_
     *listing = (struct tc_listing){0};
     *folder = (struct model_folder){0};
     if (!find_from(common, path, &backend, error) ||
-        !model_find(path, backend, common->variant, listing, folder, error))
+        !model_find(path, backend, common->variant, &common->format, listing, folder, error))
         return false;
     tell_choice(common, path, folder);
     return true;
@@ -208,7 +216,7 @@ static struct tc_reader *open_folder(const struct common *common, const char *pa
 struct tc_reader *common_open_silently(const struct common *common, const char *path,
                                        struct tc_error *error) {
     const struct tc_backend *backend;
-    if (tc_is_folder(path))
+    if (model_is_folder(path, &common->format))
         return open_folder(common, path, error);
     return find_from(common, path, &backend, error)
                ? tc_registry_open(path, backend, &common->format, error)

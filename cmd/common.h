@@ -22,6 +22,7 @@ struct common {
     enum sandbox_mode sandbox;
     const char *from;
     const char *variant; /* of a folder's model */
+    uint64_t requests;   /* requests at once, of files that are read by the network; 0: the usual */
     struct tc_format_options format;
 };
 
@@ -107,6 +108,9 @@ int cmd_show(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_manifest(int argc, char **argv);
 int cmd_keygen(int argc, char **argv);
+int cmd_hub(int argc, char **argv);
+/* Whether `tconv hub` has an action of this name. */
+bool hub_is_action(const char *name);
 
 /* Whether the files a receipt names are what it says, and it is signed with
  * the key of `public_key` (NULL: not asked). FILEs say where outputs are;

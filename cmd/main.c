@@ -46,6 +46,8 @@ static const struct command {
     {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
     {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
+    {"hub", cmd_hub, "ACTION REPO ...",
+     "files of the Hugging Face Hub: list, info, pull, push, convert"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
     {"help", cmd_help, "[COMMAND]", "this list, or a command's options"},
     {"version", cmd_version, "", "which tconv this is"},
@@ -191,6 +193,11 @@ static int run(int argc, char **argv, struct tc_error *error) {
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(first, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
+    /* "hub-push" and its like, as users of deathtensors type them. */
+    if (strncmp(first, "hub-", 4) == 0 && hub_is_action(first + 4)) {
+        argv[1] = argv[1] + 4;
+        return cmd_hub(argc - 1, argv + 1);
+    }
     return cmd_convert_implicit(argc - 1, argv + 1);
 }
 

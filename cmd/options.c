@@ -319,6 +319,8 @@ bool options_parse(struct option_table *table, int argc, char **argv, struct arg
     arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
     if (!arguments->names || !arguments->given || table->failed)
         return tc_fail_memory(error);
+    if (!addresses_hide(&arguments->addresses, argc, argv, error))
+        return false;
     bool open = true;
     for (int at = 0; at < argc; at++) {
         if (open && strcmp(argv[at], "--") == 0)
@@ -330,12 +332,18 @@ bool options_parse(struct option_table *table, int argc, char **argv, struct arg
             return false;
         }
     }
-    return true;
+    if (!table->remote)
+        return true;
+    bool ok = addresses_connect(&arguments->addresses, arguments->names, arguments->count,
+                                *table->requests, error);
+    *table->remote = arguments->addresses.remote;
+    return ok;
 }
 
 void arguments_release(struct arguments *arguments) {
     free(arguments->names);
     free(arguments->given);
+    addresses_release(&arguments->addresses);
     *arguments = (struct arguments){0};
 }
 

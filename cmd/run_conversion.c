@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/addresses.h"
 #include "cmd/ledger.h"
 #include "core/base/json_writer.h"
 #include "core/base/notes.h"
@@ -333,7 +334,8 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
     struct tc_shard_part part = {0};
     struct ending ending = {0};
     clock_gettime(CLOCK_MONOTONIC, &started);
-    if (!report_progress_check(&run->progress, error))
+    if (!report_progress_check(&run->progress, error) ||
+        !addresses_check_output(run->output, error))
         return false;
     bool ok = tc_plan_make(&plan, readers, count, target, run->output, options, error);
     if (!ok)

@@ -21,7 +21,8 @@ tconv_packages() {
             pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd \
             libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
             liblzma-dev=pc:liblzma libjansson-dev=pc:jansson libbz2-dev=file:/usr/include/bzlib.h \
-            libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
+            libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c \
+            libcurl4-openssl-dev=pc:libcurl
         ;;
     test)
         echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \

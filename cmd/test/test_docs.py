@@ -18,6 +18,7 @@ from pathlib import Path
 
 import files
 from files import Tensor
+from hub_server import sample_hub
 from harness import DATA, TCONV, WORK, Skip, Suite, check_equal, run
 
 ROOT = DATA.parent
@@ -83,8 +84,12 @@ def run_script(samples, script, folder):
     if re.search(r"\bjq\b", script) and not shutil.which("jq"):
         raise Skip("jq is not here")
     shutil.copytree(samples, folder, dirs_exist_ok=True)
-    path = f"{samples.parent / 'bin'}:{os.environ['PATH']}"
-    return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path})
+    env = {"PATH": f"{samples.parent / 'bin'}:{os.environ['PATH']}"}
+    if "hf://" not in script and "tconv hub" not in script:
+        return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env=env)
+    hub, more = sample_hub(folder, {"model.safetensors": (samples / "model.safetensors").read_bytes()})
+    with hub:
+        return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env=env | more)
 
 
 def check_block(samples, script, folder):

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+from hub_server import sample_hub
 from harness import DATA, OK, TCONV, Skip, Suite, check_equal, expect, run
 from test_docs import make_samples
 
@@ -73,12 +74,18 @@ def check_examples(arguments, folder):
     (folder / "bin").mkdir()
     (folder / "bin" / "tconv").symlink_to(TCONV)
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    hub, env = sample_hub(folder, {"model.safetensors": (folder / "model.safetensors").read_bytes()})
+    with hub:
+        run_examples(arguments, found, folder, {"PATH": path, **env})
+
+
+def run_examples(arguments, found, folder, env):
     for line, what in found:
         # convert needs no word of its own
         known = line.split()[1] == arguments[0] if arguments and arguments[0] != "convert" else True
         check_equal((line.split()[0], known), ("tconv", True), f"an example of the command: {line}")
         check_equal(bool(re.fullmatch(r"[A-Z].*\.", what)), True, f"a sentence: {what}")
-        result = run("bash", "-euo", "pipefail", "-c", line, cwd=folder, env={"PATH": path})
+        result = run("bash", "-euo", "pipefail", "-c", line, cwd=folder, env=env)
         check_equal(result.code, OK, f"the exit code of {line}", result)
         check_equal(b"nothing to do" in result.err, False, f"an idle option of {line}", result)
 

@@ -24,6 +24,7 @@
 #include "core/base/text.h"
 #include "core/format/format_option.h"
 #include "core/io/input.h"
+#include "core/remote/client.h"
 #include "core/tensor/dtype.h"
 
 struct tc_backend;
@@ -68,6 +69,7 @@ struct tc_format_options {
     /* The output that is read back before its files have their names; NULL: files
      * are opened by their names. */
     const struct tc_publish *unpublished;
+    struct tc_remote *remote; /* opens addresses; NULL: there are none */
 };
 
 /* Where a tensor's C-order little-endian bytes lie unchanged in a file. */

@@ -12,6 +12,8 @@
 #include "core/base/limits.h"
 #include "core/base/path.h"
 #include "core/io/thread_pool.h"
+#include "core/remote/address.h"
+#include "core/remote/remote.h"
 #include "core/tensor/select.h"
 
 /* Where there was no memory for a note, fails as the arena does when its budget is
@@ -117,9 +119,38 @@ void tc_reader_close(struct tc_reader *reader) {
     free(reader);
 }
 
+struct tc_input *tc_reader_input(const struct tc_format_options *options, const char *path,
+                                 struct tc_input_pool *pool, struct tc_error *error) {
+    return options->remote && tc_address_is(path) ? tc_remote_open(options->remote, path, error)
+                                                  : tc_input_open(path, pool, error);
+}
+
+/* Whether what lies beside the reader's file is read by the network too. */
+static bool is_remote(const struct tc_reader *reader) {
+    return reader->options->remote && tc_address_is(reader->input->path);
+}
+
+/* The address of a file beside the reader's own; from malloc. */
+static char *address_beside(const struct tc_reader *reader, const char *path,
+                            struct tc_error *error) {
+    const char *own = reader->input->path;
+    return tc_remote_beside(path, (size_t)(tc_path_name(own) - own), error);
+}
+
+/* Whether the file of this address is there. */
+static bool has_remote(const struct tc_reader *reader, const char *path, bool *has,
+                       struct tc_error *error) {
+    char *address = address_beside(reader, path, error);
+    bool ok = address && tc_remote_has(reader->options->remote, address, has, error);
+    free(address);
+    return ok;
+}
+
 bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool *has,
                           struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
+    if (!unpublished && is_remote(reader))
+        return has_remote(reader, path, has, error);
     *has = unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
                        : access(path, F_OK) == 0;
     if (*has || unpublished || tc_path_missing(errno))
@@ -131,6 +162,13 @@ bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
                                        struct tc_input_pool *pool, struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
+    if (!unpublished && is_remote(reader)) {
+        char *address = address_beside(reader, path, error);
+        struct tc_input *input =
+            address ? tc_remote_open(reader->options->remote, address, error) : NULL;
+        free(address);
+        return input;
+    }
     /* Only a user's "-" is standard input; a file of that name may exist. */
     if (!unpublished)
         return tc_input_open(strcmp(path, "-") == 0 ? "./-" : path, pool, error);
@@ -144,6 +182,9 @@ struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const cha
 
 bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                     void *buffer, size_t length, struct tc_error *error) {
+    struct tc_extent extent;
+    if (reader->options->remote && tc_reader_extent(reader, tensor, &extent))
+        tc_input_expect(extent.input, extent.offset, tensor->nbytes);
     if (length == 0 || reader->backend->read(reader, tensor, offset, buffer, length, error))
         return true;
     tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);

@@ -55,6 +55,9 @@ struct tc_reader {
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
                                  const struct tc_format_options *options, struct tc_error *error);
 void tc_reader_close(struct tc_reader *reader);
+/* Opens a file by its path, or by its address where the options have a way to it. */
+struct tc_input *tc_reader_input(const struct tc_format_options *options, const char *path,
+                                 struct tc_input_pool *pool, struct tc_error *error);
 /* Opens a file that belongs to the reader's own, such as a shard, also where it is
  * part of an output that is not published yet; and whether there is such a file (it fails
  * where that can't be found out). */

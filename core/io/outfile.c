@@ -152,7 +152,8 @@ static bool kernel_copy(struct tc_outfile *out, int fd, uint64_t *offset, uint64
 
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error) {
-    if (!out->stream && length >= BUFFER_BYTES) {
+    tc_input_expect(input, offset, length);
+    if (!input->source && !out->stream && length >= BUFFER_BYTES) {
         if (!flush(out, error))
             return false;
         int fd = tc_input_acquire(input, error);

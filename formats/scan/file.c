@@ -272,7 +272,7 @@ static bool look_at_region(struct scan *scan, struct scan_region region, struct 
 }
 
 bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_input(scan->options, path, NULL, error);
     struct scan_source *source = scan_source_new(input, false, error);
     if (!source)
         return false;

@@ -40,6 +40,7 @@ SECTIONS = {
     "show": Section(("numpy", "ml_dtypes")),
     "ci": Section(("pre_commit", "check_jsonschema")),
     "clusters": Section(("numpy", "safetensors"), ("ray", "distributed") if os.environ.get("INTEROP_FULL") else ()),
+    "hub": Section(("numpy", "safetensors", "huggingface_hub")),
     "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),
 }
 # Peers outside the virtual environment: the variable that has the program, and what makes it tell its version.

@@ -1,0 +1,28 @@
+/*
+ * What the variables of the environment say about the network and the Hub, by the
+ * names that Python's huggingface_hub has for them.
+ */
+#ifndef TCONV_CORE_REMOTE_ENVIRONMENT_H
+#define TCONV_CORE_REMOTE_ENVIRONMENT_H
+
+#include "core/base/error.h"
+
+/* HF_ENDPOINT, without a slash at its end; from malloc, NULL without memory. */
+char *tc_hub_endpoint(void);
+/* HF_HUB_OFFLINE. */
+bool tc_hub_is_offline(void);
+/* Where the Hub's files are kept: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
+ * XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; from malloc. */
+char *tc_hub_cache(void);
+/* HF_HUB_DOWNLOAD_TIMEOUT, in milliseconds. */
+int tc_hub_timeout(void);
+/* Whether a proxy is set, so that connections do not show where they lead. */
+bool tc_proxy_is_set(void);
+
+/* For the fetcher alone: the token, from HF_TOKEN, HUGGING_FACE_HUB_TOKEN or a file;
+ * from malloc. NULL with no error: there is none. */
+char *tc_hub_token(struct tc_error *error);
+/* For everybody else: overwrites the token in this process's environment. */
+void tc_hub_forget_token(void);
+
+#endif

@@ -1,0 +1,105 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/remote/address.h"
+#include "core/remote/answer.h"
+
+Test(address, secrets_are_cut_off) {
+    static const char *const pairs[][2] = {
+        {"https://h/x.npy?sig=1", "https://h/x.npy"}, {"https://u:p@h:8/x#f", "https://h:8/x"},
+        {"https://u@x:p@h/a@b?c", "https://h/a@b"},   {"https://h?u@v/w", "https://h"},
+        {"hf://a/b@main/c?d", "hf://a/b@main/c"},     {"HTTPS://u@h/x", "HTTPS://h/x"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char text[64];
+        memcpy(text, pairs[i][0], strlen(pairs[i][0]) + 1);
+        tc_address_redact(text);
+        cr_assert_str_eq(text, pairs[i][1]);
+    }
+}
+
+Test(address, plain_http_is_for_this_machine) {
+    struct tc_url url;
+    static const char *const good[] = {"http://127.0.0.1:80/x", "http://localhost/x",
+                                       "http://[::1]/"};
+    static const char *const bad[] = {"http://127.0.0.1.example/x",
+                                      "http://example/x",
+                                      "ftp://h/x",
+                                      "https://",
+                                      "https://h\\x/",
+                                      "https://h:port/",
+                                      "https://[::1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct tc_error error = {0};
+        cr_assert(tc_url_parse(&url, good[i], &error), "%s", good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tc_error error = {0};
+        cr_assert_not(tc_url_parse(&url, bad[i], &error), "%s", bad[i]);
+    }
+}
+
+Test(address, private_numbers_in_every_form) {
+    static const char *const private[] = {
+        "127.0.0.1",     "127.1",       "0x7f000001",      "2130706433",      "10.1.2.3",
+        "172.16.0.1",    "192.168.9.9", "169.254.169.254", "100.64.0.1",      "0.0.0.0",
+        "::1",           "fe80::1",     "fc00::1",         "::ffff:10.0.0.1", "64:ff9b::a00:1",
+        "2002:7f00:1::", "localhost",   "127.0.0.1."};
+    static const char *const public[] = {"8.8.8.8", "172.32.0.1", "2606:4700::1", "::ffff:8.8.8.8",
+                                         "example.com"};
+    for (size_t i = 0; i < sizeof private / sizeof *private; i++)
+        cr_assert(tc_host_is_private_number(tc_text_of(private[i])), "%s", private[i]);
+    for (size_t i = 0; i < sizeof public / sizeof *public; i++)
+        cr_assert_not(tc_host_is_private_number(tc_text_of(public[i])), "%s", public[i]);
+}
+
+Test(address, places_on_the_hub) {
+    struct tc_hub_place place;
+    struct tc_error error = {0};
+    cr_assert(tc_hub_parse(&place, "hf://datasets/a/b@refs/pr/3/c/d.npy", &error));
+    cr_assert_str_eq(place.type, "datasets");
+    cr_assert_str_eq(place.repo, "a/b");
+    cr_assert_str_eq(place.revision, "refs/pr/3");
+    cr_assert_str_eq(place.path, "c/d.npy");
+    tc_hub_place_release(&place);
+    static const char *const bad[] = {"hf://",     "hf://a/..",   "hf://a/b/../c", "hf://a/b@../c",
+                                      "hf://-a/b", "hf://a/b//c", "hf://a--b/c",   "hf://a/b/c\\d"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tc_error why = {0};
+        cr_assert_not(tc_hub_parse(&place, bad[i], &why), "%s", bad[i]);
+        cr_assert_eq(why.class, TC_USAGE);
+    }
+}
+
+Test(address, redirects_lead_where_they_say) {
+    static const char *const rows[][3] = {
+        {"https://u@h:1/a/b?c", "/d", "https://h:1/d"}, {"https://h/a/b", "d?e", "https://h/a/d?e"},
+        {"https://h/a/b", "//o/x", "https://o/x"},      {"https://h", "x", "https://h/x"},
+        {"https://h/a", "http://o/x", "http://o/x"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tc_error error = {0};
+        char *to = tc_location_resolve(rows[i][0], rows[i][1], &error);
+        cr_assert_str_eq(to, rows[i][2]);
+        free(to);
+    }
+}
+
+Test(answer, ranges_and_waits) {
+    struct tc_answer answer;
+    tc_answer_begin(&answer);
+    tc_answer_line(&answer, TC_TEXT(""), TC_TEXT("HTTP/1.1 206 Partial"));
+    tc_answer_line(&answer, TC_TEXT("content-range"), TC_TEXT("bytes 5-9/100"));
+    cr_assert(answer.status == 206 && answer.has_part && answer.start == 5 && answer.end == 10 &&
+              answer.total == 100);
+    tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("bytes 5-200/100"));
+    cr_assert(!answer.has_part || !answer.has_total);
+    tc_answer_line(&answer, TC_TEXT("RateLimit"), TC_TEXT("\"api\";r=0;t=55"));
+    cr_assert_eq(answer.rate_reset, 55);
+    tc_answer_line(&answer, TC_TEXT("Link"),
+                   TC_TEXT("<https://h/p>; rel=\"prev\", </n?c=1>; rel=\"next\""));
+    cr_assert_str_eq(answer.link, "/n?c=1");
+}
