@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/remote/address.h"
 #include "core/remote/environment.h"
+#include "core/remote/hub_cache.h"
 #include "core/remote/remote.h"
 
 bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct tc_error *error) {
@@ -17,7 +18,8 @@ bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct t
         return true;
     addresses->list = calloc(count, sizeof *addresses->list);
     addresses->arguments = calloc(count, sizeof *addresses->arguments);
-    if (!addresses->list || !addresses->arguments)
+    addresses->cached = calloc(count, sizeof *addresses->cached);
+    if (!addresses->list || !addresses->arguments || !addresses->cached)
         return tc_fail_memory(error);
     for (int i = 0; i < argc; i++) {
         if (!tc_address_is(argv[i]))
@@ -74,11 +76,27 @@ static bool name_folder(struct tc_remote_address *address, const char *endpoint,
     return true;
 }
 
+/* The file or folder of the Hub's cache that an address means; NULL: it has none. */
+static char *find_cached(const struct tc_remote_address *address, const char *endpoint) {
+    struct tc_hub_place place = {0};
+    struct tc_error ignored = {0};
+    bool is_place = tc_address_is_hub(address->shown)
+                        ? tc_hub_parse(&place, address->shown, &ignored)
+                        : tc_hub_parse_web(&place, address->shown, endpoint, &ignored);
+    char *path = is_place ? tc_hub_cache_find(&place) : NULL;
+    tc_hub_place_release(&place);
+    return path;
+}
+
 static bool name_folders(struct addresses *addresses, struct tc_error *error) {
     char *endpoint = addresses->count ? tc_hub_endpoint() : NULL;
     bool ok = endpoint || addresses->count == 0 || tc_fail_memory(error);
-    for (size_t i = 0; i < addresses->count && ok; i++)
+    bool offline = addresses->count && tc_hub_is_offline();
+    for (size_t i = 0; i < addresses->count && ok; i++) {
         ok = name_folder(&addresses->list[i], endpoint, error);
+        if (ok && offline)
+            addresses->cached[i] = find_cached(&addresses->list[i], endpoint);
+    }
     free(endpoint);
     return ok;
 }
@@ -119,8 +137,8 @@ bool addresses_connect(struct addresses *addresses, const char **names, size_t c
     for (size_t n = 0; n < count; n++)
         for (size_t i = 0; i < addresses->count; i++)
             if (names[n] == addresses->arguments[i]) {
-                names[n] = addresses->list[i].shown;
-                needed = true;
+                names[n] = addresses->cached[i] ? addresses->cached[i] : addresses->list[i].shown;
+                needed |= !addresses->cached[i];
                 break;
             }
     if (!needed)
@@ -144,7 +162,9 @@ void addresses_release(struct addresses *addresses) {
     for (size_t i = 0; i < addresses->count; i++) {
         free(addresses->list[i].whole);
         free(addresses->list[i].shown);
+        free(addresses->cached[i]);
     }
+    free(addresses->cached);
     free(addresses->list);
     free(addresses->arguments);
     *addresses = (struct addresses){0};

@@ -2,7 +2,8 @@
  * Addresses on the command line. Before anything else sees an argument, what may be
  * secret in an address (its query, a user's name) is cut off, in the arguments
  * themselves; the whole address is kept for the fetcher alone. The fetcher is started
- * where a file to read is named by an address, and else not.
+ * where a file to read is named by an address, and else not. With HF_HUB_OFFLINE what the
+ * Hub's cache has is read there, by its path.
  */
 #ifndef TCONV_CMD_ADDRESSES_H
 #define TCONV_CMD_ADDRESSES_H
@@ -14,6 +15,7 @@
 struct addresses {
     struct tc_remote_address *list; /* in the order of the arguments */
     const char **arguments;         /* those that they were */
+    char **cached; /* where the network is not to be used: files of the Hub's cache; NULL: none */
     size_t count;
     struct tc_fetcher_options options;
     struct tc_remote *remote;

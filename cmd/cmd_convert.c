@@ -99,7 +99,8 @@ static bool convert_folder(struct convert *convert, const char *const *inputs, b
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
     bool done = false;
-    if (!convert->per_tensor && model_output_wanted(inputs, count, convert->run.output) &&
+    if (!convert->per_tensor &&
+        model_output_wanted(&convert->common.format, inputs, count, convert->run.output) &&
         (!convert_folder(convert, inputs, &done, error) || done))
         return error->class == TC_OK;
     if (!model_output_check_unused(&convert->folder, error))
@@ -219,7 +220,8 @@ static bool is_one_each(const struct convert *convert, size_t count) {
 
 static bool is_model_folder(const struct convert *convert, const char *const *inputs,
                             size_t count) {
-    return !convert->per_tensor && model_output_wanted(inputs, count, convert->run.output);
+    return !convert->per_tensor &&
+           model_output_wanted(&convert->common.format, inputs, count, convert->run.output);
 }
 
 static bool convert_all(struct convert *convert, const char *const *inputs, size_t count,

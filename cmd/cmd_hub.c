@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/near.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/remote/address.h"
@@ -222,6 +223,11 @@ static bool take_place(struct hub *hub, const struct arguments *arguments, enum 
         tc_fail(error, TC_USAGE, "address", "not a path below a repository");
         return tc_error_in_file(error, hub->path);
     }
+    /* For push it says that the file goes into that folder. */
+    if (slash && action != HUB_PUSH) {
+        hub->path = hub->trimmed = tc_path_trim(hub->path);
+        return hub->path || tc_fail_memory(error);
+    }
     return true;
 }
 
@@ -402,6 +408,7 @@ int cmd_hub(int argc, char **argv) {
     tc_hub_place_release(&hub.place);
     free(hub.endpoint);
     free(hub.cache);
+    free(hub.trimmed);
     arguments_release(&arguments);
     options_release(&table);
     return code;

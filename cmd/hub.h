@@ -29,6 +29,7 @@ struct hub {
     char *cache; /* its folder, for pull */
     struct tc_hub_place place;
     const char *path; /* of a file or folder of the repository; "" none given */
+    char *trimmed;    /* where that is the argument without a slash at its end; from malloc */
     const char *file; /* push: what is sent */
     struct tc_remote *remote;
 };

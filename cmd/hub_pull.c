@@ -27,6 +27,9 @@ struct pull {
     uint64_t done;
     uint64_t fetched;
     struct report_progress progress;
+    struct tc_publish publish; /* of a copy */
+    bool folder;               /* which is one, */
+    bool nested;               /* with others in it */
 };
 
 static void step(void *context, uint64_t bytes) {
@@ -101,28 +104,53 @@ static bool copy_one(struct pull *pull, struct tc_publish *publish, const char *
     return ok;
 }
 
-/* A file, or a folder without folders in it. */
-static bool copy_out(struct pull *pull, struct tc_error *error) {
-    struct hub *hub = pull->hub;
-    struct tc_publish publish;
+/* Makes the folders of a path that the path before it, in the order of their bytes, did
+ * not lie in. */
+static bool add_folders(struct tc_publish *publish, const char *before, const char *path,
+                        struct tc_error *error) {
+    bool ok = true;
+    for (const char *slash = path; ok && (slash = strchr(slash, '/')) != NULL; slash++) {
+        size_t length = (size_t)(slash - path);
+        if (strncmp(before, path, length + 1) == 0)
+            continue;
+        char *name = strndup(path, length);
+        ok = name ? tc_publish_add_folder(publish, name, 0777, error) : tc_fail_memory(error);
+        free(name);
+    }
+    return ok;
+}
+
+/* A copy is a file, or a folder: with folders in it, it is made anew and appears as a
+ * whole. Whether it can be made is known before anything is fetched. */
+static bool begin_copy(struct pull *pull, struct tc_error *error) {
+    const struct hub *hub = pull->hub;
     size_t prefix = strlen(hub->path) + (hub->path[0] != '\0');
-    bool folder = !pull->one || hub->output[strlen(hub->output) - 1] == '/';
-    bool ok =
-        tc_publish_begin(&publish, hub->output, folder, (struct tc_publish_options){0}, error);
+    pull->folder = !pull->one || hub->output[strlen(hub->output) - 1] == '/';
+    for (size_t i = 0; i < pull->files.count && !pull->one; i++)
+        pull->nested |= strchr(pull->files.list[i].path + prefix, '/') != NULL;
+    if (tc_publish_begin(&pull->publish, hub->output, pull->folder,
+                         (struct tc_publish_options){.whole_folder = pull->nested}, error))
+        return true;
+    if (!pull->nested || error->class != TC_USAGE)
+        return false;
+    error->hint[0] = '\0';
+    return tc_error_hint(error, "name a folder that is not there yet, or is empty");
+}
+
+static bool copy_out(struct pull *pull, struct tc_error *error) {
+    const struct hub *hub = pull->hub;
+    size_t prefix = strlen(hub->path) + (hub->path[0] != '\0');
+    const char *before = "";
+    bool ok = true;
     for (size_t i = 0; i < pull->files.count && ok; i++) {
         const char *path = pull->files.list[i].path;
-        const char *name = pull->one ? tc_path_name(folder ? path : hub->output) : path + prefix;
-        if (strchr(name, '/')) {
-            ok = tc_fail(error, TC_UNSUPPORTED, "folders",
-                         "-o takes files of one folder, and this one has others in it");
-            tc_error_hint(error, "without -o they go into the Hub's cache; or name one with PATH");
-            ok = tc_error_in_file(error, path);
-        }
-        ok = ok && copy_one(pull, &publish, path, name, error);
+        const char *name =
+            pull->one ? tc_path_name(pull->folder ? path : hub->output) : path + prefix;
+        ok = (!pull->nested || add_folders(&pull->publish, before, name, error)) &&
+             copy_one(pull, &pull->publish, path, name, error);
+        before = name;
     }
-    ok = ok && tc_publish_commit(&publish, error);
-    tc_publish_end(&publish);
-    return ok;
+    return ok && tc_publish_commit(&pull->publish, error);
 }
 
 static void print_result(const struct pull *pull, const char *where) {
@@ -153,11 +181,15 @@ bool hub_pull(struct hub *hub, struct tc_error *error) {
     bool ok = tc_hub_cache_open(&pull.cache, hub->cache, &hub->place, error) &&
               tc_hub_describe(hub->remote, &hub->place, &pull.info, error) &&
               choose_files(&pull, error);
+    bool copies = ok && hub->output;
+    ok = ok && (!copies || begin_copy(&pull, error));
     report_progress_start(&pull.progress, &hub->progress, hub->common.quiet);
     ok = ok && fetch_files(&pull, error) &&
          tc_hub_cache_set_ref(&pull.cache, hub->place.revision, pull.info.commit, error);
     report_progress_end(&pull.progress, ok);
-    ok = ok && (!hub->output || copy_out(&pull, error));
+    ok = ok && (!copies || copy_out(&pull, error));
+    if (copies)
+        tc_publish_end(&pull.publish);
     if (ok) {
         where = hub->output ? strdup(hub->output)
                             : tc_hub_cache_path(&pull.cache, pull.info.commit, hub->path);

@@ -15,9 +15,11 @@
 #include "core/format/reader.h"
 #include "core/io/listing.h"
 #include "core/io/publish.h"
+#include "core/remote/address.h"
 #include "formats/model_copy.h"
 #include "formats/model_folder.h"
 #include "formats/model_name.h"
+#include "formats/model_open.h"
 
 struct work {
     const struct model_output *options;
@@ -40,9 +42,10 @@ void model_output_add_options(struct option_table *table, struct model_output *o
     options_add(table, "From a model folder to a model folder:", rows, OPTION_COUNT(rows));
 }
 
-bool model_output_wanted(const char *const *inputs, size_t count, const char *output) {
+bool model_output_wanted(const struct tc_format_options *options, const char *const *inputs,
+                         size_t count, const char *output) {
     size_t length = strlen(output);
-    return count == 1 && length && output[length - 1] == '/' && tc_is_folder(inputs[0]);
+    return count == 1 && length && output[length - 1] == '/' && model_is_folder(inputs[0], options);
 }
 
 bool model_output_check_unused(const struct model_output *output, struct tc_error *error) {
@@ -81,7 +84,7 @@ static bool is_within(const char *path, const char *folder) {
 /* Neither folder may lie in the other: one would be copied into itself, or removed
  * with the folder that the output replaces. */
 static bool check_apart(const char *input, const char *output, struct tc_error *error) {
-    char *from = resolve(input);
+    char *from = tc_address_is(input) ? NULL : resolve(input);
     char *to = resolve(output);
     bool apart = !from || !to || (!is_within(from, to) && !is_within(to, from));
     free(from);

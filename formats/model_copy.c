@@ -13,10 +13,11 @@
 #include "core/base/notes.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
-#include "core/format/backend.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
+#include "core/remote/address.h"
 #include "formats/model_name.h"
+#include "formats/model_open.h"
 #include "formats/registry.h"
 
 /* What is being listed. */
@@ -69,6 +70,8 @@ static bool check_place(const struct model_copy *copy, const char *name, const c
 
 /* Looks where a link leads. */
 static bool check_link(const struct model_copy *copy, const char *path, struct tc_error *error) {
+    if (!copy->root)
+        return true;
     char *real = realpath(path, NULL);
     if (!real) {
         tc_fail_errno(error, errno, "link-broken", "this is a link that leads nowhere");
@@ -152,12 +155,12 @@ static bool is_program(struct tc_text name) {
 }
 
 /* Whether a file is a pickle, by its content, or by a name that programs take for one. */
-static bool find_pickle(const char *path, struct tc_text name, bool *pickle,
-                        struct tc_error *error) {
+static bool find_pickle(const struct model_copy *copy, const char *path, struct tc_text name,
+                        bool *pickle, struct tc_error *error) {
     static const char *const endings[] = {".pkl",  ".pickle", ".pt",  ".pth",
                                           ".ckpt", ".joblib", ".bin", NULL};
     const struct tc_backend *backend = NULL;
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_input(copy->options, path, NULL, error);
     bool ok = input && tc_registry_recognise(input, &backend, error);
     tc_input_close(input);
     *pickle = backend == &tc_backend_pt || ends_with_any(name, endings);
@@ -170,7 +173,7 @@ static bool note_dangers(struct listing_state *state, const char *path, const ch
     if (is_program(last))
         return note(state, name, error, "programs are copied with the model; look at them first");
     bool pickle;
-    if (!find_pickle(path, last, &pickle, error))
+    if (!find_pickle(state->copy, path, last, &pickle, error))
         return false;
     return !pickle ||
            note(state, name, error,
@@ -246,9 +249,12 @@ static bool check_limits(struct model_copy *copy, const char *below, size_t more
 
 static bool list_folder(struct listing_state *state, const char *below, struct tc_error *error) {
     struct tc_listing listing;
-    char *path = join(state->copy->path, below);
+    /* An address has no slash at its end. */
+    char *path =
+        below[0] || state->copy->root ? join(state->copy->path, below) : strdup(state->copy->path);
     tc_listing_init(&listing);
-    bool ok = path ? tc_listing_read(&listing, path, error) : tc_fail_memory(error);
+    bool ok =
+        path ? model_list(&listing, path, state->copy->options, error) : tc_fail_memory(error);
     ok = ok && check_limits(state->copy, below, listing.count, error);
     for (size_t i = 0; i < listing.count && ok; i++)
         ok = list_entry(state, below, &listing.entries[i], error);
@@ -261,11 +267,12 @@ bool model_copy_list(struct model_copy *copy, const char *path, const struct mod
                      const struct tc_reader *reader, bool only_weights, struct tc_plan *plan,
                      struct tc_error *error) {
     struct listing_state state = {.copy = copy, .model = model, .plan = plan};
-    *copy = (struct model_copy){.path = path, .root = realpath(path, NULL)};
+    bool here = !tc_address_is(path);
+    *copy = (struct model_copy){.path = path, .options = reader->options};
     tc_arena_init(&copy->arena, 0);
-    if (!copy->root)
+    if (here && !(copy->root = realpath(path, NULL)))
         return tc_fail_errno(error, errno, "open", "cannot open the folder");
-    copy->blobs = model_copy_blobs(path);
+    copy->blobs = here ? model_copy_blobs(path) : NULL;
     tc_name_map_init(&state.weights, NULL);
     tc_name_map_init(&state.outputs, NULL);
     bool ok = list_weights(&state, reader, error) && list_outputs(&state, error) &&
@@ -283,6 +290,8 @@ bool model_copy_list(struct model_copy *copy, const char *path, const struct mod
 static bool check_open(const struct model_copy *copy, struct tc_input *input,
                        struct tc_error *error) {
     char link[32];
+    if (!copy->root)
+        return true;
     int fd = tc_input_acquire(input, error);
     if (fd < 0)
         return false;
@@ -301,14 +310,15 @@ static bool check_open(const struct model_copy *copy, struct tc_input *input,
 
 static bool copy_file(const struct model_copy *copy, const char *path, const char *name,
                       struct tc_publish *publish, struct tc_error *error) {
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_input(copy->options, path, NULL, error);
     struct tc_outfile *out =
         input && check_open(copy, input, error) ? tc_outfile_open(publish, name, error) : NULL;
     bool ok = out != NULL;
     if (ok) {
         mode_t mask = umask(0);
         umask(mask);
-        out->mode = (input->mode & ~mask) | 0600;
+        mode_t most = copy->root ? input->mode : 0666;
+        out->mode = (most & ~mask) | 0600;
         ok = tc_outfile_copy(out, input, 0, input->size, error) && tc_outfile_seal(out, error) &&
              tc_input_unchanged(input, error);
     }
@@ -316,21 +326,26 @@ static bool copy_file(const struct model_copy *copy, const char *path, const cha
     return ok;
 }
 
+static bool copy_folder(const struct model_copy *copy, const char *path, const char *name,
+                        struct tc_publish *publish, struct tc_error *error) {
+    struct stat status = {.st_mode = 0777};
+    if (copy->root && stat(path, &status) != 0) {
+        tc_fail_errno(error, errno, "changed", "the folder changed while it was read");
+        return tc_error_in_file(error, path);
+    }
+    return tc_publish_add_folder(publish, name, status.st_mode & 0777, error);
+}
+
 bool model_copy_write(struct model_copy *copy, struct tc_publish *publish, struct tc_error *error) {
     bool ok = true;
     for (size_t i = 0; i < copy->count && ok; i++) {
         const struct model_copy_entry *entry = &copy->entries[i];
-        struct stat status;
         char *path = join(copy->path, entry->name);
         if (!path)
             ok = tc_fail_memory(error);
-        else if (!entry->is_folder)
-            ok = copy_file(copy, path, entry->name, publish, error);
-        else if (stat(path, &status) != 0) {
-            tc_fail_errno(error, errno, "changed", "the folder changed while it was read");
-            ok = tc_error_in_file(error, path);
-        } else
-            ok = tc_publish_add_folder(publish, entry->name, status.st_mode & 0777, error);
+        else
+            ok = (entry->is_folder ? copy_folder : copy_file)(copy, path, entry->name, publish,
+                                                              error);
         free(path);
     }
     return ok;

@@ -9,13 +9,15 @@
  *
  * Links are followed where they lead to something in the folder, or among the blobs of
  * the Hugging Face cache that the folder is a snapshot of; anything else is refused,
- * since a folder from a stranger may have links to the user's own files.
+ * since a folder from a stranger may have links to the user's own files. A repository on
+ * the Hub has no links.
  */
 #ifndef TCONV_FORMATS_MODEL_COPY_H
 #define TCONV_FORMATS_MODEL_COPY_H
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
@@ -29,7 +31,8 @@ struct model_copy_entry {
 struct model_copy {
     struct tc_arena arena;
     const char *path;
-    char *root;  /* the folder's path without links; from malloc */
+    const struct tc_format_options *options;
+    char *root;  /* the folder's path without links; from malloc; NULL: it is on the Hub */
     char *blobs; /* the cache's folder of blobs; from malloc; NULL: there is none */
     struct model_copy_entry *entries; /* a folder before what is in it */
     size_t count;
@@ -37,8 +40,9 @@ struct model_copy {
     size_t seen; /* entries that were looked at; TC_MAX_FOLDER_ENTRIES */
 };
 
-/* `model` is the one that `reader` reads, of the folder `path`, which must outlive
- * *copy. With only_weights nothing is copied. To be released also on failure. */
+/* `model` is the one that `reader` reads, of the folder `path`, here or on the Hub; path and
+ * reader must outlive *copy. With only_weights nothing is copied. To be released also on failure.
+ */
 bool model_copy_list(struct model_copy *copy, const char *path, const struct model *model,
                      const struct tc_reader *reader, bool only_weights, struct tc_plan *plan,
                      struct tc_error *error);

@@ -233,6 +233,13 @@ static bool list_remote(struct tc_remote *remote, const char *address, struct tc
     return ok;
 }
 
+bool model_list(struct tc_listing *listing, const char *path,
+                const struct tc_format_options *options, struct tc_error *error) {
+    return options->remote && tc_address_is_hub(path)
+               ? list_remote(options->remote, path, listing, error)
+               : tc_listing_read(listing, path, error);
+}
+
 bool model_is_folder(const char *path, const struct tc_format_options *options) {
     struct tc_hub_place place;
     struct tc_hub_files files = {0};
@@ -255,11 +262,9 @@ bool model_find(const char *path, const struct tc_backend *format, const char *v
     struct place place = {path, options};
     const struct model_wanted wanted = {
         .format = format, .variant = variant, .open = open_in, .context = &place};
-    bool remote = options->remote && tc_address_is_hub(path);
     *folder = (struct model_folder){0};
     tc_listing_init(listing);
-    return ((remote ? list_remote(options->remote, path, listing, error)
-                    : tc_listing_read(listing, path, error)) &&
+    return (model_list(listing, path, options, error) &&
             model_folder_find(folder, listing, &wanted, error)) ||
            tc_error_in_file(error, path);
 }

@@ -23,6 +23,9 @@ struct tc_reader *model_open(const char *path, const struct model *model,
 bool model_find(const char *path, const struct tc_backend *format, const char *variant,
                 const struct tc_format_options *options, struct tc_listing *listing,
                 struct model_folder *folder, struct tc_error *error);
+/* Adds what a folder holds, here or on the Hub, and sorts it. */
+bool model_list(struct tc_listing *listing, const char *path,
+                const struct tc_format_options *options, struct tc_error *error);
 /* Whether the path is a folder's, or the address of a repository or of a folder in one. */
 bool model_is_folder(const char *path, const struct tc_format_options *options);
 

@@ -8,6 +8,7 @@
 A file is bytes, or a Sparse one: a beginning, and zeros up to its size. What goes wrong is a list of
 faults a file, one taken at each request for it: "cut:N" (the connection ends after N bytes of the
 body), "silent" (nothing comes any more), "status:N", "wait:N:S" (status N with Retry-After S),
+"until:N:S" (the same with a date that is S seconds from now),
 "whole" (200 to a range), "other-range", "short" (less than Content-Range says), "long" (more),
 "etag" (another version from now on), "packed" (Content-Encoding), "go:ADDRESS" (a redirect).
 """
@@ -16,9 +17,11 @@ import hashlib
 import http.server
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
+import time
 from dataclasses import dataclass, field
 
 
@@ -161,6 +164,10 @@ class Server:
         elif word == "wait":
             status, seconds = rest.split(":")
             handler.answer(int(status), b"later\n", {"Retry-After": seconds})
+        elif word == "until":
+            status, seconds = rest.split(":")
+            date = handler.date_time_string(time.time() + int(seconds))
+            handler.answer(int(status), b"later\n", {"Retry-After": date})
         elif word == "go":
             handler.answer(302, b"", {"Location": rest})
         elif word == "silent":
@@ -218,6 +225,57 @@ class Server:
             handler.write(remote.data[at : min(at + (1 << 16), stop, end)])
         if stop < end:
             handler.end()
+
+
+@dataclass(frozen=True)
+class Request:
+    target: str
+    range: tuple  # the first byte, and the one behind the last
+
+
+class RawServer:
+    """Answers each connection's first request by what a function writes to it, and closes it."""
+
+    def __init__(self, answer):
+        self.answer, self.count = answer, 0
+        self.stopped = False
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stopped = True
+        self.socket.close()
+
+    def accept(self):
+        while not self.stopped:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.count += 1
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with connection:
+            connection.settimeout(20)
+            try:
+                text = b""
+                while b"\r\n\r\n" not in text:
+                    more = connection.recv(65536)
+                    if not more:
+                        return
+                    text += more
+                found = re.search(rb"Range: bytes=(\d+)-(\d+)", text)
+                wanted = (int(found[1]), int(found[2]) + 1) if found else (0, 0)
+                self.answer(connection, Request(text.split(b" ")[1].decode(), wanted))
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1)
+            except OSError:
+                pass  # who asked has gone away
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,13 @@ def rate_limits(folder):
 
 
 @case
+def waits_until_a_date(folder):
+    """Retry-After may be a date, which counts from what the server's own clock says."""
+    healed(folder, "until:429:1", "until:503:-100")
+    broken(folder, IO, "rate-limit", "until:429:86400", "until:429:86400")
+
+
+@case
 def wrong_ranges(folder):
     broken(folder, IO, "wrong-range", *["other-range"] * 2)
     healed(folder, "short", None, "short")
@@ -320,6 +327,21 @@ def changed_file(folder):
     with Server() as server:
         url = server.add("/m.safetensors", data, faults=[None, "etag"])
         expect_code(folder, IO, "changed", "hash", url)
+
+
+@case
+def batches(folder):
+    """A batch takes no addresses, and says what does; no secret is in what it says."""
+    with Server() as server:
+        url = server.add("/m.safetensors", model())
+        secret = f"{url}?key={SECRET}"
+        (folder / "list").write_text(secret + "\n")
+        for words in (["batch", secret, "out/", "-t", "npz"], ["batch", "--files-from", "list", "out/", "-t", "npz"],
+                      ["batch", "hf://org/name", "out/", "-t", "npz"]):  # fmt: skip
+            result = expect_code(folder, USAGE, "address", *words)
+            if SECRET.encode() in result.out + result.err or b"hub pull" not in result.err:
+                raise result.failed("expected: a hint, and no secret")
+        check_equal(server.requests, [], "requests")
 
 
 @case
@@ -406,9 +428,11 @@ def sandbox(folder):
             "hub push org/name in/m.safetensors", "hub push org/name in/m.safetensors x.npz",
             "hub convert org/name m.safetensors -o y.npz",
         ):  # fmt: skip
-            (folder / "out").mkdir(exist_ok=True)
+            for name in ("out", "tmp"):
+                (folder / name).mkdir(exist_ok=True)
             token = {"HF_TOKEN_PATH": str(folder / "secret" / "token"), "HF_HUB_CACHE": str(folder / "cache")}
             env = {**PLAIN, "HF_ENDPOINT": hub.url, **token, "TCONV_TEST_SANDBOX": "\n".join(tries)}
+            env["TMPDIR"] = str(folder / "tmp")  # files there may be read
             result = tconv(*words.split(), "--sandbox=require", cwd=folder, env=env)
             check_equal(result.code, OK, words, result)
             got = re.findall(r"^sandbox: (\S+): (\w+)$", result.err.decode(), re.MULTILINE)
@@ -539,6 +563,31 @@ def hub_folders(folder):
 
 
 @case
+def hub_folder_to_folder(folder):
+    """A repository becomes a folder: its weights converted, its other files as they are."""
+    content = {
+        "config.json": b'{"a": 1}', "d/e/notes.txt": b"text", "tokenizer.json": os.urandom(200_000),
+        "model.safetensors": model(), "model.bin": b"the same in another form", "run.py": b"1", ".gitattributes": b"x",
+    }  # fmt: skip
+    with Hub() as hub:
+        hub.add_repo("org/name", content)
+        result = run_remote(folder, OK, "hf://org/name", "out/", "-t", "npz", "--receipt", "r.json", env=hub_env(hub))
+        have = tree_of(folder / "out")
+        (folder / "m.safetensors").write_bytes(model())
+        expect(folder, OK, "diff", "--ignore-metadata", "out/model.npz", "m.safetensors")
+        wanted = {name: data for name, data in content.items() if not name.startswith("model.")}
+        check_equal({name: data for name, data in have.items() if name != "model.npz"}, wanted, "files", result)
+        for words in (b"another form", b"programs are copied"):
+            if words not in result.err:
+                raise result.failed(f"expected: a warning: {words}")
+        check_equal("config.json" in (folder / "r.json").read_text(), True, "the receipt names what was copied")
+        run_remote(folder, OK, "-q", "hf://org/name", "bare/", "-t", "npz", "--only-weights", env=hub_env(hub))
+        check_equal(sorted(tree_of(folder / "bare")), ["model.npz"], "only weights")
+        hub.hook = lambda handler, path: "tokenizer" in path and (handler.answer(404, b"") or True)
+        run_remote(folder, IO, "-q", "hf://org/name", "lost/", "-t", "npz", env=hub_env(hub))
+
+
+@case
 def hub_pins(folder):
     """A revision is one commit for the whole run: shards come from where the index came from."""
     (folder / "m.safetensors").write_bytes(model({f"t{i}": f32(*([i] * 5000)) for i in range(8)}))
@@ -611,6 +660,33 @@ def hub_offline(folder):
     result = expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"HF_HUB_OFFLINE": "1"})
     if b"HF_HUB_OFFLINE" not in result.err:
         raise result.failed("expected: a hint on what to do")
+
+
+@case
+def hub_offline_cache(folder):
+    """Without the network, what the Hub's cache has is read there."""
+    (folder / "m.safetensors").write_bytes(model())
+    here = expect(folder, OK, "hash", "m.safetensors")
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"model.safetensors": model(), "config.json": b"{}", "d/x.npy": files.npy_of(f32(1))})
+        run_hub(folder, OK, hub, "pull", "org/name")
+        asked = len(hub.requests)
+        offline = hub_env(hub, HF_HUB_OFFLINE="1", HF_HUB_CACHE=str(folder / "cache"))
+        for address in (
+            "hf://org/name/model.safetensors", "hf://org/name", f"hf://org/name@{repo.refs['main']}/model.safetensors",
+            f"{hub.url}/org/name/resolve/main/model.safetensors", f"{hub.url}/org/name",
+        ):  # fmt: skip
+            result = run_remote(folder, OK, "hash", address, env=offline)
+            check_equal(result.out, here.out, address, result)
+        run_remote(folder, OK, "-q", "hf://org/name", "out/", "-t", "npz", env=offline)
+        check_equal(sorted(tree_of(folder / "out")), ["config.json", "d/x.npy", "model.npz"], "the folder")
+        run_remote(folder, OK, "scan", "hf://org/name", env=offline)
+        for address in ("hf://org/name/none.npy", "hf://org/name@v2/model.safetensors", "hf://org/other"):
+            expect_code(folder, IO, "offline", "hash", address, env=offline)
+        expect_code(folder, IO, "offline", "diff", "hf://org/name/model.safetensors", "hf://org/name/x.npz", env=offline)
+        (folder / "cache" / "models--org--name" / "refs" / "main").write_text("../../../secret")
+        expect_code(folder, IO, "offline", "hash", "hf://org/name", env=offline)
+        check_equal(len(hub.requests), asked, "requests")
 
 
 @case
@@ -689,6 +765,12 @@ def hub_pull(folder):
         check_equal((folder / "copy.safetensors").read_bytes(), data, "the copy")
         run_hub(folder, OK, hub, "pull", "org/name", "d/e", "-o", "out/")
         check_equal((folder / "out" / "x.json").read_bytes(), b"1", "a folder")
+        for words in (["pull", "org/name", "-o", "all"], ["pull", "org/name", "d/", "-o", "part/"]):
+            run_hub(folder, OK, hub, *words)
+        check_equal(tree_of(folder / "all"), {"m.safetensors": data, "config.json": small, "d/e/x.json": b"1"}, "folders in it")
+        check_equal(tree_of(folder / "part"), {"e/x.json": b"1"}, "a folder's own")
+        (folder / "all" / "mine").write_bytes(b"1")
+        run_hub(folder, USAGE, hub, "pull", "org/name", "-o", "all")
         run_hub(folder, IO, hub, "pull", "org/name", "none")
 
 
@@ -832,7 +914,44 @@ def hub_convert(folder):
         hub.hook = lambda handler, path: handler.command == "PUT" and (handler.answer(500, b"") or True)
         run_hub(folder, IO, hub, "convert", "org/name", "y.safetensors", "-o", "z.deathtensors", "--no-spool")
         hub.hook = None
-        run_hub(folder, USAGE, hub, "convert", "org/name", "x.deathtensors", "-o", "x.deathtensors")
+        run_hub(folder, USAGE, hub, "convert", "org/name", "y.safetensors", "-o", "y.safetensors")
+
+
+@case
+def hub_convert_confirms(folder):
+    """The original goes only once the Hub is seen to have the result."""
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"m.safetensors": model()})
+        before = repo.refs["main"]
+
+        def fail_at(word, method="POST"):
+            def fail(handler, path):
+                if handler.command == method and word in path:
+                    handler.answer(500, b"")
+                    return True
+                return False
+
+            return fail
+
+        def forget(handler, path):
+            """The commit is said to be made, and is not."""
+            if handler.command == "POST" and "/commit/" in path:
+                hub.reply(handler, {"success": True, "commitOid": before, "commitUrl": hub.url})
+                return True
+            return False
+
+        words = ["convert", "org/name", "m.safetensors", "-o", "m.deathtensors", "--delete-original"]
+        for hook in (fail_at("/store", "PUT"), fail_at("/verify"), fail_at("/commit/"), fail_at("/tree/", "GET"), forget):
+            for more in ([], ["--no-spool"]):
+                hub.store.clear()  # what an earlier run had sent would not be sent again
+                hub.keep({"m.safetensors": model()})
+                hub.hook = hook
+                result = tconv_hub(folder, hub, *words, *more)
+                check_equal(result.code, IO, "the result is not known to be there", result)
+                check_equal("m.safetensors" in repo.commits[repo.refs["main"]], True, "the original is there", result)
+        hub.hook = None
+        run_hub(folder, OK, hub, *words)
+        check_equal(sorted(repo.commits[repo.refs["main"]]), ["m.deathtensors"], "in the end")
 
 
 @case
@@ -849,6 +968,10 @@ def hub_shards(folder):
         have = dict(repo.commits[repo.refs["main"]])
         have.pop(".gitattributes")
         check_equal(sorted(have), sorted(content), "index and shards")
+        shard = next(name for name in content if "-of-" in name)
+        for more in (["-o", shard], ["-o", "s.safetensors", "--shard-size", "64K"]):  # in the place of what it is made of
+            words = ["convert", "org/name", "s.safetensors.index.json", "--delete-original", *more]
+            run_hub(folder, USAGE, hub, *words)
         run_hub(folder, OK, hub, "convert", "org/name", "s.safetensors.index.json", "-o", "one.npz", "--delete-original")
         have = repo.commits[repo.refs["main"]]
         check_equal(sorted(have), [".gitattributes", "one.npz"], "one file in place of them")

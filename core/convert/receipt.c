@@ -13,6 +13,8 @@
 #include "core/base/path.h"
 #include "core/base/version.h"
 #include "core/convert/read_back.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
@@ -117,7 +119,9 @@ static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_fact
             return false;
     }
     for (size_t i = 0; i < facts->also_count; i++) {
-        struct tc_input *input = tc_input_open(facts->also[i], NULL, error);
+        /* Addresses are opened in the way that the inputs were. */
+        const struct tc_format_options *options = conversion->plan->readers[0]->options;
+        struct tc_input *input = tc_reader_input(options, facts->also[i], NULL, error);
         bool ok = input && add_file(json, "path", input->path, input, error);
         tc_input_close(input);
         if (!ok)

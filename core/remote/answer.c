@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "core/remote/address.h"
 
@@ -65,6 +66,32 @@ static void read_range(struct tc_answer *answer, struct tc_text value) {
 static uint32_t seconds_of(struct tc_text value) {
     uint64_t seconds;
     return take_number(&value, &seconds) && seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+}
+
+/* A date as HTTP has it, in seconds since 1970; 0: it is none. */
+static int64_t date_of(struct tc_text value) {
+    char text[48];
+    struct tm parts = {0};
+    copy(text, sizeof text, value);
+    const char *rest = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    return rest && !rest[0] ? (int64_t)timegm(&parts) : 0;
+}
+
+/* Retry-After has seconds or a date. */
+static void take_retry(struct tc_answer *answer, struct tc_text value) {
+    answer->retry_after = seconds_of(value);
+    answer->retry_date = answer->retry_after == UINT32_MAX ? date_of(value) : 0;
+}
+
+uint32_t tc_answer_wait(const struct tc_answer *answer, int64_t now) {
+    if (answer->retry_date) {
+        int64_t from = answer->date ? answer->date : now;
+        int64_t wait = answer->retry_date > from ? answer->retry_date - from : 0;
+        return wait < UINT32_MAX ? (uint32_t)wait : UINT32_MAX - 1;
+    }
+    if (answer->retry_after == UINT32_MAX && answer->status == 429)
+        return answer->rate_reset;
+    return answer->retry_after;
 }
 
 /* RateLimit: "api";r=0;t=55 — t is when there will be room again. */
@@ -147,7 +174,9 @@ void tc_answer_line(struct tc_answer *answer, struct tc_text name, struct tc_tex
     else if (is_called(name, "Link"))
         read_link(answer, value);
     else if (is_called(name, "Retry-After"))
-        answer->retry_after = seconds_of(value);
+        take_retry(answer, value);
+    else if (is_called(name, "Date"))
+        answer->date = date_of(value);
     else if (is_called(name, "RateLimit"))
         answer->rate_reset = rate_reset(value);
 }

@@ -35,11 +35,17 @@ struct tc_answer {
     /* How long to wait, in seconds; UINT32_MAX: not said. */
     uint32_t retry_after;
     uint32_t rate_reset;
+    /* Seconds since 1970: until when to wait, and what the server's clock says; 0: not said. */
+    int64_t retry_date;
+    int64_t date;
 };
 
 void tc_answer_begin(struct tc_answer *answer);
 /* Takes a line of the header; the status line has an empty name. */
 void tc_answer_line(struct tc_answer *answer, struct tc_text name, struct tc_text value);
+/* How many seconds the server asks to wait; UINT32_MAX: it does not. `now` is this
+ * machine's clock, for a date where the server does not say what its own shows. */
+uint32_t tc_answer_wait(const struct tc_answer *answer, int64_t now);
 /* The value of an ETag without its quotation marks and W/. */
 void tc_etag_bare(char *bare, size_t size, const char *etag);
 /* Where a Location leads, seen from the address that answered; from malloc. */

@@ -1,5 +1,6 @@
 #include "core/remote/environment.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -43,12 +44,71 @@ int tc_hub_timeout(void) {
                                                              : DEFAULT_TIMEOUT;
 }
 
-bool tc_proxy_is_set(void) {
+/* Whether a number lies in a network, "10.0.0.0/8". */
+static bool is_in_network(const char *host, const char *network) {
+    unsigned char number[16];
+    unsigned char first[16];
+    char base[64];
+    const char *slash = strchr(network, '/');
+    size_t length = slash ? (size_t)(slash - network) : sizeof base;
+    if (!slash || length >= sizeof base)
+        return false;
+    memcpy(base, network, length);
+    base[length] = '\0';
+    int family = strchr(host, ':') ? AF_INET6 : AF_INET;
+    unsigned long most = family == AF_INET6 ? 128 : 32;
+    char *end;
+    unsigned long bits = strtoul(slash + 1, &end, 10);
+    if (end == slash + 1 || *end || bits > most || inet_pton(family, host, number) != 1 ||
+        inet_pton(family, base, first) != 1)
+        return false;
+    if (memcmp(number, first, bits / 8) != 0)
+        return false;
+    unsigned shift = 8 - bits % 8;
+    return bits % 8 == 0 || number[bits / 8] >> shift == first[bits / 8] >> shift;
+}
+
+/* Whether a word of NO_PROXY means the host: the name, what ends in it after a dot, the
+ * number, its network, or "*". */
+static bool is_exempt(const char *host, const char *word) {
+    size_t length = strlen(host);
+    if (strcmp(word, "*") == 0 || is_in_network(host, word))
+        return true;
+    while (word[0] == '.')
+        word++;
+    size_t own = strlen(word);
+    if (own == 0 || own > length || strcasecmp(host + length - own, word) != 0)
+        return false;
+    return own == length || host[length - own - 1] == '.';
+}
+
+bool tc_proxy_is_used(const struct tc_url *url) {
     static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (variable(names[i]))
-            return true;
-    return false;
+    const char *exempt = variable("no_proxy") ? variable("no_proxy") : variable("NO_PROXY");
+    char host[256];
+    char word[256];
+    bool set = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !set; i++)
+        set = variable(names[i]) != NULL;
+    if (!set || tc_host_is_loopback(url->host))
+        return false;
+    size_t length = url->host.length < sizeof host ? url->host.length : 0;
+    memcpy(host, url->host.bytes, length);
+    while (length && host[length - 1] == '.')
+        length--;
+    host[length] = '\0';
+    while (exempt && *exempt) {
+        size_t skip = strspn(exempt, ", \t");
+        size_t own = strcspn(exempt + skip, ", \t");
+        if (own && own < sizeof word) {
+            memcpy(word, exempt + skip, own);
+            word[own] = '\0';
+            if (is_exempt(host, word))
+                return false;
+        }
+        exempt += skip + own;
+    }
+    return true;
 }
 
 static char *join(const char *folder, const char *name) {

@@ -6,6 +6,7 @@
 #define TCONV_CORE_REMOTE_ENVIRONMENT_H
 
 #include "core/base/error.h"
+#include "core/remote/address.h"
 
 /* HF_ENDPOINT, without a slash at its end; from malloc, NULL without memory. */
 char *tc_hub_endpoint(void);
@@ -16,8 +17,9 @@ bool tc_hub_is_offline(void);
 char *tc_hub_cache(void);
 /* HF_HUB_DOWNLOAD_TIMEOUT, in milliseconds. */
 int tc_hub_timeout(void);
-/* Whether a proxy is set, so that connections do not show where they lead. */
-bool tc_proxy_is_set(void);
+/* Whether the address is asked for by a proxy (HTTPS_PROXY, ALL_PROXY, but not for what
+ * NO_PROXY names, nor for this machine): then a connection does not show where it leads. */
+bool tc_proxy_is_used(const struct tc_url *url);
 
 /* For the fetcher alone: the token, from HF_TOKEN, HUGGING_FACE_HUB_TOKEN or a file;
  * from malloc. NULL with no error: there is none. */

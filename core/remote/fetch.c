@@ -1,5 +1,6 @@
 #include "core/remote/fetch.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "core/base/version.h"
 #include "core/remote/address.h"
+#include "core/remote/environment.h"
 
 #define MOST_HOPS 8u
 #define MOST_TRIES 5u
@@ -18,8 +20,19 @@
 /* A server that asks for more patience than this is an error that says so. */
 #define LONGEST_WAIT 120u
 #define MOST_HEADERS 40u
+/* Fewer bytes than this are no sign of life: a server that sends one now and then would
+ * hold a command for ever. */
+#define LEAST_HEARD 1024u
+/* The Hub works on what it was sent before it answers: so many times the usual patience. */
+#define PATIENCE_OF_CALLS 6
 /* Of the body of an answer that is no success, which nobody reads. */
 #define MOST_IGNORED ((size_t)64 << 10)
+
+int fetch_patience(const struct fetch_job *job) {
+    int timeout = job->fetcher->timeout;
+    bool sends = job->kind == FETCH_CALL && job->has_body;
+    return sends && timeout < INT_MAX / PATIENCE_OF_CALLS ? timeout * PATIENCE_OF_CALLS : timeout;
+}
 
 int64_t fetch_now(void) {
     struct timespec now;
@@ -53,9 +66,19 @@ void fetch_refuse(struct fetch_job *job) {
 
 /* As it comes in */
 
+/* Whether enough came for a sign of life. */
+static bool hear(struct fetch_job *job, size_t length) {
+    job->heard += length;
+    if (job->heard < LEAST_HEARD)
+        return false;
+    job->heard = 0;
+    job->alive = fetch_now();
+    return true;
+}
+
 static bool on_header(void *context, struct tc_text name, struct tc_text value) {
     struct fetch_job *job = context;
-    job->alive = fetch_now();
+    hear(job, name.length + value.length);
     tc_answer_line(&job->answer, name, value);
     return true;
 }
@@ -63,11 +86,11 @@ static bool on_header(void *context, struct tc_text name, struct tc_text value) 
 /* The header is whole when the first byte of the body comes, or the end. */
 static bool begin_body(struct fetch_job *job) {
     if (job->hops == 0 && !job->direct) {
-        job->private = tc_http_peer_is_private(job->transfer) && !job->fetcher->proxied;
+        job->private = tc_http_peer_is_private(job->transfer) && !job->proxied;
         job->fetcher->endpoint_private |= job->trusted && job->private;
     }
     /* A connection that was open already passed no check when this transfer began. */
-    else if (!job->private && !job->fetcher->proxied && tc_http_peer_is_private(job->transfer))
+    else if (!job->private && !job->proxied && tc_http_peer_is_private(job->transfer))
         return fetch_fail(job, TC_UNSAFE, TC_REMOTE_REDIRECT,
                           "a redirect leads into a private network");
     return fetch_check_header(job);
@@ -94,7 +117,7 @@ static enum tc_http_flow on_body(void *context, const void *bytes, size_t length
         job->paused = true;
         return TC_HTTP_PAUSE;
     }
-    job->alive = fetch_now();
+    bool enough = hear(job, length);
     if (!job->answer.has_body) {
         job->answer.has_body = true;
         if (!begin_body(job))
@@ -110,7 +133,10 @@ static enum tc_http_flow on_body(void *context, const void *bytes, size_t length
         return TC_HTTP_STOP;
     }
     job->expected -= length;
-    job->tries = 0;
+    /* What goes on from where it was cut may be cut as often as it likes; what begins
+     * again from its start may not. */
+    if (enough && job->kind == FETCH_READ && !job->whole)
+        job->tries = 0;
     pass_on(job, bytes, length);
     return TC_HTTP_GO_ON;
 }
@@ -187,7 +213,7 @@ static enum tc_http_peers peers_of(const struct fetch_job *job, const struct tc_
     if (url->scheme.length == 4)
         return TC_HTTP_LOOPBACK_ONLY;
     bool first = job->hops == 0 && !job->direct;
-    return first || job->private || job->fetcher->proxied ? TC_HTTP_ANYWHERE : TC_HTTP_PUBLIC_ONLY;
+    return first || job->private || job->proxied ? TC_HTTP_ANYWHERE : TC_HTTP_PUBLIC_ONLY;
 }
 
 void fetch_start(struct fetch_job *job) {
@@ -200,17 +226,19 @@ void fetch_start(struct fetch_job *job) {
     job->expected = 0;
     job->sent = job->given_length = job->given_used = 0;
     job->wants = false;
+    job->heard = 0;
     job->alive = fetch_now();
     if (!tc_url_parse(&url, job->url, &job->error)) {
         job->code = job->error.class == TC_UNSAFE ? TC_REMOTE_PLAIN_HTTP : TC_REMOTE_ADDRESS;
         return;
     }
+    job->proxied = tc_proxy_is_used(&url);
     struct tc_http_request request = {.method = job->method,
                                       .url = job->url,
                                       .headers = headers,
                                       .header_count = make_headers(job, &url, range, headers),
                                       .peers = peers_of(job, &url),
-                                      .direct = tc_host_is_loopback(url.host),
+                                      .direct = !job->proxied,
                                       .has_body = job->has_body,
                                       .upload = job->body_length,
                                       .events = &events,
@@ -301,9 +329,7 @@ static int64_t backoff(const struct fetch_job *job) {
 }
 
 static bool try_again(struct fetch_job *job, unsigned most) {
-    uint32_t asked = job->answer.retry_after;
-    if (asked == UINT32_MAX && job->answer.status == 429)
-        asked = job->answer.rate_reset;
+    uint32_t asked = tc_answer_wait(&job->answer, time(NULL));
     if (asked != UINT32_MAX && asked > LONGEST_WAIT) {
         job->error = (struct tc_error){0};
         fetch_fail(job, TC_IO, TC_REMOTE_RATE_LIMIT,

@@ -52,6 +52,8 @@ struct fetch_job {
     unsigned tries;     /* in vain, one after the other */
     int64_t not_before; /* milliseconds of the monotonic clock */
     int64_t alive;      /* when something last happened */
+    size_t heard;       /* bytes that came since then, too few to count as something */
+    bool proxied;       /* the transfer goes by a proxy, which alone knows its peer */
     struct tc_http_transfer *transfer;
     struct tc_answer answer;
     bool body_wanted; /* its body is passed on */
@@ -88,7 +90,6 @@ struct fetcher {
     char *endpoint;
     char *token; /* "Authorization: Bearer …"; NULL: none */
     bool offline;
-    bool proxied;
     bool endpoint_private; /* the Hub that is asked is of a private network */
     int timeout;
     int backoff;
@@ -108,6 +109,8 @@ void fetcher_send(struct fetcher *fetcher, const struct tc_frame *frame, const v
 bool fetcher_is_full(const struct fetcher *fetcher);
 
 int64_t fetch_now(void);
+/* How long its server may be silent, in milliseconds. */
+int fetch_patience(const struct fetch_job *job);
 /* Starts the transfer of a job whose time has come. */
 void fetch_start(struct fetch_job *job);
 /* A transfer came to its end: the job is done, failed, or goes on later. Returns

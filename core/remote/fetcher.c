@@ -150,8 +150,9 @@ static bool go_online(struct fetch_job *job) {
     if (!fetcher->offline)
         return true;
     fetch_fail(job, TC_IO, TC_REMOTE_OFFLINE, "the network is not to be used (HF_HUB_OFFLINE)");
-    return tc_error_hint(&job->error, "unset HF_HUB_OFFLINE, or name a file that tconv hub pull or "
-                                      "the Hub's own client fetched before");
+    return tc_error_hint(&job->error,
+                         "unset HF_HUB_OFFLINE; without the network only that is read which "
+                         "tconv hub pull or the Hub's own client fetched before");
 }
 
 static void take_open(struct fetcher *fetcher, const struct tc_frame *frame, const char *text) {
@@ -370,7 +371,7 @@ static int tend_jobs(struct fetcher *fetcher) {
             job->alive = now;
             tc_http_resume(job->transfer);
         }
-        if (job->transfer && !job->paused && !job->wants && now - job->alive > fetcher->timeout)
+        if (job->transfer && !job->paused && !job->wants && now - job->alive > fetch_patience(job))
             over = fetch_timed_out(job);
         if (!job->transfer && !over && job->error.class == TC_OK &&
             running < fetcher->options->jobs && job->not_before <= now)
@@ -380,7 +381,7 @@ static int tend_jobs(struct fetcher *fetcher) {
             over = true;
         }
         running += job->transfer != NULL;
-        int64_t when = job->transfer ? job->alive + fetcher->timeout + 1 : job->not_before;
+        int64_t when = job->transfer ? job->alive + fetch_patience(job) + 1 : job->not_before;
         if (when > now && when < due)
             due = when;
         if (over)
@@ -491,7 +492,6 @@ _Noreturn void tc_fetcher_run(int fd, const struct tc_fetcher_options *options) 
                               .options = options,
                               .endpoint = tc_hub_endpoint(),
                               .offline = tc_hub_is_offline(),
-                              .proxied = tc_proxy_is_set(),
                               .timeout = tc_hub_timeout(),
                               .backoff = first_backoff()};
     tc_memory_limit(MEMORY);

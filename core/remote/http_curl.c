@@ -224,9 +224,9 @@ static void set_connection(struct tc_http_transfer *transfer,
         curl->curl_easy_setopt(easy, CURLOPT_CAINFO, settings->certificates);
     if (settings->certificate_folder)
         curl->curl_easy_setopt(easy, CURLOPT_CAPATH, settings->certificate_folder);
-    /* "*": for every host; the variables of the environment then do nothing. */
-    if (request->direct)
-        curl->curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+    /* "*": for every host; "": for none. NO_PROXY was looked at already, by the rules that
+     * say which peers are allowed, so that the library's own do not count. */
+    curl->curl_easy_setopt(easy, CURLOPT_NOPROXY, request->direct ? "*" : "");
 }
 
 static bool set_request(struct tc_http_transfer *transfer, const struct tc_http_request *request) {

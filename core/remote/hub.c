@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/limits.h"
 #include "core/base/memory.h"
+#include "core/base/name_map.h"
 #include "core/remote/protocol.h"
 
 #define MOST_PAGES 10000u
@@ -212,9 +213,38 @@ static bool take_page(struct tc_remote *remote, const char *target, const char *
     return ok;
 }
 
+static bool endless(struct tc_error *error) {
+    return bad_answer(error, "a list of files that never ends");
+}
+
+/* All pages, each of which names the next: none comes twice, and none but the last brings
+ * nothing, so that their number is bounded by that of the files. */
+static bool take_pages(struct tc_remote *remote, const char *target, const char *folder,
+                       struct tc_hub_files *files, struct tc_error *error) {
+    char next[sizeof((struct tc_remote_status *)0)->next];
+    struct tc_name_map seen;
+    bool ok = true;
+    tc_name_map_init(&seen, &files->arena);
+    while (ok && target) {
+        size_t before = files->count;
+        struct tc_error twice = {0};
+        if (seen.count == MOST_PAGES)
+            ok = endless(error);
+        else if (!tc_name_map_add(&seen, tc_text_of(target), 0, &twice))
+            ok = twice.class == TC_INVALID ? endless(error) : tc_fail_memory(error);
+        ok = ok && take_page(remote, target, folder, files, next, error);
+        target = NULL;
+        if (ok && next[0] && files->count == before)
+            ok = endless(error);
+        if (ok && next[0])
+            ok = (target = tc_arena_copy(&files->arena, next, strlen(next), error)) != NULL;
+    }
+    tc_name_map_release(&seen);
+    return ok;
+}
+
 bool tc_hub_list(struct tc_remote *remote, const struct tc_hub_place *place, bool recursive,
                  struct tc_hub_files *files, struct tc_error *error) {
-    char next[sizeof((struct tc_remote_status *)0)->next];
     struct tc_buffer target = {0};
     *files = (struct tc_hub_files){0};
     tc_arena_init(&files->arena, 0);
@@ -225,15 +255,8 @@ bool tc_hub_list(struct tc_remote *remote, const struct tc_hub_place *place, boo
     }
     tc_buffer_add_string(&target, recursive ? "?recursive=true" : "");
     tc_buffer_add(&target, "", 1);
-    bool ok = tc_buffer_ok(&target, error);
-    const char *at = target.bytes;
-    char page[sizeof next];
-    for (unsigned pages = 0; ok && at; pages++) {
-        ok = pages < MOST_PAGES ? take_page(remote, at, place->path, files, next, error)
-                                : too_much(error, "a list of files without an end");
-        memcpy(page, next, sizeof page);
-        at = ok && page[0] ? page : NULL;
-    }
+    bool ok =
+        tc_buffer_ok(&target, error) && take_pages(remote, target.bytes, place->path, files, error);
     tc_buffer_release(&target);
     if (ok && files->count)
         qsort(files->list, files->count, sizeof *files->list, by_path);

@@ -105,6 +105,52 @@ char *tc_hub_cache_path(const struct tc_hub_cache *cache, const char *commit, co
                : whole;
 }
 
+/* The commit that a revision stood for when it was fetched; false: none is known. */
+static bool read_ref(const char *repository, const char *revision, char commit[41]) {
+    char *path = NULL;
+    char text[48];
+    if (tc_is_hex(tc_text_of(revision), 40)) {
+        memcpy(commit, revision, 41);
+        return true;
+    }
+    int fd = asprintf(&path, "%s/refs/%s", repository, revision) < 0
+                 ? -1
+                 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    while (length > 0 && strchr(" \r\n", text[length - 1]))
+        length--;
+    if (length != 40 || !tc_is_hex((struct tc_text){text, 40}, 40))
+        return false;
+    memcpy(commit, text, 40);
+    commit[40] = '\0';
+    return true;
+}
+
+char *tc_hub_cache_find(const struct tc_hub_place *place) {
+    char *root = tc_hub_cache();
+    char *name = folder_name(place);
+    char *repository = NULL;
+    char *path = NULL;
+    char commit[41];
+    if (root && name && asprintf(&repository, "%s/%s", root, name) < 0)
+        repository = NULL;
+    if (repository && read_ref(repository, place->revision, commit) &&
+        asprintf(&path, "%s/snapshots/%s%s%s", repository, commit, place->path[0] ? "/" : "",
+                 place->path) < 0)
+        path = NULL;
+    if (path && access(path, F_OK) != 0) {
+        free(path);
+        path = NULL;
+    }
+    free(repository);
+    free(name);
+    free(root);
+    return path;
+}
+
 /* A small file, whole or not at all. */
 static bool write_small(int folder, const char *name, const char *text) {
     char temporary[300];

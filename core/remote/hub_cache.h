@@ -41,6 +41,9 @@ bool tc_hub_cache_fetch(struct tc_hub_cache *cache, struct tc_input *input, cons
 /* Notes which commit a branch or tag is. */
 bool tc_hub_cache_set_ref(struct tc_hub_cache *cache, const char *revision, const char *commit,
                           struct tc_error *error);
+/* Where the user's cache has what lies at a place, by the commit that its revision stood for
+ * when it was fetched; from malloc. NULL: it does not have it. */
+char *tc_hub_cache_find(const struct tc_hub_place *place);
 /* The path of a file, or with an empty `path` of the folder, of a commit; from malloc. */
 char *tc_hub_cache_path(const struct tc_hub_cache *cache, const char *commit, const char *path);
 

@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "core/remote/address.h"
 #include "core/remote/answer.h"
+#include "core/remote/environment.h"
 
 Test(address, secrets_are_cut_off) {
     static const char *const pairs[][2] = {
@@ -102,4 +103,57 @@ Test(answer, ranges_and_waits) {
     tc_answer_line(&answer, TC_TEXT("Link"),
                    TC_TEXT("<https://h/p>; rel=\"prev\", </n?c=1>; rel=\"next\""));
     cr_assert_str_eq(answer.link, "/n?c=1");
+}
+
+Test(answer, waits_until_a_date) {
+    struct tc_answer answer;
+    tc_answer_begin(&answer);
+    tc_answer_line(&answer, TC_TEXT(""), TC_TEXT("HTTP/1.1 503 Later"));
+    cr_assert_eq(tc_answer_wait(&answer, 0), UINT32_MAX);
+    tc_answer_line(&answer, TC_TEXT("Retry-After"), TC_TEXT("Sun, 06 Nov 1994 08:49:37 GMT"));
+    cr_assert_eq(tc_answer_wait(&answer, 784111777 - 30), 30);
+    cr_assert_eq(tc_answer_wait(&answer, 784111777 + 30), 0);
+    /* The server's own clock counts. */
+    tc_answer_line(&answer, TC_TEXT("Date"), TC_TEXT("Sun, 06 Nov 1994 08:48:37 GMT"));
+    cr_assert_eq(tc_answer_wait(&answer, 0), 60);
+    tc_answer_line(&answer, TC_TEXT("Retry-After"), TC_TEXT("7"));
+    cr_assert_eq(tc_answer_wait(&answer, 0), 7);
+    static const char *const bad[] = {"", "soon", "Sun, 06 Nov 1994", "-5",
+                                      "Sun, 06 Nov 1994 08:49:37 GMT and more"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tc_answer_line(&answer, TC_TEXT("Retry-After"), tc_text_of(bad[i]));
+        cr_assert_eq(tc_answer_wait(&answer, 0), UINT32_MAX, "%s", bad[i]);
+    }
+}
+
+static bool is_proxied(const char *address) {
+    struct tc_url url;
+    struct tc_error error = {0};
+    cr_assert(tc_url_parse(&url, address, &error), "%s", address);
+    return tc_proxy_is_used(&url);
+}
+
+Test(environment, proxies) {
+    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY",   "no_proxy",    "NO_PROXY"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    cr_assert_not(is_proxied("https://example.com/x"));
+    setenv("HTTPS_PROXY", "http://proxy:3128", 1);
+    cr_assert(is_proxied("https://example.com/x"));
+    cr_assert_not(is_proxied("http://127.0.0.1/x"));
+    setenv("NO_PROXY", ".corp, example.org,10.0.0.0/8,192.168.1.0/25 fd00::/8", 1);
+    static const char *const direct[] = {"https://a.corp/",        "https://corp/",
+                                         "https://EXAMPLE.org./",  "https://a.example.org:8/x",
+                                         "https://10.1.2.3/",      "https://192.168.1.127/",
+                                         "https://[fd12::1]:443/x"};
+    static const char *const proxied[] = {"https://notcorp/",       "https://badexample.org/",
+                                          "https://example.com/",   "https://11.0.0.1/",
+                                          "https://192.168.1.128/", "https://[fe80::1]/"};
+    for (size_t i = 0; i < sizeof direct / sizeof *direct; i++)
+        cr_assert_not(is_proxied(direct[i]), "%s", direct[i]);
+    for (size_t i = 0; i < sizeof proxied / sizeof *proxied; i++)
+        cr_assert(is_proxied(proxied[i]), "%s", proxied[i]);
+    setenv("NO_PROXY", "*", 1);
+    cr_assert_not(is_proxied("https://example.com/x"));
 }
