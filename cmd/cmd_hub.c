@@ -340,7 +340,8 @@ static bool run(struct hub *hub, const struct arguments *arguments, struct tc_er
     if (ok)
         ok = (hub->remote = tc_remote_start(&options, error)) != NULL;
     hub->common.format.remote = hub->remote;
-    ok = ok && confine(hub, action, folder, error) && act(hub, action, folder, error);
+    ok = ok && confine(hub, action, folder, error) &&
+         (act(hub, action, folder, error) || tc_error_in_file(error, hub->place.repo));
     tc_remote_end(hub->remote);
     if (folder)
         rmdir(folder);

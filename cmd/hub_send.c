@@ -155,13 +155,9 @@ static bool delete_originals(struct sending *sending, const char *commit, struct
 }
 
 bool hub_make_repository(struct hub *hub, struct tc_error *error) {
-    struct tc_hub_info info;
-    struct tc_error missing = {0};
-    struct tc_hub_place place = hub->place;
-    place.has_revision = false;
-    bool there = tc_hub_describe(hub->remote, &place, &info, &missing);
-    tc_hub_info_release(&info);
-    return there || tc_hub_create(hub->remote, &hub->place, hub->private, error);
+    bool exists;
+    return tc_hub_exists(hub->remote, &hub->place, &exists, error) &&
+           (exists || tc_hub_create(hub->remote, &hub->place, hub->private, error));
 }
 
 struct tc_hub_push sending_push_of(struct sending *sending, const char *message,

@@ -230,7 +230,7 @@ static bool list_remote(struct tc_remote *remote, const char *address, struct tc
         tc_listing_sort(listing);
     tc_hub_files_release(&files);
     tc_hub_place_release(&place);
-    return ok;
+    return ok || tc_error_in_file(error, address);
 }
 
 bool model_list(struct tc_listing *listing, const char *path,

@@ -10,6 +10,7 @@ import files
 from files import Tensor
 from faults import Scenario
 from harness import DATA, DIFFERENT, TCONV
+from hub_server import Hub
 
 # An input a format, small, with what its reader finds hardest; where a format is not named here, the
 # smallest file of its folder in testdata.
@@ -246,3 +247,31 @@ READING = {
     "help": Scenario(("help", "convert"), {}),
     "man": Scenario(("convert", "--help=man"), {}),
 }
+
+
+@functools.cache
+def remote():
+    """A Hub on loopback that serves as long as the suite runs, and the environment to use it."""
+    hub = Hub()
+    hub.add_repo("org/model", {"model.safetensors": model(2), "config.json": b"{}"})
+    return hub, {
+        "HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token, "HF_HOME": "/nonexistent", "TCONV_TEST_BACKOFF": "1",
+        "HF_HUB_DOWNLOAD_TIMEOUT": "5", "HTTPS_PROXY": "", "https_proxy": "", "ALL_PROXY": "", "all_proxy": "",
+    }  # fmt: skip
+
+
+def remote_scenarios():
+    hub, environment = remote()
+    file = f"{hub.url}/org/model/resolve/main/model.safetensors"
+    return {
+        "info of an address": Scenario(("info", file), environment=environment),
+        "convert an address": Scenario(("hf://org/model/model.safetensors", "out.npz", "-q"), {"out.npz": b"old"}, environment=environment),
+        "convert a repository": Scenario(
+            ("hf://org/model", "out.npz", "-q"), {"out.npz": b"old"}, environment=environment
+        ),
+        "hub list": Scenario(("hub", "list", "org/model"), environment=environment),
+        "hub info": Scenario(("hub", "info", "org/model"), environment=environment),
+        "hub push": Scenario(
+            ("hub", "push", "org/sent", "in.safetensors", "--json"), IN, environment=environment, varies=("none",)
+        ),
+    }

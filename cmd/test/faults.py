@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, USAGE, Failed, Server, text
+from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, UNSUPPORTED, USAGE, Failed, Server, text
 
 CLASSES = (
     "memory open read list write copy sync close status rename unlink mkdir lock thread random system"
@@ -50,6 +50,12 @@ HARMLESS = (
     (("open",), "memory_file", "a file on disk will do"),
     (("random",), "tc_random", "there are others, from the start of the program"),
     (("copy",), "kernel_copy", "the bytes are read and written then"),
+    (("close",), "tc_remote_start", "the other side's end of a socket"),
+    (("close",), "tc_remote_end", "a socket, whose other side goes with it"),
+    (("close",), "read_token", "nothing was written through it"),
+    (("close", "open", "read"), "read_token", "then there is no token"),
+    (("random",), "backoff", "then the clock decides"),
+    (("system",), "load", "another name of the library may do"),
 )
 # The same for a function and all that it calls.
 SYSTEM = tuple(kind for kind in CLASSES if kind != "memory")
@@ -57,6 +63,7 @@ HARMLESS_BELOW = (
     (SYSTEM, "sandbox_begin", "--sandbox=auto goes without what the system does not have"),
     (SYSTEM, "sandbox_inputs", "the same"),
     (SYSTEM, "sandbox_complete", "the same"),
+    (SYSTEM, "confine", "the same, of the process that fetches"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
     (("unlink", "rename"), "remove_staging", "the output is in place; the next run removes the rest"),
@@ -65,6 +72,9 @@ HARMLESS_BELOW = (
     (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
     (("memory",), "report_done", "the same"),
 )
+# Failures after which a run may end either way: what the command and its fetcher say to each other after the
+# last answer matters to nobody.
+EITHER = {("read", "read_all"), ("read", "receive"), ("write", "flush"), ("write", "tc_write_quietly")}
 
 
 @dataclass(frozen=True)
@@ -281,11 +291,18 @@ class Bench:
         self.server.end()
 
 
+def names_of(fault):
+    """The functions that led to a fault, innermost first."""
+    return [name.partition(" ")[0] for name in fault.functions() if not IN_THE_WRAPPER.match(name)]
+
+
+def either(fault):
+    return (fault.kind, *names_of(fault)[:1]) in EITHER
+
+
 def harmless(fault):
     """Whether this failure may be shrugged off."""
-    names = [
-        name.partition(" ")[0] for name in fault.functions() if not IN_THE_WRAPPER.match(name)
-    ]
+    names = names_of(fault)
     return any(fault.kind in kinds and names[:1] == [name] for kinds, name, _ in HARMLESS) or any(
         fault.kind in kinds and name in names for kinds, name, _ in HARMLESS_BELOW
     )
@@ -348,7 +365,7 @@ def success_problems(run, bench, found, partly):
         problems.append(f"got: success, but {difference(bench.new, found)}")
     if run.out != bench.whole.out and not bench.scenario.varies:
         problems.append("got: success, but another standard output")
-    loud = [] if partly else [fault for fault in run.faults if not harmless(fault)]
+    loud = [] if partly else [fault for fault in run.faults if not harmless(fault) and not either(fault)]
     if loud:
         problems.append(f"got: success though {loud[0].kind} {loud[0].number} failed")
     return problems
@@ -365,6 +382,8 @@ def judge(run, bench, partly):
             return ["got: a sanitizer's report"]
         if run.code == bench.whole.code:
             return success_problems(run, bench, found, partly)
+        if run.code == UNSUPPORTED and b"libcurl" in run.err:
+            return outcome_problems(run, bench, found)  # it could not be loaded
         if run.code != IO:
             return [f"expected: exit {bench.whole.code} or {IO}"]
         problems = message_problems(run, bench)

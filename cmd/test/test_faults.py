@@ -19,6 +19,7 @@ import itertools
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,7 +171,7 @@ NEVER_FAIL = re.compile(
     |closedir|dirfd|alarm|chdir|dup2|putenv|unsetenv|atexit|backtrace|dprintf|abort|_exit|kill|waitpid
     |poll|munmap|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c
     |ZSTD_(free|is|get|CStream|DCtx_set)|EVP_(Digest(Update|Final)|MD_CTX_free|sha1|sha256)|BZ2_bzDecompressEnd
-    |environ|stdout|stderr|setvbuf|globfree|inet_(aton|pton)|shutdown|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
+    |environ|time(gm)?$|stdout|stderr|setvbuf|globfree|inet_(aton|pton)|shutdown|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
     re.X,
 )
 # Only the hooks of tests call these (cmd/sandbox_probe.c, cmd/fork_server.c).
@@ -198,8 +199,50 @@ def nothing_missed(folder):
     check_equal(sorted(missed), [], "calls that no test lets fail (cmd/test/wrapped_calls.c)")
 
 
+def pull(stride, folder):
+    """What a failed run leaves in the Hub's cache is no content that is not whole, and the next run goes on with it."""
+    hub, environment = fault_scenarios.remote()
+    repo = hub.repos["models/org/model"]
+    whole = repo.commits[repo.refs["main"]]
+    server, made = faults.Commands(folder), collections.Counter()
+    cache = folder / "cache"
+    variables = {**environment, "HF_HUB_CACHE": str(cache)}
+    words = ("hub", "pull", "org/model")
+
+    def check(run):
+        for path in cache.rglob("blobs/*"):
+            data = path.read_bytes()
+            if not path.name.endswith(".incomplete") and data not in whole.values():
+                raise run.failed(f"{path.name} is not whole")
+
+    try:
+        for kind, mode in itertools.product(CLASSES, ("", "+")):
+            for number in numbers("pull", kind + mode, 100, stride):
+                shutil.rmtree(cache, ignore_errors=True)
+                run = server.run(words, folder, f"{kind}:{number}{mode}", variables)
+                if not run.faults and run.code == OK:
+                    break
+                made[kind] += 1
+                if run.code not in (OK, IO):
+                    raise run.failed(f"expected: exit {OK} or {IO}")
+                check(run)
+                again = server.run(words, folder, "", variables)
+                if again.code != OK:
+                    raise again.failed(f"expected: exit {OK} after {kind}:{number}{mode}")
+                found = {path.name: path.read_bytes() for path in cache.glob("*/snapshots/*/*")}
+                check_equal(found == whole, True, f"the snapshot after {kind}:{number}{mode}")
+    finally:
+        server.end()
+    with counting:
+        counts.update(made)
+
+
 def cases():
     yield "nothing missed", nothing_missed
+    if FULL or not SANITIZED:
+        yield "hub pull", functools.partial(pull, STRIDE)
+        for name, scenario in fault_scenarios.remote_scenarios().items():
+            yield f"command {name}", functools.partial(each_fault, name, scenario, STRIDE)
     some = FULL or not SANITIZED
     for name, scenario in {**fault_scenarios.WRITING, **fault_scenarios.READING}.items():
         if some or name in FEW:

@@ -48,7 +48,9 @@ bool fetcher_is_full(const struct fetcher *fetcher) {
 }
 
 static void flush(struct fetcher *fetcher) {
-    if (fetcher->out.length == 0)
+    /* A frame that there was no memory for: the command would wait for it for ever. */
+    fetcher->broken |= fetcher->out.failed;
+    if (fetcher->broken || fetcher->out.length == 0)
         return;
     while (fetcher->out_done < fetcher->out.length) {
         ssize_t done = send(fetcher->fd, fetcher->out.bytes + fetcher->out_done,
@@ -70,7 +72,6 @@ static void flush(struct fetcher *fetcher) {
         fetcher->out.length = left;
         fetcher->out_done = 0;
     }
-    fetcher->broken |= fetcher->out.failed;
 }
 
 /* Files */

@@ -96,7 +96,7 @@ bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
         document->error = error;
         return true;
     }
-    return bad_answer(error, wrong.message);
+    return tc_memory_lacked() ? tc_fail_memory(error) : bad_answer(error, wrong.message);
 }
 
 /* A body that is text. */
@@ -332,6 +332,24 @@ bool tc_hub_describe(struct tc_remote *remote, const struct tc_hub_place *place,
               tc_hub_call(remote, &call, &answer, &document, error) &&
               take_info(info, &document, error);
     tc_document_release(&document);
+    tc_buffer_release(&answer.body);
+    tc_buffer_release(&target);
+    return ok;
+}
+
+bool tc_hub_exists(struct tc_remote *remote, const struct tc_hub_place *place, bool *exists,
+                   struct tc_error *error) {
+    struct tc_buffer target = {0};
+    struct tc_remote_answer answer = {0};
+    tc_hub_target(&target, place, NULL);
+    tc_buffer_add(&target, "", 1);
+    struct tc_remote_call call = {
+        .method = "GET", .target = target.bytes, .again = true, .most = TC_HUB_ANSWER};
+    bool ok = tc_buffer_ok(&target, error) && tc_remote_call(remote, &call, &answer, error);
+    unsigned status = ok ? answer.status.status : 0;
+    *exists = ok && status < 300;
+    if (ok && !*exists && status != 404)
+        ok = tc_hub_refused(&answer, error);
     tc_buffer_release(&answer.body);
     tc_buffer_release(&target);
     return ok;

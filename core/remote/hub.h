@@ -56,6 +56,9 @@ struct tc_hub_info {
 bool tc_hub_describe(struct tc_remote *remote, const struct tc_hub_place *place,
                      struct tc_hub_info *info, struct tc_error *error);
 void tc_hub_info_release(struct tc_hub_info *info);
+/* Whether there is such a repository; fails where that can't be told. */
+bool tc_hub_exists(struct tc_remote *remote, const struct tc_hub_place *place, bool *exists,
+                   struct tc_error *error);
 
 /* For this interface's other parts (core/remote/hub_push.c). */
 

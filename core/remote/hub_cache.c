@@ -160,7 +160,13 @@ static bool write_small(int folder, const char *name, const char *text) {
     bool ok = fd >= 0 && write(fd, text, length) == (ssize_t)length;
     if (fd >= 0)
         ok = close(fd) == 0 && ok;
-    return ok && renameat(folder, temporary, folder, name) == 0;
+    ok = ok && renameat(folder, temporary, folder, name) == 0;
+    if (!ok && fd >= 0) {
+        int why = errno;
+        unlinkat(folder, temporary, 0);
+        errno = why;
+    }
+    return ok;
 }
 
 bool tc_hub_cache_set_ref(struct tc_hub_cache *cache, const char *revision, const char *commit,
@@ -333,8 +339,12 @@ static bool make_link(struct tc_hub_cache *cache, const struct tc_remote_facts *
     if (ok && !((size_t)length == target.length - 1 &&
                 memcmp(there, target.bytes, target.length - 1) == 0)) {
         snprintf(temporary, sizeof temporary, ".%.200s.%ld", name, (long)getpid());
-        ok = symlinkat(target.bytes, folder, temporary) == 0 &&
-             renameat(folder, temporary, folder, name) == 0;
+        bool made = symlinkat(target.bytes, folder, temporary) == 0;
+        ok = made && renameat(folder, temporary, folder, name) == 0;
+        int why = errno;
+        if (made && !ok)
+            unlinkat(folder, temporary, 0);
+        errno = why;
     }
     if (!ok)
         fail(cache, "cannot make a link", error);

@@ -42,7 +42,7 @@ def run(checks, tconv):
         tensors = {"w": np.arange(6000, dtype=np.float32), "b": np.ones(3, dtype=np.float32)}
         save_file(tensors, folder / "model.safetensors")
         (folder / "config.json").write_text('{"a": 1}')
-        for case in (both_send, both_list, both_fetch, one_cache, reads, in_parts):
+        for case in (both_send, both_list, both_fetch, one_cache, without_network, reads, in_parts):
             with checks.case(case.__name__):
                 case(checks, tconv, hub, api, huggingface_hub, folder)
 
@@ -111,6 +111,18 @@ def one_cache(checks, tconv, hub, api, client, folder):
     theirs.unlink()
     tconv.run("hub", "pull", "org/ours", "d/model.safetensors")
     checks.equal("what the client had begun", blob.read_bytes(), data)
+
+
+def without_network(checks, tconv, hub, api, client, folder):
+    """What the client has fetched is read by its address where the network is not to be used."""
+    client.snapshot_download("org/theirs", revision="main")
+    here = tconv.run("hash", folder / "model.safetensors")
+    asked = len(hub.requests)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for address in ("hf://org/theirs/d/model.safetensors", "hf://org/theirs/d"):
+        checks.equal(address, tconv.run("hash", address), here)
+    del os.environ["HF_HUB_OFFLINE"]
+    checks.equal("requests", len(hub.requests), asked)
 
 
 def reads(checks, tconv, hub, api, client, folder):
