@@ -24,6 +24,10 @@ bool batch_list_init(struct batch_list *list, const char *destination,
         trimmed ? tc_arena_copy(&list->arena, trimmed, strlen(trimmed), error) : NULL;
     free(trimmed);
     list->destination_exists = stat(destination, &list->destination_status) == 0;
+    if (!list->destination_exists && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "output-folder", "cannot look at the destination");
+        return tc_error_in_file(error, destination);
+    }
     if (list->destination_exists && !S_ISDIR(list->destination_status.st_mode)) {
         tc_fail(error, TC_USAGE, "output-folder", "the destination of a batch is a folder");
         return tc_error_in_file(error, destination);
@@ -267,11 +271,19 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
     return ok;
 }
 
-static bool is_destination(const struct batch_list *list, const char *path) {
+static bool find_destination(const struct batch_list *list, const char *path, bool *found,
+                             struct tc_error *error) {
     struct stat status;
-    return list->destination_exists && stat(path, &status) == 0 &&
-           status.st_dev == list->destination_status.st_dev &&
-           status.st_ino == list->destination_status.st_ino;
+    *found = false;
+    if (!list->destination_exists)
+        return true;
+    if (stat(path, &status) != 0) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, path);
+    }
+    *found = status.st_dev == list->destination_status.st_dev &&
+             status.st_ino == list->destination_status.st_ino;
+    return true;
 }
 
 /* The name under which a source goes below DST, where it is a model itself. */
@@ -291,8 +303,9 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
         over_limit(error, "folders in each other", BATCH_MAX_DEPTH);
         return tc_error_in_file(error, folder->path);
     }
-    if (is_destination(list, folder->path))
-        return true;
+    bool destination;
+    if (!find_destination(list, folder->path, &destination, error) || destination)
+        return error->class == TC_OK;
     tc_listing_init(&listing);
     bool ok = tc_listing_read(&listing, folder->path, error);
     list->entries += listing.count;
@@ -332,16 +345,21 @@ static bool add_tree(struct batch_list *list, const char *source, const char *re
     return ok;
 }
 
-/* Whether the first is the second folder, or lies in it. */
-static bool lies_in(const char *inner, const char *outer) {
+/* Whether the first is the second folder, or lies in it. Both exist. */
+static bool lies_in(const char *inner, const char *outer, bool *inside, struct tc_error *error) {
     char *a = realpath(inner, NULL);
-    char *b = realpath(outer, NULL);
+    char *b = a ? realpath(outer, NULL) : NULL;
+    int failed = errno;
     size_t length = b ? strlen(b) : 0;
-    bool inside = a && b && strncmp(a, b, length) == 0 &&
-                  (a[length] == '\0' || a[length] == '/' || strcmp(b, "/") == 0);
+    *inside = b && strncmp(a, b, length) == 0 &&
+              (a[length] == '\0' || a[length] == '/' || strcmp(b, "/") == 0);
+    bool ok = b != NULL;
     free(a);
     free(b);
-    return inside;
+    if (ok)
+        return true;
+    tc_fail_errno(error, failed, "open", "cannot tell where it lies");
+    return tc_error_in_file(error, inner);
 }
 
 /* Patterns */
@@ -432,7 +450,10 @@ bool batch_list_add(struct batch_list *list, const char *source, bool listed,
     struct tc_text place = listed && goes_down(source) ? listed_place(source) : own_name(source);
     if (!S_ISDIR(status.st_mode))
         return add_model(list, source, place, (uint64_t)status.st_size, false, error);
-    if (list->destination_exists && lies_in(source, list->destination)) {
+    bool nested = false;
+    if (list->destination_exists && !lies_in(source, list->destination, &nested, error))
+        return false;
+    if (nested) {
         tc_fail(error, TC_USAGE, "nested", "a folder that lies in the destination, or is it");
         tc_error_hint(error, "its outputs would be taken for inputs: name another destination");
         return tc_error_in_file(error, source);

@@ -43,7 +43,8 @@ struct batch_runner {
     struct jobserver *jobserver;
 };
 
-/* Runs until there is nothing left. False where no process can be started. */
+/* Runs until there is nothing left. A task whose process can't be started waits until another has
+ * ended; where none runs, it has failed. False where none could be run at all. */
 bool batch_run(const struct batch_runner *runner, struct tc_error *error);
 
 #endif

@@ -74,24 +74,28 @@ void batch_words_release(struct batch_words *words) {
     *words = (struct batch_words){0};
 }
 
-/* Options that are the batch's own, and those that say how it reports. */
-static bool is_for_conversions(const struct batch *batch, const struct option *option) {
-    static const char *const reporting[] = {"json", "progress", "progress-fd", "help"};
+/* Neither options that are the batch's own, nor those that say how it reports, nor, for a model
+ * that is no folder, those of folders. */
+static bool is_for_conversion(const struct batch *batch, const struct option *option, bool folder) {
+    static const char *const others[] = {"json", "progress",     "progress-fd", "help",
+                                         "merge", "only-weights", "replace"};
+    size_t count = folder ? 4 : OPTION_COUNT(others);
     if (option < batch->table.rows + batch->own_rows)
         return false;
-    for (size_t i = 0; i < OPTION_COUNT(reporting); i++)
-        if (option->name && strcmp(option->name, reporting[i]) == 0)
+    for (size_t i = 0; i < count; i++)
+        if (option->name && strcmp(option->name, others[i]) == 0)
             return false;
     return true;
 }
 
 bool batch_words_make(struct batch_words *words, const struct batch *batch, const char *input,
                       const char *output, struct tc_error *error) {
+    bool folder = output[0] && output[strlen(output) - 1] == '/' && !batch->convert.per_tensor;
     *words = (struct batch_words){0};
     for (size_t i = 0; i < batch->arguments.given_count; i++) {
         const struct given *given = &batch->arguments.given[i];
         char *word = NULL;
-        if (!is_for_conversions(batch, given->option))
+        if (!is_for_conversion(batch, given->option, folder))
             continue;
         int made = given->value ? asprintf(&word, "--%s=%s", given->option->name, given->value)
                                 : asprintf(&word, "--%s", given->option->name);
@@ -102,7 +106,7 @@ bool batch_words_make(struct batch_words *words, const struct batch *batch, cons
     add_word(words, strdup(output));
     /* A model in shards becomes one in shards, where the format has them. */
     if (batch->list.target->sharding && !batch->convert.plan.shard_size &&
-        !batch->convert.folder.merge && output[0] && output[strlen(output) - 1] != '/' &&
+        !batch->convert.folder.merge && output[0] && !folder &&
         tc_text_ends(tc_text_of(input), TC_TEXT(".index.json")))
         batch_words_add_option(words, "--keep-shards");
     if (batch->remove) {
@@ -182,11 +186,10 @@ static bool read_lists(const struct batch *batch, struct names *names, struct tc
            (!batch->files0_from || read_list(names, batch->files0_from, '\0', error));
 }
 
-/* The nearest folder above a path that exists; from malloc. */
-static char *existing_folder(const char *path) {
+char *batch_existing_folder(const char *path) {
     char *folder = tc_path_trim(path);
     struct stat status;
-    while (folder && stat(folder, &status) != 0) {
+    while (folder && stat(folder, &status) != 0 && tc_path_missing(errno)) {
         char *above = tc_path_folder(folder);
         bool same = above && strcmp(above, folder) == 0;
         free(folder);
@@ -205,7 +208,7 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
     struct sandbox sandbox = run_conversion_sandbox(&batch->convert.run);
     struct names inputs = {0};
     bool writes = !batch->print_jobs && !batch->print_makefile && !batch->convert.run.dry_run;
-    char *existing = existing_folder(destination);
+    char *existing = batch_existing_folder(destination);
     char *output = NULL;
     bool ok = existing && asprintf(&output, "%s/.", existing) >= 0;
     for (size_t i = 0; i < count && ok; i++) {

@@ -95,11 +95,19 @@ static bool convert_folder(struct convert *convert, const char *const *inputs, b
                                                   target, &convert->plan, error)));
 }
 
+/* Whether a model folder becomes another. */
+static bool is_model_folder(const struct convert *convert, const char *const *inputs, size_t count,
+                            bool *folder, struct tc_error *error) {
+    return model_output_wanted(inputs, convert->per_tensor ? 0 : count, convert->run.output, folder,
+                               error);
+}
+
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
     bool done = false;
-    if (!convert->per_tensor && model_output_wanted(inputs, count, convert->run.output) &&
-        (!convert_folder(convert, inputs, &done, error) || done))
+    bool folder;
+    if (!is_model_folder(convert, inputs, count, &folder, error) ||
+        (folder && (!convert_folder(convert, inputs, &done, error) || done)))
         return error->class == TC_OK;
     if (!model_output_check_unused(&convert->folder, error))
         return false;
@@ -156,17 +164,23 @@ static bool check_outputs(char *const *outputs, const char *const *inputs, size_
  * is printed here. */
 static bool convert_one_by_one(struct convert *convert, const char *const *inputs,
                                char *const *outputs, size_t count, struct tc_error *error) {
-    struct tc_error *worst = calloc(1, sizeof *worst);
-    bool made = mkdir(convert->run.output, 0777) == 0;
+    struct tc_error *worst = calloc(2, sizeof *worst);
     const char *folder = convert->run.output;
     bool first = true;
     if (!worst)
         return tc_fail_memory(error);
+    bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) {
+        free(worst);
+        tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
+        return tc_error_in_file(error, folder);
+    }
+    struct tc_error *own = worst + 1;
     for (size_t i = 0; i < count; i++) {
-        struct tc_error *own = calloc(1, sizeof *own);
+        *own = (struct tc_error){0};
         convert->run.output = outputs[i];
         tc_memory_begin_file();
-        if (own && !convert_files(convert, inputs + i, 1, own)) {
+        if (!convert_files(convert, inputs + i, 1, own)) {
             tc_error_in_file(own, inputs[i]);
             bool worse = own->class > worst->class;
             const struct tc_error *printed = worse ? worst : own;
@@ -176,7 +190,6 @@ static bool convert_one_by_one(struct convert *convert, const char *const *input
                 *worst = *own;
             first = false;
         }
-        free(own);
     }
     convert->run.output = folder;
     *error = *worst;
@@ -216,14 +229,12 @@ static bool is_one_each(const struct convert *convert, size_t count) {
     return target && !(is_per_tensor(convert, target) && (count == 1 || convert->merges));
 }
 
-static bool is_model_folder(const struct convert *convert, const char *const *inputs,
-                            size_t count) {
-    return !convert->per_tensor && model_output_wanted(inputs, count, convert->run.output);
-}
-
 static bool convert_all(struct convert *convert, const char *const *inputs, size_t count,
                         struct tc_error *error) {
-    return is_one_each(convert, count) && !is_model_folder(convert, inputs, count)
+    bool folder;
+    if (!is_model_folder(convert, inputs, count, &folder, error))
+        return false;
+    return is_one_each(convert, count) && !folder
                ? convert_into_folder(convert, inputs, count, error)
                : convert_files(convert, inputs, count, error);
 }

@@ -3,6 +3,7 @@
  * them must be there, be of one plan, and be what their records and the index say; then
  * the index gets its name and the records go, in one step.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
+#include "core/base/memory.h"
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
@@ -339,15 +341,13 @@ static bool copy_index(const struct joined *model, struct tc_publish *publish,
     return ok;
 }
 
-static bool publish_model(const struct join *join, const struct joined *model,
+static bool publish_model(const struct join *join, const struct joined *model, const char *path,
                           struct tc_error *error) {
     struct tc_publish_options options = {.no_sync = join->no_sync};
     struct tc_publish publishes[2] = {{.folder_fd = -1}, {.folder_fd = -1}};
     struct tc_publish *both[2] = {&publishes[0], &publishes[1]};
     struct tc_buffer receipt = {0};
-    char *path = path_of(model, model->index, "");
-    bool ok = (path || tc_fail_memory(error)) &&
-              tc_publish_begin(&publishes[0], path, false, options, error) &&
+    bool ok = tc_publish_begin(&publishes[0], path, false, options, error) &&
               copy_index(model, &publishes[0], error);
     for (size_t i = 0; i < model->count && ok; i++) {
         char *record = path_of(model, model->records[i].name, TC_PART_ENDING);
@@ -364,17 +364,15 @@ static bool publish_model(const struct join *join, const struct joined *model,
     tc_publish_end(&publishes[0]);
     tc_publish_end(&publishes[1]);
     tc_buffer_release(&receipt);
-    free(path);
     return ok;
 }
 
-static void report_joined(const struct join *join, const struct joined *model) {
+static void report_joined(const struct join *join, const struct joined *model, const char *path) {
     struct tc_buffer out = {0};
-    char *path = path_of(model, model->index, "");
     if (join->common.json) {
         struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
         tc_json_open_object(&json, NULL);
-        tc_json_add_string(&json, "index", path ? path : "");
+        tc_json_add_string(&json, "index", path);
         tc_json_add_number(&json, "shards", model->count);
         tc_json_add_number(&json, "tensors", model->tensors);
         tc_json_add_number(&json, "size", model->size);
@@ -382,12 +380,11 @@ static void report_joined(const struct join *join, const struct joined *model) {
             tc_json_add_string(&json, "digest", model->digest);
         tc_json_end_line(&json);
     } else if (!join->common.quiet) {
-        tc_buffer_add_visible(&out, tc_text_of(path ? path : ""));
+        tc_buffer_add_visible(&out, tc_text_of(path));
         tc_buffer_addf(&out, ": %zu shards, %zu tensors, ", model->count, model->tensors);
         report_size(&out, model->size);
         tc_buffer_add_string(&out, "\n");
     }
-    free(path);
     report_out(&out);
 }
 
@@ -401,9 +398,11 @@ static bool join_model(const struct join *join, struct joined *model, struct tc_
     ok = reader && check_tensors(model, reader, error) &&
          (!join->receipt || make_digest(model, reader, error));
     tc_reader_close(reader);
-    ok = ok && publish_model(join, model, error);
+    char *path = ok ? path_of(model, model->index, "") : NULL;
+    ok = ok && (path ? publish_model(join, model, path, error) : tc_fail_memory(error));
     if (ok)
-        report_joined(join, model);
+        report_joined(join, model, path);
+    free(path);
     return ok;
 }
 
@@ -454,6 +453,8 @@ static bool join_folder(const struct join *join, const char *folder, struct tc_t
     size_t count = 0;
     tc_listing_init(&listing);
     tc_arena_init(&arena, 0);
+    /* One that was killed may have taken the records away. */
+    tc_publish_recover_folder(folder);
     bool ok = tc_listing_read(&listing, folder, error);
     struct joined *models =
         ok ? tc_arena_array(&arena, listing.count + 1, sizeof *models, error) : NULL;
@@ -473,8 +474,10 @@ static bool join_folder(const struct join *join, const char *folder, struct tc_t
     if (ok && count > 1 && join->receipt)
         ok = tc_fail(error, TC_USAGE, "usage",
                      "--receipt is for one model, and here are %zu: name an index", count);
-    for (size_t i = 0; i < count && ok; i++)
+    for (size_t i = 0; i < count && ok; i++) {
+        tc_memory_begin_file();
         ok = join_model(join, &models[i], error);
+    }
     tc_arena_release(&arena);
     tc_listing_release(&listing);
     return ok;
@@ -482,7 +485,14 @@ static bool join_folder(const struct join *join, const char *folder, struct tc_t
 
 static bool join_one(const struct join *join, const char *name, struct tc_error *error) {
     struct tc_text all = {0};
-    if (tc_is_folder(name))
+    struct stat status;
+    /* An index need not be there yet. */
+    bool there = stat(name, &status) == 0;
+    if (!there && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, name);
+    }
+    if (there && S_ISDIR(status.st_mode))
         return join_folder(join, name, all, error);
     char *folder = tc_path_folder(name);
     bool ok = folder ? join_folder(join, folder, tc_text_of(tc_path_name(name)), error)

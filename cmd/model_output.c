@@ -1,5 +1,6 @@
 #include "cmd/model_output.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,22 @@ void model_output_add_options(struct option_table *table, struct model_output *o
     options_add(table, "From a model folder to a model folder:", rows, OPTION_COUNT(rows));
 }
 
-bool model_output_wanted(const char *const *inputs, size_t count, const char *output) {
+bool model_output_wanted(const char *const *inputs, size_t count, const char *output, bool *wanted,
+                         struct tc_error *error) {
     size_t length = strlen(output);
-    return count == 1 && length && output[length - 1] == '/' && tc_is_folder(inputs[0]);
+    struct stat status;
+    *wanted = false;
+    if (count != 1 || !length || output[length - 1] != '/')
+        return true;
+    if (stat(inputs[0], &status) == 0) {
+        *wanted = S_ISDIR(status.st_mode);
+        return true;
+    }
+    /* Whoever opens what is missing says so. */
+    if (tc_path_missing(errno))
+        return true;
+    tc_fail_errno(error, errno, "open", "cannot open");
+    return tc_error_in_file(error, inputs[0]);
 }
 
 bool model_output_check_unused(const struct model_output *output, struct tc_error *error) {
@@ -59,7 +73,7 @@ bool model_output_check_unused(const struct model_output *output, struct tc_erro
 /* A path without links, also where its last part is not there yet; from malloc. */
 static char *resolve(const char *path) {
     char *real = realpath(path, NULL);
-    if (real)
+    if (real || !tc_path_missing(errno))
         return real;
     char *trimmed = tc_path_trim(path);
     char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
@@ -82,12 +96,19 @@ static bool is_within(const char *path, const char *folder) {
  * with the folder that the output replaces. */
 static bool check_apart(const char *input, const char *output, struct tc_error *error) {
     char *from = resolve(input);
-    char *to = resolve(output);
-    bool apart = !from || !to || (!is_within(from, to) && !is_within(to, from));
+    char *to = from ? resolve(output) : NULL;
+    int failed = from && to ? 0 : errno;
+    bool apart = from && to && !is_within(from, to) && !is_within(to, from);
+    /* Where the output's own folder is missing, whoever begins to write says so. */
+    apart = apart || (from && tc_path_missing(failed));
     free(from);
     free(to);
     if (apart)
         return true;
+    if (failed) {
+        tc_fail_errno(error, failed, "open", "cannot tell where the folders lie");
+        return tc_error_in_file(error, input);
+    }
     tc_fail(error, TC_USAGE, "same-file",
             "the output is the input's folder, or one is in the other");
     return tc_error_in_file(error, output);
@@ -147,6 +168,10 @@ static bool convert_model(struct work *work, struct tc_reader *reader,
                           struct tc_error *error) {
     struct run_conversion *run = work->run;
     struct stat status;
+    if (stat(work->input, &status) != 0) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, work->input);
+    }
     struct tc_text variant = work->model->name.variant;
     const char *folder = run->output;
     work->reader = reader;
@@ -162,7 +187,7 @@ static bool convert_model(struct work *work, struct tc_reader *reader,
         return false;
     run->convert.publish.whole_folder = true;
     run->convert.publish.replace_folder = work->options->replace;
-    run->convert.publish.folder_mode = stat(work->input, &status) == 0 ? status.st_mode & 0777 : 0;
+    run->convert.publish.folder_mode = status.st_mode & 0777;
     run->plan_more = plan_more;
     run->write_more = write_more;
     run->more = work;

@@ -1,5 +1,6 @@
 #include "cmd/run_conversion.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,7 +193,11 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan,
         report_progress_start(&progress, watcher ? NULL : &run->progress,
                               run->common->quiet || watcher);
         ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
-             (!run->write_more || run->write_more(run->more, &conversion.publish, error)) &&
+             (!run->write_more || run->write_more(run->more, &conversion.publish, error));
+        ending->has_digest = ok && watcher && run->convert.keep;
+        ok = ok &&
+             (!ending->has_digest ||
+              tc_read_back_digest(&conversion.read_back, ending->digest, error)) &&
              finish(run, part, &conversion, error);
         if (conversion.publish.left_over)
             ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
@@ -200,8 +205,6 @@ static bool carry_out(struct run_conversion *run, struct tc_plan *plan,
                               "hidden folder beside it") &&
                  ok;
         ending->outcome = conversion.unchanged ? CONVERSION_UNCHANGED : CONVERSION_WRITTEN;
-        ending->has_digest = ok && watcher && run->convert.keep &&
-                             tc_read_back_digest(&conversion.read_back, ending->digest, error);
         tc_conversion_end(&conversion);
         report_progress_end(&progress, ok);
     }
@@ -232,21 +235,45 @@ static void report_done(const struct run_conversion *run, const struct tc_plan *
     report_err(&line);
 }
 
+/* Cleans up after a killed run, so that what is there now is what a run has left as its output; a
+ * run that finds it in order would otherwise leave the rest of that other run, too. */
+static void recover(const struct run_conversion *run, const char *head) {
+    const struct side_outputs *side = &run->side_outputs;
+    char *folder = tc_path_folder(head);
+    tc_publish_recover(head);
+    if (folder)
+        tc_publish_recover(folder); /* where all of it is the output */
+    free(folder);
+    if (side->receipt)
+        tc_publish_recover(side->receipt);
+    if (side->depfile)
+        tc_publish_recover(side->depfile);
+}
+
 /* Whether the output is there: its index, or its first file. */
-static bool exists(const struct run_conversion *run, const struct tc_plan *plan) {
+static bool find_output(const struct run_conversion *run, const struct tc_plan *plan, bool *there,
+                        struct tc_error *error) {
     const char *name = plan->index_name   ? plan->index_name
                        : plan->file_count ? plan->files[0].name
                                           : NULL;
     const char *output = run->output;
     struct tc_buffer path = {0};
+    *there = false;
     if (!name || strcmp(output, "-") == 0)
-        return false;
+        return true;
     tc_buffer_add(&path, output, (size_t)(tc_path_name(output) - output));
     tc_buffer_add_string(&path, name);
     tc_buffer_add(&path, "", 1);
-    bool there = !path.failed && access(path.bytes, F_OK) == 0;
+    bool ok = tc_buffer_ok(&path, error);
+    if (ok && !run->dry_run)
+        recover(run, path.bytes);
+    *there = ok && access(path.bytes, F_OK) == 0;
+    if (ok && !*there && !tc_path_missing(errno)) {
+        ok = tc_fail_errno(error, errno, "output", "cannot look at the output");
+        tc_error_in_file(error, path.bytes);
+    }
     tc_buffer_release(&path);
-    return there;
+    return ok;
 }
 
 /* Whether nothing is to be done, and why. */
@@ -254,7 +281,10 @@ static bool find_outcome(const struct run_conversion *run, const struct tc_plan 
                          enum conversion_outcome *outcome, struct tc_error *error) {
     const struct side_outputs *side = &run->side_outputs;
     bool current = false;
-    if (run->skip_existing && exists(run, plan)) {
+    bool there = false;
+    if ((run->skip_existing || run->update) && !find_output(run, plan, &there, error))
+        return false;
+    if (run->skip_existing && there) {
         *outcome = CONVERSION_EXISTS;
         return true;
     }

@@ -71,8 +71,11 @@ static bool check_place(const struct model_copy *copy, const char *name, const c
 static bool check_link(const struct model_copy *copy, const char *path, struct tc_error *error) {
     char *real = realpath(path, NULL);
     if (!real) {
-        tc_fail_errno(error, errno, "link-broken", "this is a link that leads nowhere");
-        error->class = TC_UNSAFE;
+        bool broken = tc_path_missing(errno) || errno == ELOOP || errno == ENAMETOOLONG;
+        tc_fail_errno(error, errno, broken ? "link-broken" : "open",
+                      broken ? "this is a link that leads nowhere" : "cannot tell where it lies");
+        if (broken)
+            error->class = TC_UNSAFE;
         return tc_error_in_file(error, path);
     }
     bool ok = check_place(copy, path, real, error);

@@ -9,7 +9,7 @@ import subprocess
 import files
 from files import Tensor
 from faults import Scenario
-from harness import DATA, DIFFERENT, TCONV
+from harness import DATA, DIFFERENT, INVALID, TCONV, USAGE
 
 # An input a format, small, with what its reader finds hardest; where a format is not named here, the
 # smallest file of its folder in testdata.
@@ -172,14 +172,16 @@ WRITING = {
         ("append", "out.npz", "more.safetensors"),
         {**OLD, "more.safetensors": files.safetensors({"x": files.f32(1, 2)})},
         (("old.safetensors", "out.npz", "--keep-metadata=sidecar"),),
+        again=INVALID,
     ),
     "append to deathtensors": Scenario(
         ("append", "out.deathtensors", "more.safetensors", "--metadata", "k=v"),
         {**OLD, "more.safetensors": files.safetensors({"x": files.f32(1, 2)})},
         (("old.safetensors", "out.deathtensors", "--compress"),),
+        again=INVALID,
     ),
     "manifest": Scenario(("manifest", "in.safetensors", "m.json"), {**IN, "m.json": b"old"}),
-    "keygen": Scenario(("keygen", "k"), {}, varies=("k.key", "k.pub")),
+    "keygen": Scenario(("keygen", "k"), {}, varies=("k.key", "k.pub"), again=USAGE),
     "get": Scenario(("get", "in.safetensors", "a", "-o", "a.npy"), {**IN, "a.npy": b"old"}),
     "stats page": Scenario(
         ("stats", "in.safetensors", "--html", "s.html"), {**IN, "s.html": b"old"}
@@ -209,6 +211,195 @@ HEADS = {
 }
 for _name, _head in HEADS.items():
     WRITING[_name] = dataclasses.replace(WRITING[_name], head=_head)
+
+# A model folder, whole and in shards, with files that are copied.
+COPIED = {"config.json": b"{}", "tokenizer/words.txt": b"one two", "readme.md": b"hello"}
+
+
+def model_folder(name, weights, copied=COPIED):
+    return {f"{name}/{file}": data for file, data in {**weights, **copied}.items()}
+
+
+FOLDER = model_folder("in", {"model.safetensors": model(2)})
+SHARDED = model_folder("in", loaded("index/model.safetensors.index.json"))
+OLD_FOLDER = {**FOLDER, **model_folder("old", {"model.safetensors": model(1)}, {"config.json": b"[]", "gone.txt": b"old"})}
+TO_PT = ("in", "out/", "-t", "pt", "-q")
+FOLDERS = {
+    "model folder": Scenario(TO_PT, FOLDER, again=USAGE),
+    "model folder, named": Scenario(TO_PT, FOLDER, environment=NAMED, again=USAGE),
+    "model folder in shards": Scenario(
+        ("in", "out/", "-t", "safetensors", "--dtype", "F64", "-q"), SHARDED, again=USAGE
+    ),
+    "model folder, merged and verified": Scenario(
+        ("in", "out/", "-t", "npz", "--merge", "--only-weights", "--verify", "--receipt", "r.json", "--depfile", "d.mk"),
+        SHARDED,
+        again=USAGE,
+    ),
+    "replace a folder": Scenario((*TO_PT, "--replace"), OLD_FOLDER, (("old", "out/", "-t", "pt"),)),
+    "replace a folder, no exchange": Scenario(
+        (*TO_PT, "--replace"),
+        OLD_FOLDER,
+        (("old", "out/", "-t", "pt"),),
+        environment={"TCONV_TEST_NO_EXCHANGE": "1"},
+    ),
+    "replace a folder and its receipt": Scenario(
+        (*TO_PT, "--replace", "--receipt", "r.json"),
+        OLD_FOLDER,
+        (("old", "out/", "-t", "pt", "--receipt", "r.json"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "a folder for several inputs": Scenario(
+        ("in.safetensors", "old.safetensors", "-t", "npz", "-q", "out/"), OLD, apart=("out/in", "out/old")
+    ),
+    "a folder for several inputs, over old": Scenario(
+        ("in.safetensors", "old.safetensors", "-t", "npz", "-q", "out/"),
+        {**OLD, "out/in.npz": b"old", "out/other": b"stays"},
+        apart=("out/in", "out/old"),
+    ),
+    "a folder for the tensors of several inputs": Scenario(
+        ("in.safetensors", "old.safetensors", "-q", "out/"), OLD, apart=("out/in", "out/old")
+    ),
+    "per tensor": Scenario(("in.safetensors", "out/", "-t", "deathtensors", "--per-tensor", "-q"), IN),
+}
+
+# Edits, in the file's own place and elsewhere.
+EDITS = {
+    "edit": Scenario(("edit", "in.safetensors", "--metadata", "k=v", "--rename", "s/a/z/"), IN),
+    "edit, named": Scenario(("edit", "in.safetensors", "--metadata", "k=v"), IN, environment=NAMED),
+    "edit with a sidecar": Scenario(
+        ("edit", "out.npz", "--drop-metadata", "from", "--metadata", "k=v"), OLD,
+        (("old.safetensors", "out.npz", "--keep-metadata=sidecar"),), head="out.npz",
+    ),
+    "edit shards": Scenario(
+        ("edit", "out.safetensors.index.json", "--metadata", "k=v"), OLD,
+        (("old.safetensors", "out.safetensors", *SHARDS),), head="out.safetensors.index.json",
+    ),
+    "edit elsewhere": Scenario(
+        ("edit", "in.safetensors", "-o", "out.safetensors", "--metadata", "k=v", "--receipt", "r.json",
+         "--depfile", "d.mk", "--verify"),
+        {**IN, "out.safetensors": b"old", "r.json": b"old"},
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "edit shards elsewhere": Scenario(
+        ("edit", "old.safetensors.index.json", "-o", "out.safetensors.index.json", "--metadata", "k=v"), OLD,
+        (("old.safetensors", "old.safetensors", *SHARDS),), head="out.safetensors.index.json",
+    ),
+}
+
+
+def shard_jobs(count, *more):
+    """The commands of jobs that write a shard each."""
+    words = ("in.safetensors", "out/out.safetensors", *SHARDS, *more)
+    return tuple((*words, "--shard", f"{number}/{count}") for number in range(1, count + 1))
+
+
+PLACE = {**IN, "out/other": b"stays"}
+JOBS = {
+    "one shard": Scenario(shard_jobs(2)[1], PLACE, shard_jobs(2)[:1]),
+    "one shard, verified": Scenario(shard_jobs(2, "--verify")[1], PLACE),
+    "index": Scenario(("index", "out"), PLACE, shard_jobs(2), head="out/out.safetensors.index.json"),
+    "index over old": Scenario(
+        ("index", "--verify", "--receipt", "out/r.json", "out/out.safetensors.index.json"),
+        {**PLACE, "out/out.safetensors.index.json": b"old", "out/r.json": b"old"},
+        shard_jobs(2, "--verify"),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "index of two folders": Scenario(
+        ("index", "out", "more"), {**PLACE, "more/other": b"stays"},
+        (*shard_jobs(2), *(tuple(word.replace("out/", "more/") for word in job) for job in shard_jobs(2))),
+        apart=("out", "more"),
+    ),
+}
+
+LOG = "dst/.tconv-batch.jsonl"
+MANY = {
+    "src/a.safetensors": model(1), "src/b.safetensors": model(2), "src/deep/c.safetensors": model(3),
+    **{f"src/{name}": data for name, data in model_folder("m", {"model.safetensors": model(4)}).items()},
+}
+PLACES = ("dst/a.", "dst/b.", "dst/deep/c.", "dst/m")
+TO_NPZ = ("batch", "src", "dst", "-t", "npz", "-q", "-j", "1")
+ONE_BY_ONE = {"varies": (LOG,), "apart": PLACES, "again": USAGE}  # a model folder is not replaced
+
+
+def without(models, *names):
+    return {name: data for name, data in models.items() if name not in names}
+
+
+BATCHES = {
+    "batch": Scenario(TO_NPZ, MANY, **ONE_BY_ONE),
+    "batch over old": Scenario(
+        (*TO_NPZ, "--replace"),
+        {**MANY, "dst/a.npz": b"old", "dst/m/model.npz": b"old", "dst/x": b"stays"},
+        **ONE_BY_ONE,
+    ),
+    "batch, two at once": Scenario(
+        (*TO_NPZ[:-1], "2", "--verify", "--keep-metadata=sidecar"), without(MANY, "src/deep/c.safetensors"),
+        varies=(LOG,), apart=("dst/a.", "dst/b.", "dst/m"), again=USAGE,
+    ),
+    "batch of one, stopping": Scenario(
+        ("batch", "src/a.safetensors", "dst", "-t", "safetensors", "-q", "-j", "1", "--fail-fast", *SHARDS, "--prune"),
+        {**MANY, "dst/other": b"stays", "old.safetensors": model(7)},
+        (("old.safetensors", "dst/a.safetensors", "--shard-size", "400"),),
+        varies=(LOG,), apart=("dst/a",), head="dst/a.safetensors.index.json",
+    ),
+    "batch, resumed": Scenario(
+        (*TO_NPZ, "--resume"), MANY,
+        (("batch", "src/a.safetensors", "dst", "-t", "npz", "-q", "-j", "1", "--resume"),), **ONE_BY_ONE
+    ),
+    "batch, updated": Scenario(
+        (*TO_NPZ, "--update"), MANY,
+        (("batch", "src/a.safetensors", "dst", "-t", "npz", "-q", "-j", "1", "--update"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"}, **ONE_BY_ONE,
+    ),
+    "batch, sources go": Scenario(
+        ("batch", "src", "dst", "-t", "deathtensors", "-q", "-j", "1", "--rm", "--receipts"), MANY,
+        varies=(LOG,),
+        apart=(*PLACES, "src/a.", "src/b.", "src/deep/c.", "src/m/model"),
+        after={"src/a.": "dst/a.", "src/b.": "dst/b.", "src/deep/c.": "dst/deep/c.", "src/m/model": "dst/m"},
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+        again=USAGE,
+    ),
+    "batch from a list and a pattern": Scenario(
+        ("batch", "src/*.safetensors", "--files-from", "list", "dst", "-t", "pt", "-q", "-j", "1", "--skip-existing"),
+        {**MANY, "list": b"src/deep/c.safetensors\n", "dst/a.pt": b"old"},
+        varies=(LOG,), apart=("dst/b.", "dst/src"),
+    ),
+}
+
+# Outputs that are there and may stay.
+STAYING = {
+    "if changed": Scenario(
+        ("in.safetensors", "out.npz", "--if-changed", "--receipt", "r.json", "-q"), OLD,
+        (("old.safetensors", "out.npz", "--receipt", "r.json"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "if changed, unchanged": Scenario(
+        ("in.safetensors", "out.npz", "--if-changed", "-q"), IN, (("in.safetensors", "out.npz"),)
+    ),
+    "shards, unchanged": Scenario(
+        ("in.safetensors", "out.safetensors", *SHARDS, "--if-changed", "-q"), IN,
+        (("in.safetensors", "out.safetensors", *SHARDS),), head="out.safetensors.index.json",
+    ),
+    "skip existing": Scenario(
+        ("in.safetensors", "out.npz", "--skip-existing", "-q"), {**IN, "out.npz": b"old"}
+    ),
+    "update": Scenario(
+        ("in.safetensors", "out.npz", "--update", "--receipt", "r.json", "-q"), OLD,
+        (("old.safetensors", "out.npz", "--receipt", "r.json"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "up to date": Scenario(
+        ("in.safetensors", "out.npz", "--update", "--receipt", "r.json", "-q"), IN,
+        (("in.safetensors", "out.npz", "--update", "--receipt", "r.json"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+    ),
+    "no clobber": Scenario(("in.safetensors", "out.npz", "--no-clobber"), IN, again=USAGE),
+    "shards, no clobber": Scenario(
+        ("in.safetensors", "out.safetensors", *SHARDS, "--no-clobber"), IN,
+        head="out.safetensors.index.json", again=USAGE,
+    ),
+}
+WRITING |= {**FOLDERS, **EDITS, **JOBS, **BATCHES, **STAYING}
 
 EVIL = {"in.pt": (DATA / "bad/evil_system.pt").read_bytes()}
 READING = {

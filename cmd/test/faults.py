@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, USAGE, Failed, Server, text
+from harness import IO, OK, SANITIZER_TEXT, TCONV, Failed, Server, text
 
 CLASSES = (
     "memory open read list write copy sync close status rename unlink mkdir lock thread random system"
@@ -50,20 +50,39 @@ HARMLESS = (
     (("open",), "memory_file", "a file on disk will do"),
     (("random",), "tc_random", "there are others, from the start of the program"),
     (("copy",), "kernel_copy", "the bytes are read and written then"),
+    (("close",), "start", "a pipe, of which nothing was written"),
+    (("close",), "close_for_child", "the same"),
+    (("close",), "become_child", "the same"),
+    (("close",), "drain", "the same"),
+    (("close",), "batch_run", "the same"),
+    (("read",), "receive", "it is read once more"),
+    (("status",), "model_copy_blobs", "then links to blobs are refused"),
+    (("status",), "check_open", "the path is looked at instead"),
+    (("close",), "join_folder", "a folder"),
+    (("status",), "add_state", "then the model is not passed over, but done"),
+    (("status",), "output_status", "the same"),
+    (("status",), "prepare", "the conversion looks again"),
+    (("status",), "batch_list_check", "the same"),
+    (("unlink",), "remove_empty_folders", "an empty folder stays"),
+    (("status", "unlink", "close"), "batch_log_close", "an empty log stays"),
 )
 # The same for a function and all that it calls.
 SYSTEM = tuple(kind for kind in CLASSES if kind != "memory")
+REMOVING = ("unlink", "rename", "open", "list", "status", "close")  # what it takes to remove a tree
 HARMLESS_BELOW = (
     (SYSTEM, "sandbox_begin", "--sandbox=auto goes without what the system does not have"),
     (SYSTEM, "sandbox_inputs", "the same"),
     (SYSTEM, "sandbox_complete", "the same"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
-    (("unlink", "rename"), "remove_staging", "the output is in place; the next run removes the rest"),
+    (CLASSES, "tc_publish_recover_folder", "the same"),
+    (REMOVING, "remove_staging", "the output is in place; the next run removes the rest"),
     (("unlink",), "remove_temporaries", "the next run removes the rest"),
     (("memory",), "tc_reader_wants", "the plan asks once more, and reports it"),
     (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
     (("memory",), "report_done", "the same"),
+    (SYSTEM, "load_receipt", "then the output is written again"),
+    (SYSTEM, "same_outputs", "the same"),
 )
 
 
@@ -79,7 +98,12 @@ class Scenario:
     stdin: str = "/dev/null"
     reports: tuple = ()  # files that tell of failures, too: each is the old one or a document
     varies: tuple = ()  # files that differ from run to run: only their names count
+    # Outputs that succeed or fail each by itself, by how their names begin; and where one of them
+    # is a source that goes, the output that must be there first.
+    apart: tuple = ()
+    after: dict = field(default_factory=dict)
     code: int = OK
+    again: int = OK  # what the same command ends with once it is done
 
 
 @dataclass(frozen=True)
@@ -204,7 +228,7 @@ def contents(place):
 
 
 def is_temporary(name):
-    return any(part.startswith(".") and ".tconv-" in part for part in name.split("/"))
+    return any(part.startswith(".") and ".tconv-" in part[1:] for part in name.split("/"))
 
 
 class Bench:
@@ -218,7 +242,7 @@ class Bench:
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
             (self.place / name).write_bytes(data)
         for command in scenario.prepare:
-            made = self.server.run(command, self.place)
+            made = self.server.run(command, self.place, environment=scenario.environment)
             if made.code != OK:
                 raise made.failed("what comes before the command failed")
         self.old = contents(self.place)
@@ -252,9 +276,34 @@ class Bench:
     def cleans_up(self):
         """Whether the next run succeeds and leaves no temporary names."""
         again = self.run()
-        # What was appended can't be appended again, and a key is not replaced.
-        repeated = {"append": INVALID, "keygen": USAGE}.get(self.scenario.arguments[0])
-        return again.code in (self.whole.code, repeated) and self.is_new(contents(self.place))
+        done = again.code in (self.whole.code, self.scenario.again)
+        return done and self.is_new(contents(self.place))
+
+    def settled(self, found):
+        """What is there after a failure, with those outputs taken back that were written all the
+        same: each by itself, as a whole."""
+        if not self.scenario.apart:
+            return found
+        new, settled = self.masked(self.new), dict(found)
+
+        def part(whole, start):
+            return {name: data for name, data in whole.items() if name.startswith(start)}
+
+        done = [
+            start
+            for start in self.scenario.apart
+            if self.masked(part(found, start)) == part(new, start)
+        ]
+        for start in done:
+            if self.scenario.after.get(start, start) in done:
+                for name in part(settled, start):
+                    del settled[name]
+                settled.update(part(self.old, start))
+        # The folder of the outputs and the log of a batch are there once one of them is.
+        for name in settled.keys() - self.old.keys():
+            if name in self.new and (self.new[name] is None or name in self.scenario.varies):
+                del settled[name]
+        return {**settled, **{name: self.old[name] for name in self.scenario.varies if name in self.old}}
 
     def refused(self, found):
         """Whether readers see that the output is incomplete."""
@@ -298,7 +347,7 @@ def message_problems(run, bench):
         lines.pop()
     errors = [line for line in lines if line.startswith("tconv: error: ")]
     several = bench.scenario.reports or len(set(bench.scenario.arguments) & set(bench.old)) > 1
-    several = several or "." in bench.scenario.arguments
+    several = several or "." in bench.scenario.arguments or bench.scenario.apart
     several = several or all("memory" in error for error in errors)
     if not errors or lines[-1] != errors[-1] or (len(errors) > 1 and not several):
         return [f"expected: one last line `tconv: error: …`, got {len(errors)}"]
@@ -322,12 +371,12 @@ def outcome_problems(run, bench, found):
         return []  # it is in place, though perhaps not after a power cut
     if bench.is_new(found) and run.out != bench.whole.out:
         return []  # it is in place, but its report could not be printed
-    found = {**found, **bench.documents(found)}
+    found = bench.settled({**found, **bench.documents(found)})
     old = {**bench.old, **bench.documents(bench.old)}
     left = [name for name in found if is_temporary(name)]
     seen = {name: data for name, data in found.items() if name not in left}
     # What could not be put back or removed waits for the next run, as after a kill.
-    stuck = {fault.kind for fault in run.faults} & {"unlink", "rename", "sync", "status"}
+    stuck = {fault.kind for fault in run.faults} & {"sync", *REMOVING}
     if left and stuck and (len(run.faults) > 1 or stuck == {"unlink"}):
         if seen != old and not bench.is_new(seen) and not bench.refused(seen):
             return [f"expected: the old one, or none; but {difference(old, seen)}"]
@@ -342,7 +391,7 @@ def success_problems(run, bench, found, partly):
     """What is wrong with a run that succeeded."""
     problems = []
     left = [name for name in found if is_temporary(name)]
-    if left and any(fault.kind == "unlink" for fault in run.faults) and bench.cleans_up():
+    if left and any(fault.kind in REMOVING for fault in run.faults) and bench.cleans_up():
         found = {name: data for name, data in found.items() if name not in left}
     if not bench.is_new(found):
         problems.append(f"got: success, but {difference(bench.new, found)}")

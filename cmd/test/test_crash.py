@@ -141,7 +141,7 @@ def words(arguments, source):
 
 
 def is_temporary(name):
-    return any(part.startswith(".") and ".tconv-" in part for part in Path(name).parts)
+    return any(part.startswith(".") and ".tconv-" in part[1:] for part in Path(name).parts)
 
 
 def contents(place):

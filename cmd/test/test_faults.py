@@ -170,7 +170,7 @@ NEVER_FAIL = re.compile(
     |closedir|dirfd|alarm|chdir|dup2|putenv|unsetenv|atexit|backtrace|dprintf|abort|_exit|kill|waitpid
     |poll|munmap|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c
     |ZSTD_(free|is|get|CStream|DCtx_set)|EVP_(Digest(Update|Final)|MD_CTX_free|sha256)|BZ2_bzDecompressEnd
-    |environ|stdout|stderr|setvbuf|globfree|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
+    |environ|stdout|stderr|setvbuf|_?longjmp|globfree|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
     re.X,
 )
 # Only the hooks of tests call these (cmd/sandbox_probe.c, cmd/fork_server.c).

@@ -39,6 +39,7 @@ struct tc_document {
     struct tc_text text; /* not owned: it must live as long as the document */
     uint64_t base;       /* where the text lies in its file */
     struct tc_error *error;
+    struct tc_arena arena; /* of the values */
 };
 
 /* `error` is kept: the functions below fill it when they fail. Call

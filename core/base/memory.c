@@ -76,6 +76,7 @@ void tc_memory_earn_data(uint64_t bytes) {
 
 void tc_memory_begin_file(void) {
     refused = false;
+    settled = false;
     if (follows)
         tc_memory_follow();
 }

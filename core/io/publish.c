@@ -184,6 +184,14 @@ void tc_publish_recover(const char *path) {
     recover_path(path, true);
 }
 
+void tc_publish_recover_folder(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    tc_recover_all(fd, true);
+    close(fd);
+}
+
 static bool target_status(struct tc_publish *publish, const char *name, struct stat *status,
                           bool *exists, struct tc_error *error) {
     *exists = false;

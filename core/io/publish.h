@@ -101,6 +101,7 @@ struct tc_publish {
     char **removals; /* files that are removed when the others are put in place */
     size_t removal_count;
     bool exchanged; /* a whole folder is in place, and the old one in the staging folder */
+    bool replaced;  /* a folder has made way for it, in one step or in two */
     bool left_over; /* a folder that was replaced could not be removed, or not all of it */
     size_t unnamed; /* files that hold a descriptor */
     struct tc_staging staging;
@@ -136,6 +137,8 @@ void tc_publish_end(struct tc_publish *publish);
 
 /* Cleans up after a killed run to this path, before the path is read. */
 void tc_publish_recover(const char *path);
+/* The same for all that lies in a folder. */
+void tc_publish_recover_folder(const char *folder);
 
 /* Fails when the target may not be written: exists under no_clobber, is a
  * symlink or a folder, or is one of the inputs. */
