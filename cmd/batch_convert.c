@@ -432,9 +432,9 @@ static bool begin(struct work *work, struct tc_error *error) {
     }
     if (batch->convert.run.dry_run)
         return true;
-    work->existing = batch_existing_folder(list->destination);
+    work->existing = batch_existing_folder(list->destination, error);
     if (!work->existing)
-        return tc_fail_memory(error);
+        return false;
     bool ok = asprintf(&inside, "%s/.", list->destination) >= 0 ? make_folders(inside, error)
                                                                 : tc_fail_memory(error);
     free(inside);

@@ -228,14 +228,14 @@ static bool is_below(const char *path, const char *folder, size_t length) {
 static bool stays_inside(const struct walk *walk, const char *link) {
     char *real = realpath(link, NULL);
     const char *source = walk->real_source;
-    const char *snapshots = source ? strstr(source, "/snapshots/") : NULL;
-    bool inside = real && source && is_below(real, source, strlen(source));
+    const char *snapshots = strstr(source, "/snapshots/");
+    bool inside = real && is_below(real, source, strlen(source));
     if (real && snapshots && !inside) {
         size_t length = (size_t)(snapshots - source);
         inside = is_below(real, source, length) && strncmp(real + length, "/blobs/", 7) == 0;
     }
     free(real);
-    return inside || (source && strcmp(source, "/") == 0);
+    return inside || strcmp(source, "/") == 0;
 }
 
 static bool add_entry(struct walk *walk, const struct waiting *folder,
@@ -333,6 +333,10 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
 static bool add_tree(struct batch_list *list, const char *source, const char *relative,
                      struct tc_error *error) {
     struct walk walk = {.list = list, .real_source = realpath(source, NULL)};
+    if (!walk.real_source) {
+        tc_fail_errno(error, errno, "open", "cannot tell where it lies");
+        return tc_error_in_file(error, source);
+    }
     bool ok = push(&walk, strdup(source), strdup(relative), 0, error);
     while (walk.count) {
         struct waiting folder = walk.waiting[--walk.count];

@@ -10,6 +10,7 @@
 
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
+#include "core/base/path.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
 
@@ -19,15 +20,20 @@ static void print_time(char text[48], const struct stat *status) {
     snprintf(text, 48, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
 }
 
-static void add_state(struct tc_buffer *text, const char *path) {
+static bool add_state(struct tc_buffer *text, const char *path, struct tc_error *error) {
     struct stat status;
     char time[48] = "";
     bool there = stat(path, &status) == 0;
+    if (!there && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        return tc_error_in_file(error, path);
+    }
     if (there)
         print_time(time, &status);
     tc_buffer_add_string(text, path);
     tc_buffer_add(text, "", 1);
     tc_buffer_addf(text, "%lld %s\n", there ? (long long)status.st_size : -1, time);
+    return true;
 }
 
 /* What a source looks like from outside: for a folder, every file in it. */
@@ -35,16 +41,14 @@ static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_e
     unsigned char sum[TC_SHA256_BYTES];
     struct tc_buffer text = {0};
     struct tc_listing listing;
-    bool ok = true;
-    add_state(&text, model->input);
+    bool ok = add_state(&text, model->input, error);
     tc_listing_init(&listing);
-    if (tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
+    if (ok && tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
         for (size_t i = 0; i < listing.count; i++) {
             char *path = NULL;
             ok = ok && (asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0 ||
                         tc_fail_memory(error));
-            if (ok)
-                add_state(&text, path);
+            ok = ok && add_state(&text, path, error);
             free(path);
         }
     tc_listing_release(&listing);
@@ -64,9 +68,11 @@ static bool output_status(const struct batch_model *model, struct stat *status) 
         char *path = NULL;
         bool there =
             asprintf(&path, "%s%s", model->output, endings[i]) >= 0 && stat(path, status) == 0;
+        int failed = errno;
         free(path);
-        if (there)
-            return true;
+        errno = failed;
+        if (there || !tc_path_missing(failed))
+            return there;
     }
     return false;
 }
@@ -222,8 +228,14 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
     char modified[48];
     struct stat status;
     /* Names that JSON can't hold as they are would not be found again. */
-    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)) || !output_status(model, &status))
+    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)))
         return true;
+    if (!output_status(model, &status)) {
+        if (tc_path_missing(errno))
+            return true;
+        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        return tc_error_in_file(error, model->output);
+    }
     if (!state_of(model, state, error))
         return false;
     print_time(modified, &status);

@@ -168,7 +168,7 @@ static void describe_crash(struct process *process, int status) {
     bool told = result->report.ended || result->report.failed;
     bool misread = result->report.broken || !told;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    if (misread && process->unread) {
+    if (process->unread) {
         tc_fail_errno(crash, process->unread, "process", "cannot read how its process ended");
     } else if (misread && tc_memory_lacked()) {
         tc_fail_memory(crash);

@@ -186,10 +186,16 @@ static bool read_lists(const struct batch *batch, struct names *names, struct tc
            (!batch->files0_from || read_list(names, batch->files0_from, '\0', error));
 }
 
-char *batch_existing_folder(const char *path) {
+char *batch_existing_folder(const char *path, struct tc_error *error) {
     char *folder = tc_path_trim(path);
     struct stat status;
-    while (folder && stat(folder, &status) != 0 && tc_path_missing(errno)) {
+    while (folder && stat(folder, &status) != 0) {
+        if (!tc_path_missing(errno)) {
+            tc_fail_errno(error, errno, "output-folder", "cannot look at the output's folder");
+            tc_error_in_file(error, folder);
+            free(folder);
+            return NULL;
+        }
         char *above = tc_path_folder(folder);
         bool same = above && strcmp(above, folder) == 0;
         free(folder);
@@ -197,6 +203,8 @@ char *batch_existing_folder(const char *path) {
         if (same)
             break;
     }
+    if (!folder)
+        tc_fail_memory(error);
     return folder;
 }
 
@@ -208,7 +216,7 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
     struct sandbox sandbox = run_conversion_sandbox(&batch->convert.run);
     struct names inputs = {0};
     bool writes = !batch->print_jobs && !batch->print_makefile && !batch->convert.run.dry_run;
-    char *existing = batch_existing_folder(destination);
+    char *existing = batch_existing_folder(destination, error);
     char *output = NULL;
     bool ok = existing && asprintf(&output, "%s/.", existing) >= 0;
     for (size_t i = 0; i < count && ok; i++) {
@@ -220,7 +228,8 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
                  add_name(&inputs, tc_text_of(folder ? folder : name), error);
         free(folder);
     }
-    ok = ok || tc_fail_memory(error);
+    if (!ok && error->class == TC_OK)
+        tc_fail_memory(error);
     sandbox.children = true;
     sandbox.packing = batch->convert.plan.write.compress;
     if (writes && ok)

@@ -71,7 +71,7 @@ static bool check_place(const struct model_copy *copy, const char *name, const c
 static bool check_link(const struct model_copy *copy, const char *path, struct tc_error *error) {
     char *real = realpath(path, NULL);
     if (!real) {
-        bool broken = tc_path_missing(errno) || errno == ELOOP || errno == ENAMETOOLONG;
+        bool broken = tc_path_missing(errno);
         tc_fail_errno(error, errno, broken ? "link-broken" : "open",
                       broken ? "this is a link that leads nowhere" : "cannot tell where it lies");
         if (broken)
@@ -299,7 +299,7 @@ static bool check_open(const struct model_copy *copy, struct tc_input *input,
     bool ok = real ? check_place(copy, input->path, real, error)
                    : tc_fail(error, TC_IO, "changed", "the file changed while it was read");
     free(real);
-    return ok;
+    return ok ? true : tc_error_in_file(error, input->path);
 }
 
 static bool copy_file(const struct model_copy *copy, const char *path, const char *name,

@@ -305,6 +305,15 @@ def cycles(one):
         whole = item.outcome is None
         reason = item.message or "holds itself"
         yield replace(item, message=reason, tensors=ONE if whole else None)
+        if whole:
+            yield replace(
+                item,
+                label=f"{item.label}, --strict",
+                outcome=UNSUPPORTED,
+                commands=("convert",),
+                options=("--strict",),
+                message="--strict: ",
+            )
 
 
 def cyclic_values(one):

@@ -36,6 +36,27 @@ def formats():
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@functools.cache
+def commands():
+    """The names that `tconv help` lists."""
+    text = subprocess.run([TCONV, "help"], capture_output=True, check=True, text=True).stdout
+    table = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    return {line.split()[0] for line in table.splitlines()}
+
+
+def options(command):
+    """The spellings of each option of a command, the long one first."""
+    words = subprocess.run(
+        [TCONV, command, "--help=words"], capture_output=True, check=True, text=True
+    ).stdout
+    found = {}
+    for line in words.splitlines():
+        name, *rest = line.split("\t")
+        if name.startswith("-"):
+            found.setdefault(tuple(rest), []).append(name)
+    return [sorted(names, key=len, reverse=True) for names in found.values()]
+
+
 def inputs_of(name):
     if name in INPUTS:
         return INPUTS[name]
@@ -180,6 +201,18 @@ WRITING = {
         (("old.safetensors", "out.deathtensors", "--compress"),),
         again=INVALID,
     ),
+    "append, replacing": Scenario(
+        ("append", "out.npz", "in.safetensors", "--replace", "--receipt", "r.json", "--depfile", "d.mk"),
+        OLD,
+        (("old.safetensors", "out.npz"),),
+        environment={"SOURCE_DATE_EPOCH": "1700000000"},
+        varies=("r.json",),  # it names the file that was there before
+    ),
+    "keep shards": Scenario(
+        ("model.safetensors.index.json", "out.pt", "--keep-shards", "-q"),
+        loaded("index/model.safetensors.index.json"),
+        head="out.pt.index.json",
+    ),
     "manifest": Scenario(("manifest", "in.safetensors", "m.json"), {**IN, "m.json": b"old"}),
     "keygen": Scenario(("keygen", "k"), {}, varies=("k.key", "k.pub"), again=USAGE),
     "get": Scenario(("get", "in.safetensors", "a", "-o", "a.npy"), {**IN, "a.npy": b"old"}),
@@ -194,7 +227,14 @@ WRITING = {
         {**IN, "s.json": SCHEMA, "r.sarif": b"old"},
         reports=("r.sarif", "r.xml"),
     ),
-    "scan, SARIF": Scenario(("scan", "in.pt", "--sarif", "r.sarif"), {**PT, "r.sarif": b"old"}, reports=("r.sarif",)),
+    "scan, SARIF": Scenario(
+        ("scan", "in.pt", "--sarif", "r.sarif", "--junit", "r.xml"), {**PT, "r.sarif": b"old"},
+        reports=("r.sarif", "r.xml"),
+    ),
+    "verify, SARIF": Scenario(
+        ("verify", "in.safetensors", "--sarif", "r.sarif", "--junit", "r.xml"), {**IN, "r.sarif": b"old"},
+        reports=("r.sarif", "r.xml"),
+    ),
 }
 
 HEADS = {
@@ -233,6 +273,7 @@ FOLDERS = {
     "model folder, merged and verified": Scenario(
         ("in", "out/", "-t", "npz", "--merge", "--only-weights", "--verify", "--receipt", "r.json", "--depfile", "d.mk"),
         SHARDED,
+        aside=("r.json", "d.mk"),
         again=USAGE,
     ),
     "replace a folder": Scenario((*TO_PT, "--replace"), OLD_FOLDER, (("old", "out/", "-t", "pt"),)),
@@ -302,6 +343,7 @@ JOBS = {
         ("index", "--verify", "--receipt", "out/r.json", "out/out.safetensors.index.json"),
         {**PLACE, "out/out.safetensors.index.json": b"old", "out/r.json": b"old"},
         shard_jobs(2, "--verify"),
+        aside=("out/r.json",),
         environment={"SOURCE_DATE_EPOCH": "1700000000"},
     ),
     "index of two folders": Scenario(
@@ -352,7 +394,7 @@ BATCHES = {
         environment={"SOURCE_DATE_EPOCH": "1700000000"}, **ONE_BY_ONE,
     ),
     "batch, sources go": Scenario(
-        ("batch", "src", "dst", "-t", "deathtensors", "-q", "-j", "1", "--rm", "--receipts"), MANY,
+        ("batch", "src", "dst", "-t", "deathtensors", "-q", "-j", "1", "--rm", "--receipts", "--replace"), MANY,
         varies=(LOG,),
         apart=(*PLACES, "src/a.", "src/b.", "src/deep/c.", "src/m/model"),
         after={"src/a.": "dst/a.", "src/b.": "dst/b.", "src/deep/c.": "dst/deep/c.", "src/m/model": "dst/m"},

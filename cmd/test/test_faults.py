@@ -198,8 +198,51 @@ def nothing_missed(folder):
     check_equal(sorted(missed), [], "calls that no test lets fail (cmd/test/wrapped_calls.c)")
 
 
+# Options that do not change which files are written, or how: what is in them, what is read and
+# printed, and what does not concern a file that a scenario of another command has not got already.
+NOT_ABOUT_FILES = set(
+    """checksum no-checksum order metadata drop-metadata tied ot-dialect densify strict dry-run progress
+    progress-fd dtype lossy saturate restore-dtype include exclude filter sort rows rename map
+    strip-prefix prefix from variant max-header max-tensors max-memory max-size max-pickle npy-void
+    pickle strings sandbox json quiet verbose help plan to no-sync plot schema pubkey allow keep-going
+    files0-from jobs makefile compress receipt-tensors atol rtol ignore-metadata full""".split()
+)
+# A batch hands them to the conversions, which have them in scenarios of their own; so do others
+# that carry out a plan.
+SHARED = set(
+    """keep-metadata onnx-external verify receipt sign depfile no-clobber if-changed keep-shards
+    per-tensor only-weights merge shard-size prune""".split()
+)
+
+
+def command_of(scenario):
+    first = scenario.arguments[0]
+    return first if first in fault_scenarios.commands() else "convert"
+
+
+def all_commands(folder):
+    """Each command has scenarios, and each option by which it writes files is in one of them."""
+    every = {**fault_scenarios.WRITING, **fault_scenarios.READING}
+    tried = {command_of(scenario) for scenario in every.values()}
+    check_equal(sorted(fault_scenarios.commands() - tried), ["version"], "commands without a scenario")
+    used = collections.defaultdict(set)
+    for scenario in every.values():
+        words = {word.partition("=")[0] for word in scenario.arguments}
+        used[command_of(scenario)] |= words
+        used["all"] |= words
+    missing = []
+    for name in sorted(fault_scenarios.commands()):
+        for options in fault_scenarios.options(name):
+            long = options[0].removeprefix("--")
+            known = used["all" if long in SHARED else name]
+            if long not in NOT_ABOUT_FILES and not known & set(options):
+                missing.append(f"{name} --{long}")
+    check_equal(missing, [], "options that no scenario has (cmd/test/fault_scenarios.py)")
+
+
 def cases():
     yield "nothing missed", nothing_missed
+    yield "all commands", all_commands
     some = FULL or not SANITIZED
     for name, scenario in {**fault_scenarios.WRITING, **fault_scenarios.READING}.items():
         if some or name in FEW:
