@@ -391,7 +391,7 @@ BATCHES = {
     "batch, updated": Scenario(
         (*TO_NPZ, "--update"), MANY,
         (("batch", "src/a.safetensors", "dst", "-t", "npz", "-q", "-j", "1", "--update"),),
-        environment={"SOURCE_DATE_EPOCH": "1700000000"}, **ONE_BY_ONE,
+        environment={"SOURCE_DATE_EPOCH": "1700000000"}, aside=("dst/m.receipt.json",), **ONE_BY_ONE,
     ),
     "batch, sources go": Scenario(
         ("batch", "src", "dst", "-t", "deathtensors", "-q", "-j", "1", "--rm", "--receipts", "--replace"), MANY,
@@ -399,6 +399,7 @@ BATCHES = {
         apart=(*PLACES, "src/a.", "src/b.", "src/deep/c.", "src/m/model"),
         after={"src/a.": "dst/a.", "src/b.": "dst/b.", "src/deep/c.": "dst/deep/c.", "src/m/model": "dst/m"},
         environment={"SOURCE_DATE_EPOCH": "1700000000"},
+        aside=("dst/m.receipt.json",),
         again=USAGE,
     ),
     "batch from a list and a pattern": Scenario(
