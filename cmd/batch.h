@@ -45,7 +45,8 @@ void batch_words_add_option(struct batch_words *words, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void batch_words_release(struct batch_words *words);
 
-/* The nearest folder above a path that exists, or itself; from malloc, NULL with the error filled. */
+/* The nearest folder above a path that exists, or itself; from malloc, NULL with the error filled.
+ */
 char *batch_existing_folder(const char *path, struct tc_error *error);
 
 /* How many processes may run at once. */

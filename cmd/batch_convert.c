@@ -246,7 +246,8 @@ static bool make_folders(const char *path, struct tc_error *error) {
 }
 
 /* Removes folders above an output that did not come, as far as they are empty and no others than
- * this batch may have made. Only once no process is left: another may be about to write into them. */
+ * this batch may have made. Only once no process is left: another may be about to write into them.
+ */
 static void remove_empty_folders(const struct work *work, const char *output) {
     char *folder = tc_path_trim(output);
     const char *existing = work->existing ? work->existing : work->batch->list.destination;

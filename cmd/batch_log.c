@@ -46,8 +46,9 @@ static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_e
     if (ok && tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
         for (size_t i = 0; i < listing.count; i++) {
             char *path = NULL;
-            ok = ok && (asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0 ||
-                        tc_fail_memory(error));
+            ok =
+                ok && (asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0 ||
+                       tc_fail_memory(error));
             ok = ok && add_state(&text, path, error);
             free(path);
         }
@@ -258,7 +259,7 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
     ok = ok && tc_write_all(log->fd, text.bytes, text.length, error);
     log->cut = log->cut && !ok;
     ok = ok && (fdatasync(log->fd) == 0 || errno == EINVAL || errno == EROFS ||
-               tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
+                tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
     tc_buffer_release(&text);
     return ok;
 }

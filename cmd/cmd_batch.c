@@ -77,7 +77,7 @@ void batch_words_release(struct batch_words *words) {
 /* Neither options that are the batch's own, nor those that say how it reports, nor, for a model
  * that is no folder, those of folders. */
 static bool is_for_conversion(const struct batch *batch, const struct option *option, bool folder) {
-    static const char *const others[] = {"json", "progress",     "progress-fd", "help",
+    static const char *const others[] = {"json",  "progress",     "progress-fd", "help",
                                          "merge", "only-weights", "replace"};
     size_t count = folder ? 4 : OPTION_COUNT(others);
     if (option < batch->table.rows + batch->own_rows)

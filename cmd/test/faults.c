@@ -52,7 +52,7 @@ static struct shared {
     } records[MOST_RECORDS];
     atomic_size_t record_count;
     atomic_long calls[FAULT_CLASSES];
-} *shared;
+} * shared;
 static atomic_bool counting;
 static int report_fd = -1;
 
