@@ -77,8 +77,10 @@ static bool read_record(const char *folder, struct tc_text name, struct tc_part_
                         struct tc_arena *arena, struct tc_error *error) {
     struct joined place = {.folder = folder};
     char *path = path_of(&place, name, "");
-    struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = path ? input != NULL : tc_fail_memory(error);
+    if (!path)
+        return tc_fail_memory(error);
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    bool ok = input != NULL;
     if (ok && input->size > TC_PART_LIMIT) {
         ok = tc_fail(error, TC_UNSAFE, "part", "the record is over %llu bytes",
                      (unsigned long long)TC_PART_LIMIT);
@@ -95,7 +97,7 @@ static bool read_record(const char *folder, struct tc_text name, struct tc_part_
     }
     free(text);
     tc_input_close(input);
-    if (!ok && path)
+    if (!ok)
         tc_error_in_file(error, path);
     free(path);
     return ok;

@@ -6,6 +6,7 @@ when the exit code or one of the rules for failures is broken.
 
     TCONV            path of the binary, required
     TCONV_SANITIZED  1 for a sanitizer build: more time, no bars on time and memory
+    TCONV_COVERAGE   1 for a build that counts which lines run, where SANITIZED is 1, too
     TCONV_FULL       1 is the same as --full
     TCONV_TEST_JOBS  cases at once, where it is not the number of cores: other suites run beside it
     TCONV_TEST_EXEC  1 starts a program for every command; otherwise most are forked from one that
@@ -43,6 +44,7 @@ from pathlib import Path
 OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
 MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
+COVERAGE = os.environ.get("TCONV_COVERAGE") == "1"
 FULL = os.environ.get("TCONV_FULL") == "1"
 EXEC = FULL or os.environ.get("TCONV_TEST_EXEC") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine

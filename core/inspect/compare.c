@@ -45,7 +45,7 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
         const struct tc_pair *in_a = order <= 0 ? &a->pairs[i++] : NULL;
         const struct tc_pair *in_b = order >= 0 ? &b->pairs[j++] : NULL;
         const struct tc_pair *shown = order <= 0 ? in_a : in_b;
-        if (in_a && in_b && tc_text_equal(in_a->value, in_b->value))
+        if (order == 0 && tc_text_equal(in_a->value, in_b->value))
             continue;
         /* This key records a dtype, which does not count in a numeric comparison. */
         if (compare->options->tolerance.numeric &&

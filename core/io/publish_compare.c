@@ -11,7 +11,9 @@
 
 static bool same_bytes(struct tc_input *a, struct tc_input *b, bool *same, struct tc_error *error) {
     char *buffer = malloc(2 * STEP);
-    bool ok = buffer || tc_fail_memory(error);
+    if (!buffer)
+        return tc_fail_memory(error);
+    bool ok = true;
     *same = a->size == b->size;
     for (uint64_t at = 0; ok && *same && at < a->size;) {
         uint64_t left = a->size - at;
@@ -34,10 +36,11 @@ static bool same_file(const struct tc_outfile *out, bool *same, struct tc_error 
         !S_ISREG(status.st_mode))
         return true;
     char *path = tc_publish_path(out->publish, out->name);
-    struct tc_input *new = path ? tc_outfile_reopen(out, NULL, error) : NULL;
+    if (!path)
+        return tc_fail_memory(error);
+    struct tc_input *new = tc_outfile_reopen(out, NULL, error);
     struct tc_input *old = new ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = old ? same_bytes(new, old, same, error) : path != NULL || tc_fail_memory(error);
-    ok = ok && old;
+    bool ok = old && same_bytes(new, old, same, error);
     tc_input_close(old);
     tc_input_close(new);
     free(path);

@@ -85,6 +85,7 @@ def jobs(builds, names):
             suite = group == "cmd" and job.name.startswith("test_")
             elsewhere = {"asan": job.name in UNDER_CLANG or group == "rules"}
             elsewhere["zlib"] = suite or group == "rules"
+            elsewhere["coverage"] = group == "rules"
             elsewhere["clang"] = suite and job.name not in UNDER_CLANG or group == "rules"
             # The static analysers take minutes: scripts/test --lint names them.
             wanted = job.name != "static" and not elsewhere.get(build)
