@@ -6,7 +6,7 @@
 #ifndef TCONV_CORE_TEST_COVERAGE_H
 #define TCONV_CORE_TEST_COVERAGE_H
 
-/* What _exit does to have the counts written, where the process can't open files itself. */
-extern void (*coverage_write)(void);
+/* What _exit calls to have the counts written, where the process can't open files itself. */
+void coverage_write_by(void (*write)(void));
 
 #endif
