@@ -42,12 +42,28 @@ static bool read_shape(struct tc_json *json, struct tc_part_tensor *tensor) {
     return true;
 }
 
+/* Each key occurs once: the bit of one that is known is taken note of in `seen`. */
+static bool take_key(struct tc_json *json, const char *const *keys, struct tc_text key,
+                     unsigned *seen) {
+    unsigned bit = 1;
+    for (; *keys && !is(key, *keys); keys++)
+        bit <<= 1;
+    if (!*keys)
+        return tc_json_fail(json, "the record has an unknown key");
+    if (*seen & bit)
+        return tc_json_fail(json, "a key occurs twice in the record");
+    *seen |= bit;
+    return true;
+}
+
 static bool read_tensor(struct tc_json *json, struct tc_part_tensor *tensor) {
+    static const char *const keys[] = {"name", "dtype", "shape", "sha256", NULL};
     struct tc_text key;
     struct tc_text text;
+    unsigned seen = 0;
     *tensor = (struct tc_part_tensor){.dtype = TC_NONE};
     tc_json_begin(json, TC_JSON_OBJECT);
-    while (tc_json_key(json, &key)) {
+    while (tc_json_key(json, &key) && take_key(json, keys, key, &seen)) {
         if (is(key, "name")) {
             tc_json_string(json, &tensor->name);
         } else if (is(key, "dtype")) {
@@ -55,10 +71,8 @@ static bool read_tensor(struct tc_json *json, struct tc_part_tensor *tensor) {
                 tensor->dtype = tc_dtype_find(text);
         } else if (is(key, "shape")) {
             read_shape(json, tensor);
-        } else if (is(key, "sha256")) {
-            read_sum(json, tensor->sum, &tensor->has_sum);
         } else {
-            return tc_json_fail(json, "a tensor of the record has an unknown key");
+            read_sum(json, tensor->sum, &tensor->has_sum);
         }
     }
     if (!json->failed && (!tensor->name.bytes || tensor->dtype == TC_NONE || !tensor->shape))
@@ -67,21 +81,24 @@ static bool read_tensor(struct tc_json *json, struct tc_part_tensor *tensor) {
 }
 
 static bool read_input(struct tc_json *json, struct tc_part_input *input) {
+    static const char *const keys[] = {"path", "size", NULL};
     struct tc_text key;
+    unsigned seen = 0;
     *input = (struct tc_part_input){0};
     tc_json_begin(json, TC_JSON_OBJECT);
-    while (tc_json_key(json, &key))
+    while (tc_json_key(json, &key) && take_key(json, keys, key, &seen))
         if (is(key, "path"))
             tc_json_string(json, &input->path);
-        else if (is(key, "size"))
-            tc_json_unsigned(json, &input->size);
         else
-            return tc_json_fail(json, "an input of the record has an unknown key");
-    return json->failed || input->path.bytes ||
-           tc_json_fail(json, "an input of the record lacks its path");
+            tc_json_unsigned(json, &input->size);
+    if (!json->failed && !input->path.bytes)
+        return tc_json_fail(json, "an input of the record lacks its path");
+    return !json->failed;
 }
 
-/* How many elements the array has that comes next; the scanner stays where it is. */
+/* How many elements the array has that comes next, up to one that can't be read; the scanner stays
+ * where it is. That one is read as well, and says what is wrong: so arrays have room for one more.
+ */
 static size_t count_elements(const struct tc_json *json) {
     struct tc_json ahead = *json;
     struct tc_error ignored = {0};
@@ -100,9 +117,8 @@ static bool read_tensors(struct tc_json *json, struct tc_part_record *record) {
     if (!record->tensors)
         return false;
     tc_json_begin(json, TC_JSON_ARRAY);
-    while (tc_json_element(json))
-        if (record->tensor_count == count ||
-            !read_tensor(json, &record->tensors[record->tensor_count++]))
+    while (record->tensor_count <= count && tc_json_element(json))
+        if (!read_tensor(json, &record->tensors[record->tensor_count++]))
             return false;
     return !json->failed;
 }
@@ -113,9 +129,8 @@ static bool read_inputs(struct tc_json *json, struct tc_part_record *record) {
     if (!record->inputs)
         return false;
     tc_json_begin(json, TC_JSON_ARRAY);
-    while (tc_json_element(json))
-        if (record->input_count == count ||
-            !read_input(json, &record->inputs[record->input_count++]))
+    while (record->input_count <= count && tc_json_element(json))
+        if (!read_input(json, &record->inputs[record->input_count++]))
             return false;
     return !json->failed;
 }
@@ -145,8 +160,6 @@ static bool read_member(struct tc_json *json, struct tc_text key, struct tc_part
         return read_tensors(json, record);
     if (is(key, "tconv"))
         return tc_json_string(json, &ignored);
-    if (!is(key, "sha256"))
-        return tc_json_fail(json, "the record has an unknown key");
     if (!read_sum(json, sum, &record->has_sum))
         return false;
     tc_hex(sum, sizeof sum, record->sum);
@@ -169,13 +182,17 @@ static bool check_record(struct tc_json *json, const struct tc_part_record *reco
 
 bool tc_part_record_read(struct tc_part_record *record, struct tc_text text, struct tc_arena *arena,
                          struct tc_error *error) {
+    static const char *const keys[] = {"tconv_part", "tconv",   "plan",   "format", "index",
+                                       "name",       "shard",   "shards", "size",   "options",
+                                       "inputs",     "tensors", "sha256", NULL};
     struct tc_json json;
     struct tc_text key;
     uint64_t version = 0;
+    unsigned seen = 0;
     *record = (struct tc_part_record){0};
     tc_json_init(&json, text.bytes, text.length, 0, arena, error);
     tc_json_begin(&json, TC_JSON_OBJECT);
-    while (tc_json_key(&json, &key)) {
+    while (tc_json_key(&json, &key) && take_key(&json, keys, key, &seen)) {
         if (is(key, "tconv_part") ? !tc_json_unsigned(&json, &version)
                                   : !read_member(&json, key, record))
             return false;
