@@ -398,14 +398,6 @@ void model_folder_release(struct model_folder *folder) {
     *folder = (struct model_folder){0};
 }
 
-const struct model *model_folder_owner(const struct model_folder *folder, struct tc_text name) {
-    for (size_t i = 0; i < folder->count; i++)
-        for (size_t f = 0; f < folder->models[i].count; f++)
-            if (tc_text_equal(folder->models[i].files[f], name))
-                return &folder->models[i];
-    return NULL;
-}
-
 /* What a model is called in a note: its file, or what its files are. */
 static void add_model_name(const struct model *model, struct tc_buffer *text) {
     if (model->form == MODEL_ARRAYS && model->count > 1)

@@ -61,8 +61,6 @@ struct model_folder {
 bool model_folder_find(struct model_folder *folder, const struct tc_listing *listing,
                        const struct model_wanted *wanted, struct tc_error *error);
 void model_folder_release(struct model_folder *folder);
-/* Whether a file belongs to one of the models; NULL: to none. */
-const struct model *model_folder_owner(const struct model_folder *folder, struct tc_text name);
 /* Where several models could be meant: says which one is read, and how another is. */
 void model_folder_tell(const struct model_folder *folder, struct tc_buffer *text);
 
