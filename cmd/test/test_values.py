@@ -147,7 +147,7 @@ BINS = 40
 
 def numbers(tensor):
     """What a histogram counts: of complex numbers their magnitudes, of the others what is finite."""
-    found = [float(value) for value in values(tensor)]
+    found = [float(bool(value) if tensor.dtype == "BOOL" else value) for value in values(tensor)]
     if tensor.dtype.startswith("C"):
         found = [math.hypot(real, imaginary) for real, imaginary in zip(found[::2], found[1::2])]
     return [value for value in found if math.isfinite(value)]
