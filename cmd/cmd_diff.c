@@ -292,6 +292,7 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     bool ok =
         b && tc_compare_run(&compare, a, b, &diff->options, error) && check_some(&compare, error);
     report_progress_end(&progress, ok);
+    diff->options.context = NULL;
     if (ok)
         order_lists(&compare, diff->choose.sort);
     if (ok && diff->common.json)

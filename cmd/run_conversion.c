@@ -174,7 +174,7 @@ static bool finish(struct run_conversion *run, const struct tc_shard_part *part,
 static bool carry_out(struct run_conversion *run, struct tc_plan *plan,
                       const struct tc_shard_part *part, struct ending *ending,
                       struct tc_error *error) {
-    struct report_progress progress;
+    struct report_progress progress = {0};
     struct tc_conversion conversion;
     const struct conversion_watcher *watcher = run->watcher;
     run->convert.open = tc_registry_open_input;

@@ -129,7 +129,7 @@ static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor
 /* Adds one of several sparse tensors, as NAME.INDEX. */
 static bool add_next_sparse(struct tf_reader *tf, struct wire *wire, uint64_t index,
                             struct tc_error *error) {
-    struct tf_tensor group[3];
+    struct tf_tensor group[3] = {0};
     struct tc_buffer text = {0};
     tc_buffer_add_text(&text, tf->reader->stem);
     tc_buffer_addf(&text, ".%llu", (unsigned long long)index);
@@ -169,7 +169,7 @@ static bool add_strings(struct tf_reader *tf, const struct tf_tensor *strings,
         return add_many_sparse(tf, strings, error);
     if (strings->count == 3) {
         struct wire wire = wire_open(&tf->source, strings->start, strings->end);
-        struct tf_tensor group[3];
+        struct tf_tensor group[3] = {0};
         struct tc_error ignored = {0}; /* add_list meets it again, and names the tensor */
         if (find_group(tf, &wire, group, &ignored) && is_sparse(group))
             return add_sparse(tf, group, tf->reader->stem, error);

@@ -283,7 +283,7 @@ static inline struct pickle_node *pickle_item(const struct pickle_node *node, si
 
 /* Whether the node is a call of this function. */
 static inline bool pickle_calls(const struct pickle_node *node, enum pickle_global global) {
-    return pickle_is(node, PICKLE_CALL) && node->callable->global == global;
+    return node && node->kind == PICKLE_CALL && node->callable->global == global;
 }
 
 #endif

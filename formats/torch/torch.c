@@ -114,7 +114,7 @@ static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dt
     }
     if (!make_storage(torch, dtype, numel, index, error))
         return false;
-    if (!found) {
+    if (!used) {
         torch->storages[*index].key = key;
         return tc_name_add(&torch->keys, key, *index, TC_MAX_NAMES, error);
     }
@@ -180,11 +180,12 @@ static bool read_part(struct torch *torch, const struct pickle_node *part, struc
         !tc_range_within(node->offset, node->length, nbytes))
         return bad_id(error, "a view reaches past its storage");
     const uint32_t *found = tc_name_map_find(&torch->part_names, pickle_text(key));
-    const struct torch_part *known = found ? &torch->parts[*found] : NULL;
-    if (known)
+    if (found) {
+        const struct torch_part *known = &torch->parts[*found];
         return (known->storage == node->index && known->offset == node->offset &&
                 known->nbytes == node->length) ||
                bad_id(error, "a view of a storage is in two places");
+    }
     uint32_t next = (uint32_t)torch->part_names.count;
     if (next == torch->part_capacity &&
         !grow(torch, (void **)&torch->parts, &torch->part_capacity, sizeof *torch->parts, error))

@@ -423,9 +423,9 @@ static struct pickle_node *find_attributes(const struct pickle_node *node) {
     bool wrapper = pickle_calls(node, PICKLE_REBUILD_PARAMETER) ||
                    pickle_calls(node, PICKLE_REBUILD_FROM_TYPE);
     struct pickle_node *state = wrapper ? pickle_item(node->arguments, 3) : NULL;
-    if (has_slots(state))
+    if (state && has_slots(state))
         state = state->items[0];
-    return pickle_is(state, PICKLE_DICT) && state->count ? state : NULL;
+    return state && state->kind == PICKLE_DICT && state->count ? state : NULL;
 }
 
 /* Reports plain attributes of a tensor, which are left out. Those of torch itself are

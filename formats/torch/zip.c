@@ -297,18 +297,18 @@ static void note_unused(struct torch *torch) {
  * tch and tconv write. */
 static bool has_code(struct torch *torch, struct tc_error *error) {
     struct tc_buffer prefix = {0};
-    const struct zip_member *source = find_member(torch, "code/__torch__.py");
-    bool more = source && source->size > MAX_SOURCE;
+    size_t sources = 0; /* that of the class among them */
     tc_buffer_add_text(&prefix, torch->root);
     tc_buffer_add_string(&prefix, "code/");
     for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
         const struct zip_member *member = &torch->zip.members[i];
-        more |= member != source && tc_text_ends(member->name, TC_TEXT(".py")) &&
-                tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
+        sources += tc_text_ends(member->name, TC_TEXT(".py")) &&
+                   tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
     }
     tc_buffer_release(&prefix);
-    if (more || !source)
-        return more;
+    const struct zip_member *source = find_member(torch, "code/__torch__.py");
+    if (!source || sources > 1 || source->size > MAX_SOURCE)
+        return source || sources;
     const char *text = zip_load(torch->reader, source, error);
     return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
 }
