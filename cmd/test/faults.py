@@ -53,13 +53,14 @@ HARMLESS = (
 )
 # The same for a function and all that it calls.
 SYSTEM = tuple(kind for kind in CLASSES if kind != "memory")
+REMOVING = ("unlink", "rename", "open", "list", "status", "close")  # what it takes to remove a tree
 HARMLESS_BELOW = (
     (SYSTEM, "sandbox_begin", "--sandbox=auto goes without what the system does not have"),
     (SYSTEM, "sandbox_inputs", "the same"),
     (SYSTEM, "sandbox_complete", "the same"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
-    (("unlink", "rename"), "remove_staging", "the output is in place; the next run removes the rest"),
+    (REMOVING, "remove_staging", "the output is in place; the next run removes the rest"),
     (("unlink",), "remove_temporaries", "the next run removes the rest"),
     (("memory",), "tc_reader_wants", "the plan asks once more, and reports it"),
     (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
