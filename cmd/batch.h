@@ -6,9 +6,9 @@
 #include "cmd/batch_list.h"
 #include "cmd/batch_log.h"
 #include "cmd/convert.h"
-#include "cmd/jobserver.h"
 #include "cmd/options.h"
 #include "core/base/error.h"
+#include "core/io/jobserver.h"
 
 struct batch {
     struct convert convert; /* its options are those of each conversion */
@@ -27,7 +27,7 @@ struct batch {
     size_t own_rows; /* of the table, from its start: those that conversions do not have */
     struct batch_list list;
     struct batch_log log;
-    struct jobserver jobserver;
+    struct tc_jobserver jobserver;
 };
 
 /* The words of `tconv convert` for one model: the options that were given, then the paths. */
@@ -37,13 +37,18 @@ struct batch_words {
     size_t capacity;
     bool failed;
 };
-/* `input` and `output` are the paths to be written, which need not be the model's own. */
+/* `input` and `output` are the paths to be written, which need not be the model's own; with
+ * `shards` the model may be one in shards. */
 bool batch_words_make(struct batch_words *words, const struct batch *batch, const char *input,
-                      const char *output, struct tc_error *error);
+                      const char *output, bool shards, struct tc_error *error);
 /* Adds an option, before the paths. */
 void batch_words_add_option(struct batch_words *words, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void batch_words_release(struct batch_words *words);
+
+/* The nearest folder above a path that exists, or itself; from malloc, NULL with the error filled.
+ */
+char *batch_existing_folder(const char *path, struct tc_error *error);
 
 /* How many processes may run at once. */
 size_t batch_processes(const struct batch *batch);

@@ -8,6 +8,7 @@
 #include "core/base/arena.h"
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
+#include "core/base/memory.h"
 #include "core/base/notes.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
@@ -59,16 +60,18 @@ struct flat_error {
 
 struct teller {
     int fd;
+    bool failed; /* something could not be told */
     struct batch_child_wants wants;
     uint64_t told; /* progress, in thousandths */
 };
 
-static void send_message(int fd, enum kind kind, const void *bytes, size_t length) {
+static void send_message(struct teller *teller, enum kind kind, const void *bytes, size_t length) {
     struct head head = {(uint32_t)kind, (uint32_t)length};
     struct tc_error ignored = {0};
-    /* Where the parent is gone, a signal ends this process. */
-    if (tc_write_all(fd, &head, sizeof head, &ignored))
-        tc_write_all(fd, bytes, length, &ignored);
+    /* Where the parent is gone, a signal ends this process. Behind half a message nothing can be
+     * understood. */
+    teller->failed = teller->failed || !tc_write_all(teller->fd, &head, sizeof head, &ignored) ||
+                     !tc_write_all(teller->fd, bytes, length, &ignored);
 }
 
 static void tell_progress(void *context, uint64_t done, uint64_t total) {
@@ -76,11 +79,11 @@ static void tell_progress(void *context, uint64_t done, uint64_t total) {
     uint64_t share = total ? (uint64_t)((double)done / (double)total * 1000) : 1000;
     uint64_t numbers[2] = {done, total};
     if (share != teller->told)
-        send_message(teller->fd, KIND_PROGRESS, numbers, sizeof numbers);
+        send_message(teller, KIND_PROGRESS, numbers, sizeof numbers);
     teller->told = share;
 }
 
-static void tell_files(const struct teller *teller, const struct tc_plan *plan) {
+static bool tell_files(struct teller *teller, const struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_input *input;
         for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at)) != NULL;) {
@@ -90,14 +93,18 @@ static void tell_files(const struct teller *teller, const struct tc_plan *plan) 
             struct tc_buffer message = {0};
             tc_buffer_add(&message, &facts, sizeof facts);
             tc_buffer_add_string(&message, input->path);
-            if (!message.failed)
-                send_message(teller->fd, KIND_FILE, message.bytes, message.length);
+            bool ok = tc_buffer_ok(&message, error);
+            if (ok)
+                send_message(teller, KIND_FILE, message.bytes, message.length);
             tc_buffer_release(&message);
+            if (!ok)
+                return false;
         }
     }
+    return true;
 }
 
-static bool tell_changes(const struct teller *teller, const struct tc_plan *plan,
+static bool tell_changes(struct teller *teller, const struct tc_plan *plan,
                          struct tc_error *error) {
     struct tc_buffer text = {0};
     struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_DISPLAY};
@@ -107,7 +114,7 @@ static bool tell_changes(const struct teller *teller, const struct tc_plan *plan
     tc_json_close(&json);
     bool ok = tc_buffer_ok(&text, error);
     if (ok)
-        send_message(teller->fd, KIND_CHANGES, text.bytes, text.length);
+        send_message(teller, KIND_CHANGES, text.bytes, text.length);
     tc_buffer_release(&text);
     return ok;
 }
@@ -124,31 +131,27 @@ static bool tell_end(void *context, enum conversion_outcome outcome, const struc
         memcpy(ended.digest, digest, TC_PLAN_DIGEST);
     if (teller->wants.plan && plan->index_name && !tc_plan_digest(plan, options, ended.plan, error))
         return false;
-    if (teller->wants.files)
-        tell_files(teller, plan);
+    if (teller->wants.files && !tell_files(teller, plan, error))
+        return false;
     if (!tell_changes(teller, plan, error))
         return false;
-    send_message(teller->fd, KIND_ENDED, &ended, sizeof ended);
+    send_message(teller, KIND_ENDED, &ended, sizeof ended);
     return true;
 }
 
 static void tell_error(void *context, const struct tc_error *error) {
-    const struct teller *teller = context;
-    struct flat_error *flat = calloc(1, sizeof *flat);
-    if (!flat)
-        return;
-    flat->class = error->class;
-    flat->offset = error->offset;
-    flat->has_offset = error->has_offset;
-    flat->has_tensor = error->has_tensor;
+    /* Told without taking memory, of which there may be none. */
+    struct flat_error flat = {.class = error->class,
+                              .offset = error->offset,
+                              .has_offset = error->has_offset,
+                              .has_tensor = error->has_tensor};
     if (error->code)
-        strncpy(flat->code, error->code, sizeof flat->code - 1);
-    memcpy(flat->file, error->file, sizeof flat->file);
-    memcpy(flat->tensor, error->tensor, sizeof flat->tensor);
-    memcpy(flat->message, error->message, sizeof flat->message);
-    memcpy(flat->hint, error->hint, sizeof flat->hint);
-    send_message(teller->fd, KIND_ERROR, flat, sizeof *flat);
-    free(flat);
+        strncpy(flat.code, error->code, sizeof flat.code - 1);
+    memcpy(flat.file, error->file, sizeof flat.file);
+    memcpy(flat.tensor, error->tensor, sizeof flat.tensor);
+    memcpy(flat.message, error->message, sizeof flat.message);
+    memcpy(flat.hint, error->hint, sizeof flat.hint);
+    send_message(context, KIND_ERROR, &flat, sizeof flat);
 }
 
 _Noreturn void batch_child(int fd, int argc, char **argv, const struct batch_child_wants *wants) {
@@ -156,7 +159,14 @@ _Noreturn void batch_child(int fd, int argc, char **argv, const struct batch_chi
     struct conversion_watcher watcher = {
         .context = &teller, .progress = tell_progress, .ended = tell_end, .failed = tell_error};
     int code = convert_run(argc, argv, &watcher);
-    _exit(code);
+    /* As in main: what was found out with too little memory is no result. */
+    if (code == TC_OK && tc_memory_lacked()) {
+        struct tc_error error = {0};
+        tc_fail_memory(&error);
+        tell_error(&teller, &error);
+        code = TC_IO;
+    }
+    _exit(teller.failed ? TC_IO : code);
 }
 
 /* In the parent */

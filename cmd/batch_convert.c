@@ -19,6 +19,7 @@
 #include "core/base/json_writer.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/io/publish.h"
 
 enum status { STATUS_DONE, STATUS_SKIPPED, STATUS_FAILED, STATUSES };
 static const char *const status_names[] = {"done", "skipped", "failed"};
@@ -34,7 +35,9 @@ struct work {
     size_t next;
     struct batch_words *words; /* by model, while its process runs */
     uint64_t *moved;           /* by model: bytes of its size that are done */
-    bool *failed;              /* by model: its process ended without an output */
+    bool *lacks;               /* by model: folders were made for an output that did not come */
+    char *existing;            /* the folder that was there before DST was made */
+    char *recovered;           /* the folder that was last cleaned up */
     struct report_progress progress;
     uint64_t total; /* bytes of all sources */
     uint64_t done;
@@ -242,15 +245,16 @@ static bool make_folders(const char *path, struct tc_error *error) {
     return ok;
 }
 
-/* Removes folders above an output that failed, as far as they are empty, but not DST. Only once no
- * process is left: another may be about to write into them. */
-static void remove_empty_folders(const struct batch *batch, const char *output) {
+/* Removes folders above an output that did not come, as far as they are empty and no others than
+ * this batch may have made. Only once no process is left: another may be about to write into them.
+ */
+static void remove_empty_folders(const struct work *work, const char *output) {
     char *folder = tc_path_trim(output);
-    size_t least = strlen(batch->list.destination);
+    const char *existing = work->existing ? work->existing : work->batch->list.destination;
     char *slash;
-    while (folder && (slash = strrchr(folder, '/')) && (size_t)(slash - folder) > least) {
+    while (folder && (slash = strrchr(folder, '/')) && slash != folder) {
         *slash = '\0';
-        if (rmdir(folder) != 0)
+        if (strcmp(folder, existing) == 0 || rmdir(folder) != 0)
             break;
     }
     free(folder);
@@ -266,13 +270,31 @@ static void skip(struct work *work, size_t number, const char *reason,
     report(work, number, &outcome);
 }
 
+/* Cleans up after killed runs in the folder of an output that may be passed over: what they have
+ * left is no output. Models of one folder follow each other. */
+static void recover_beside(struct work *work, const char *output) {
+    char *trimmed = tc_path_trim(output);
+    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
+    free(trimmed);
+    if (folder && work->recovered && strcmp(folder, work->recovered) == 0) {
+        free(folder);
+        return;
+    }
+    if (folder)
+        tc_publish_recover_folder(folder);
+    free(work->recovered);
+    work->recovered = folder;
+}
+
 /* Whether a model needs a process; all others are reported here. */
 static bool prepare(struct work *work, size_t number) {
     struct batch *batch = work->batch;
     const struct batch_model *model = &batch->list.models[number];
     struct tc_error error = {0};
-    const struct batch_log_line *line = batch->resume ? batch_log_done(&batch->log, model) : NULL;
     bool dry = batch->convert.run.dry_run;
+    if (!dry && (batch->resume || batch->convert.run.skip_existing))
+        recover_beside(work, model->output);
+    const struct batch_log_line *line = batch->resume ? batch_log_done(&batch->log, model) : NULL;
     if (work->stopped) {
         skip(work, number, "not begun after a failure", NULL);
         return false;
@@ -285,10 +307,12 @@ static bool prepare(struct work *work, size_t number) {
         skip(work, number, "exists", NULL);
         return false;
     }
+    work->lacks[number] = !dry && !model->problem;
     if (model->problem)
         tc_fail(&error, model->class, "source", "%s", model->problem);
     else if ((dry || make_folders(model->output, &error)) &&
-             batch_words_make(&work->words[number], batch, model->input, model->output, &error))
+             batch_words_make(&work->words[number], batch, model->input, model->output,
+                              model->shards, &error))
         return true;
     report_failure(work, number, &error, 0, NULL);
     return false;
@@ -355,12 +379,11 @@ static bool task_ended(void *context, const struct batch_task *task,
     }
     ok = ok && (!written || batch_log_add(&batch->log, model, told, error));
     ok = ok && (!batch->remove || !written || remove_sources(model, told, error));
-    if (ok) {
+    work->lacks[task->number] = !told->ended;
+    if (ok)
         report_success(work, task, result);
-    } else if (error) {
+    else if (error)
         report_failure(work, task->number, error, result->seconds, &result->messages);
-        work->failed[task->number] = true;
-    }
     free(error);
     batch_words_release(&work->words[task->number]);
     /* Those that are left are reported by next_task. */
@@ -398,8 +421,8 @@ static bool begin(struct work *work, struct tc_error *error) {
     char *inside = NULL;
     work->words = calloc(list->count, sizeof *work->words);
     work->moved = calloc(list->count, sizeof *work->moved);
-    work->failed = calloc(list->count, sizeof *work->failed);
-    if (!work->words || !work->moved || !work->failed)
+    work->lacks = calloc(list->count, sizeof *work->lacks);
+    if (!work->words || !work->moved || !work->lacks)
         return tc_fail_memory(error);
     for (size_t i = 0; i < list->count; i++)
         work->total += list->models[i].size;
@@ -411,11 +434,32 @@ static bool begin(struct work *work, struct tc_error *error) {
     }
     if (batch->convert.run.dry_run)
         return true;
+    work->existing = batch_existing_folder(list->destination, error);
+    if (!work->existing)
+        return false;
     bool ok = asprintf(&inside, "%s/.", list->destination) >= 0 ? make_folders(inside, error)
                                                                 : tc_fail_memory(error);
     free(inside);
     return ok && batch_log_open(&batch->log, list->destination, batch->resume,
                                 batch->convert.run.side_outputs.options, error);
+}
+
+static void clean_up(struct work *work) {
+    const struct batch_list *list = &work->batch->list;
+    char *inside = NULL;
+    for (size_t i = 0; work->words && i < list->count; i++)
+        batch_words_release(&work->words[i]);
+    for (size_t i = 0; work->lacks && i < list->count; i++)
+        if (work->lacks[i])
+            remove_empty_folders(work, list->models[i].output);
+    if (work->existing && asprintf(&inside, "%s/.", list->destination) >= 0)
+        remove_empty_folders(work, inside); /* DST itself */
+    free(inside);
+    free(work->words);
+    free(work->moved);
+    free(work->lacks);
+    free(work->existing);
+    free(work->recovered);
 }
 
 int batch_convert(struct batch *batch) {
@@ -440,14 +484,7 @@ int batch_convert(struct batch *batch) {
         int code = report_error(&error, batch->convert.common.json);
         work.code = code > work.code ? code : work.code;
     }
-    for (size_t i = 0; work.words && i < batch->list.count; i++)
-        batch_words_release(&work.words[i]);
-    for (size_t i = 0; work.failed && i < batch->list.count; i++)
-        if (work.failed[i])
-            remove_empty_folders(batch, batch->list.models[i].output);
-    batch_log_close(&batch->log);
-    free(work.words);
-    free(work.moved);
-    free(work.failed);
+    batch_log_close(&batch->log, batch->list.destination);
+    clean_up(&work);
     return work.code;
 }

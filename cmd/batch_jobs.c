@@ -17,11 +17,17 @@
 #include "core/convert/depfile.h"
 #include "core/convert/shard_part.h"
 #include "core/format/backend.h"
+#include "core/io/listing.h"
+#include "formats/model_name.h"
 #include "formats/registry.h"
 
 /* How a model is split: into how many shards, and the digest of that plan. */
 struct split {
     uint64_t shards; /* 0: it is one job */
+    uint64_t files;  /* shards without an index that this one job writes; 0: it has one output */
+    bool as_input;   /* the model may be in shards, and its output then is */
+    bool folder;     /* a model folder: its job replaces what an earlier run of it left */
+    bool parts;      /* a model folder in several jobs, which write into a folder of parts */
     char plan[TC_PLAN_DIGEST + 1];
 };
 
@@ -53,20 +59,62 @@ static bool add_words(struct jobs *jobs, const struct batch_words *words, struct
     return true;
 }
 
+/* Whether a job that runs again may replace the output's folder: one that is there must be a model
+ * of the format, as an earlier run of the job leaves it, and not something else of the user's. */
+static bool check_folder(const struct batch *batch, const char *output, struct tc_error *error) {
+    struct tc_listing listing;
+    struct stat status;
+    if (batch->convert.folder.replace || (stat(output, &status) != 0 && tc_path_missing(errno)))
+        return true;
+    tc_listing_init(&listing);
+    bool ok = tc_listing_read(&listing, output, error);
+    bool model = listing.count == 0;
+    for (size_t i = 0; i < listing.count && !model; i++)
+        model = model_name_parse(listing.entries[i].name, (struct tc_text){0}).backend ==
+                batch->list.target;
+    tc_listing_release(&listing);
+    if (!ok || model)
+        return ok;
+    tc_fail(
+        error, TC_USAGE, "exists",
+        "the output's folder exists, and is no model of this format: the jobs would replace it");
+    tc_error_hint(error, "--replace says that they may");
+    return tc_error_in_file(error, output);
+}
+
+/* `tconv index` writes the receipt of a model in several jobs: no job knows all of it. */
+static void drop_receipt(struct batch_words *words) {
+    int kept = 0;
+    for (int i = 0; i < words->count; i++) {
+        char *word = words->words[i];
+        if (i < words->count - 3 &&
+            (strncmp(word, "--receipt=", 10) == 0 || strcmp(word, "--update") == 0))
+            free(word);
+        else
+            words->words[kept++] = word;
+    }
+    words->count = kept;
+    words->words[kept] = NULL;
+}
+
 /* mkdir -p -- FOLDER && tconv convert … -- IN OUT */
 static bool add_command(struct jobs *jobs, const char *input, const char *output,
                         const struct split *split, uint64_t shard, struct tc_error *error) {
     struct batch_words words;
     char *trimmed = tc_path_trim(output);
-    char *folder = trimmed ? tc_path_folder(trimmed) : NULL;
+    char *folder = !trimmed ? NULL : split->parts ? strdup(trimmed) : tc_path_folder(trimmed);
     bool ok = (folder || tc_fail_memory(error)) &&
-              batch_words_make(&words, jobs->batch, input, output, error);
+              batch_words_make(&words, jobs->batch, input, output, split->as_input, error);
     if (ok) {
         if (split->shards) {
+            if (!words.failed)
+                drop_receipt(&words);
             batch_words_add_option(&words, "--shard=%llu/%llu", (unsigned long long)shard,
                                    (unsigned long long)split->shards);
             batch_words_add_option(&words, "--plan=%s", split->plan);
         }
+        if (split->folder && !split->parts)
+            batch_words_add_option(&words, "--replace");
         tc_buffer_add_string(&jobs->out, "mkdir -p --");
         ok = (!words.failed || tc_fail_memory(error)) &&
              tc_quote_word(&jobs->out, tc_text_of(folder), jobs->quote, error);
@@ -81,15 +129,30 @@ static bool add_command(struct jobs *jobs, const char *input, const char *output
     return ok;
 }
 
+/* The folder of a model folder's parts, beside the output; from malloc. */
+static char *parts_path(const char *output) {
+    char *trimmed = tc_path_trim(output);
+    char *path = NULL;
+    if (!trimmed || asprintf(&path, "%s" TC_PARTS_ENDING "/", trimmed) < 0)
+        path = NULL;
+    free(trimmed);
+    return path;
+}
+
+/* The lines of a model; the last of a model folder copies what is no weights. */
 static bool print_lines(struct jobs *jobs, const struct batch_model *model,
                         const struct split *split, struct tc_error *error) {
     char *input = absolute(jobs, model->input);
     char *output = absolute(jobs, model->output);
-    bool ok = (input && output) || tc_fail_memory(error);
+    char *parts = output && split->parts ? parts_path(output) : NULL;
+    bool ok = (input && output && (parts || !split->parts)) || tc_fail_memory(error);
+    const char *into = parts ? parts : output;
     for (uint64_t shard = 1; ok && shard <= (split->shards ? split->shards : 1); shard++)
-        ok = add_command(jobs, input, output, split, shard, error);
+        ok = add_command(jobs, input, into, split, shard, error);
+    ok = ok && (!parts || add_command(jobs, input, into, split, 0, error));
     free(input);
     free(output);
+    free(parts);
     return ok;
 }
 
@@ -120,15 +183,40 @@ static char *shard_path(const struct jobs *jobs, const char *output, uint64_t sh
     return made < 0 ? NULL : path;
 }
 
+/* The files of a model folder: all of them are sources, since the folder's own time does not show
+ * that one of them changed. With `rules` an empty rule for each, so that one that is gone does not
+ * stop make. */
+static bool add_folder_files(struct jobs *jobs, const char *folder, bool rules,
+                             struct tc_error *error) {
+    struct tc_listing listing;
+    tc_listing_init(&listing);
+    bool ok = tc_listing_read(&listing, folder, error);
+    for (size_t i = 0; i < listing.count && ok; i++) {
+        const struct tc_entry *entry = &listing.entries[i];
+        char *path = NULL;
+        if (entry->kind != TC_ENTRY_FILE)
+            continue;
+        ok = asprintf(&path, "%s/%s", folder, entry->name.bytes) >= 0 || tc_fail_memory(error);
+        tc_buffer_add_string(&jobs->out, rules ? "" : " ");
+        ok = ok && add_make_name(&jobs->out, path, rules, error);
+        tc_buffer_add_string(&jobs->out, rules ? ":\n" : "");
+        free(path);
+    }
+    tc_listing_release(&listing);
+    return ok;
+}
+
 /* TARGET: SOURCE, and a recipe. */
 static bool add_rule(struct jobs *jobs, const struct batch_model *model, const char *target,
                      const struct split *split, uint64_t shard, struct tc_error *error) {
     char *input = tc_depfile_path(model->input);
     bool ok = (input || tc_fail_memory(error)) && add_make_name(&jobs->out, target, true, error);
     tc_buffer_add_string(&jobs->out, ": ");
-    ok = ok && add_make_name(&jobs->out, input, false, error);
+    ok = ok && add_make_name(&jobs->out, input, false, error) &&
+         (!model->folder || add_folder_files(jobs, input, false, error));
     tc_buffer_add_string(&jobs->out, "\n\t");
-    ok = ok && add_command(jobs, model->input, model->output, split, shard, error);
+    ok = ok && add_command(jobs, model->input, model->output, split, shard, error) &&
+         (!model->folder || add_folder_files(jobs, input, true, error));
     free(input);
     return ok;
 }
@@ -161,7 +249,9 @@ static char *index_path(const struct jobs *jobs, const char *output) {
 
 static bool print_rules(struct jobs *jobs, const struct batch_model *model,
                         const struct split *split, struct tc_error *error) {
-    char *target = split->shards ? index_path(jobs, model->output) : tc_path_trim(model->output);
+    char *target = split->shards  ? index_path(jobs, model->output)
+                   : split->files ? shard_path(jobs, model->output, 1, split->files)
+                                  : tc_path_trim(model->output);
     bool ok = target || tc_fail_memory(error);
     for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
         char *path = shard_path(jobs, model->output, shard, split->shards);
@@ -176,12 +266,14 @@ static bool print_rules(struct jobs *jobs, const struct batch_model *model,
     return ok;
 }
 
-/* Models whose plan must be known: those that may be written in shards. */
+/* Models whose plan must be known: those that may be written in shards. For make a model folder is
+ * one target. */
 static bool may_split(const struct batch *batch, const struct batch_model *model) {
-    return batch->list.target->sharding && !model->folder && !batch->list.per_tensor &&
-           !model->problem &&
-           (batch->convert.plan.shard_size ||
-            tc_text_ends(tc_text_of(model->input), TC_TEXT(".index.json")));
+    if (!batch->list.target->sharding || batch->list.per_tensor || model->problem)
+        return false;
+    return model->folder ? !batch->print_makefile && !batch->convert.folder.merge &&
+                               batch->list.target->sharding->index_ending
+                         : batch->convert.plan.shard_size || model->shards;
 }
 
 /* Planning: a dry run of each, in a process of its own. */
@@ -196,7 +288,8 @@ static bool next_plan(void *context, struct batch_task *task) {
         return false;
     const struct batch_model *model = &batch->list.models[jobs->next];
     batch_words_release(&jobs->words);
-    if (!batch_words_make(&jobs->words, batch, model->input, model->output, &ignored))
+    if (!batch_words_make(&jobs->words, batch, model->input, model->output, model->shards,
+                          &ignored))
         return false;
     batch_words_add_option(&jobs->words, "--dry-run");
     *task = (struct batch_task){.number = jobs->next++,
@@ -231,7 +324,10 @@ static bool plan_ended(void *context, const struct batch_task *task,
     }
     if (told->has_index && told->plan[0]) {
         split->shards = told->files;
+        split->parts = jobs->batch->list.models[task->number].folder;
         memcpy(split->plan, told->plan, sizeof split->plan);
+    } else if (!jobs->batch->list.target->sharding->index_ending && told->files > 1) {
+        split->files = told->files;
     }
     return true;
 }
@@ -243,8 +339,18 @@ static bool make_splits(struct jobs *jobs, struct tc_error *error) {
                                   .moved = plan_moved,
                                   .most = 1,
                                   .jobserver = &jobs->batch->jobserver};
-    jobs->splits = calloc(jobs->batch->list.count, sizeof *jobs->splits);
-    return (jobs->splits || tc_fail_memory(error)) && batch_run(&runner, error);
+    const struct batch_list *list = &jobs->batch->list;
+    jobs->splits = calloc(list->count, sizeof *jobs->splits);
+    if (!jobs->splits)
+        return tc_fail_memory(error);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct batch_model *model = &list->models[i];
+        jobs->splits[i].as_input = model->shards;
+        jobs->splits[i].folder = model->folder && !jobs->batch->convert.folder.replace;
+        if (model->folder && !check_folder(jobs->batch, model->output, error))
+            return false;
+    }
+    return batch_run(&runner, error);
 }
 
 static bool print_all(struct jobs *jobs, struct tc_error *error) {

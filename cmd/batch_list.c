@@ -24,6 +24,10 @@ bool batch_list_init(struct batch_list *list, const char *destination,
         trimmed ? tc_arena_copy(&list->arena, trimmed, strlen(trimmed), error) : NULL;
     free(trimmed);
     list->destination_exists = stat(destination, &list->destination_status) == 0;
+    if (!list->destination_exists && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "output-folder", "cannot look at the destination");
+        return tc_error_in_file(error, destination);
+    }
     if (list->destination_exists && !S_ISDIR(list->destination_status.st_mode)) {
         tc_fail(error, TC_USAGE, "output-folder", "the destination of a batch is a folder");
         return tc_error_in_file(error, destination);
@@ -72,6 +76,15 @@ const char *batch_place(struct batch_list *list, struct tc_text relative, bool f
     return kept;
 }
 
+/* Whether a file may be the index of shards or one of them: by its name, or because in its format
+ * an index is called as any other file. */
+static bool may_have_shards(const char *path) {
+    struct model_name name = model_name_parse(tc_text_of(tc_path_name(path)), (struct tc_text){0});
+    const struct tc_sharding *sharding = name.backend ? name.backend->sharding : NULL;
+    return name.is_index || name.is_shard ||
+           (sharding && sharding->index_ending && !sharding->index_ending[0]);
+}
+
 static bool add_model(struct batch_list *list, const char *input, struct tc_text relative,
                       uint64_t size, bool folder, struct tc_error *error) {
     if (list->count == BATCH_MAX_MODELS)
@@ -85,12 +98,14 @@ static bool add_model(struct batch_list *list, const char *input, struct tc_text
         list->capacity = capacity;
     }
     struct batch_model *model = &list->models[list->count];
-    *model = (struct batch_model){.size = size, .folder = folder};
+    *model = (struct batch_model){.size = size, .folder = folder, .shards = may_have_shards(input)};
     model->input = tc_arena_copy(&list->arena, input, strlen(input), error);
     model->output = batch_place(list, relative, folder, error);
     list->count++;
     return model->input && model->output;
 }
+
+#define LEADS_OUT "a link that leads out of the tree"
 
 static void set_problem(struct batch_list *list, enum tc_class class, const char *problem) {
     list->models[list->count - 1].problem = problem;
@@ -149,16 +164,24 @@ static bool is_hidden(struct tc_text name) {
 /* What an entry is as the name of weights; without a backend it is none. */
 static struct model_name weights_name(const struct tc_entry *entry) {
     struct model_name none = {0};
-    if (entry->kind != TC_ENTRY_FILE || is_hidden(entry->name) ||
-        model_name_is_training(entry->name))
+    /* A link that leads nowhere counts: a download that was not finished has some. */
+    bool is_file = entry->kind == TC_ENTRY_FILE || entry->kind == TC_ENTRY_BROKEN;
+    if (!is_file || is_hidden(entry->name) || model_name_is_training(entry->name))
         return none;
     return model_name_parse(entry->name, (struct tc_text){0});
+}
+
+/* Whether shards of the format have no index: who opens the first opens them all. */
+static bool opens_by_first(const struct tc_backend *backend) {
+    return backend->sharding && !backend->sharding->index_ending;
 }
 
 /* Whether the file that names a shard's fellows is there: STEM.EXT and the ending of indices. */
 static bool has_index(const struct tc_listing *listing, const struct model_name *shard) {
     const struct tc_sharding *sharding = shard->backend->sharding;
     struct tc_buffer name = {0};
+    if (opens_by_first(shard->backend))
+        return false;
     tc_buffer_add_text(&name, shard->stem);
     tc_buffer_add_text(&name, shard->extension);
     tc_buffer_add_string(&name, sharding ? sharding->index_ending : "");
@@ -166,11 +189,6 @@ static bool has_index(const struct tc_listing *listing, const struct model_name 
         !name.failed && tc_listing_find(listing, (struct tc_text){name.bytes, name.length}) != NULL;
     tc_buffer_release(&name);
     return there;
-}
-
-static bool same_set(const struct model_name *a, const struct model_name *b) {
-    return b->is_shard && a->total == b->total && tc_text_equal(a->stem, b->stem) &&
-           tc_text_equal(a->extension, b->extension) && tc_text_equal(a->variant, b->variant);
 }
 
 static bool is_model_folder(const struct tc_listing *listing) {
@@ -191,24 +209,90 @@ static uint64_t weights_size(const struct tc_listing *listing) {
     return size;
 }
 
-/* Shards that no index names are one model together, which is opened by its folder: so there can
- * be no other model in it. */
-static bool add_loose_shards(struct batch_list *list, const struct waiting *folder,
-                             const struct tc_listing *listing, const struct model_name *shard,
-                             struct tc_text relative, struct tc_error *error) {
-    size_t others = 0;
-    uint64_t size = 0;
-    for (size_t i = 0; i < listing->count; i++) {
-        struct model_name other = weights_name(&listing->entries[i]);
-        bool same = other.backend && same_set(shard, &other);
-        others += other.backend && !same;
-        size += same ? listing->entries[i].size : 0;
+/* Sets of shards that no index names: STEM, variant, extension and count are those of all files of
+ * a set, which the first of them in the listing stands for. */
+struct shard_set {
+    uint64_t size;
+    size_t count;
+};
+
+struct shard_sets {
+    struct tc_arena arena;
+    struct tc_name_map map; /* a set's name to its place in the list */
+    struct shard_set *list;
+    size_t weights; /* files of weights in the folder, those of no set too */
+};
+
+/* What all files of a set have in common, as bytes; in the arena. */
+static struct tc_text set_name(struct tc_arena *arena, const struct model_name *shard,
+                               struct tc_error *error) {
+    struct tc_buffer name = {0};
+    tc_buffer_add_text(&name, shard->stem);
+    tc_buffer_add(&name, "", 1);
+    tc_buffer_add_text(&name, shard->variant);
+    tc_buffer_add(&name, "", 1);
+    tc_buffer_add_text(&name, shard->extension);
+    tc_buffer_addf(&name, "%u", shard->total);
+    char *kept =
+        tc_buffer_ok(&name, error) ? tc_arena_copy(arena, name.bytes, name.length, error) : NULL;
+    struct tc_text text = {kept, kept ? name.length : 0};
+    tc_buffer_release(&name);
+    return text;
+}
+
+static void release_sets(struct shard_sets *sets) {
+    tc_name_map_release(&sets->map);
+    tc_arena_release(&sets->arena);
+    free(sets->list);
+}
+
+/* Finds all sets of a folder in one pass. To be released also on failure. */
+static bool find_sets(struct shard_sets *sets, const struct tc_listing *listing,
+                      struct tc_error *error) {
+    *sets = (struct shard_sets){0};
+    tc_arena_init(&sets->arena, 0);
+    tc_name_map_init(&sets->map, NULL);
+    sets->list = calloc(listing->count ? listing->count : 1, sizeof *sets->list);
+    bool ok = sets->list || tc_fail_memory(error);
+    for (size_t i = 0; i < listing->count && ok; i++) {
+        struct model_name name = weights_name(&listing->entries[i]);
+        sets->weights += name.backend != NULL;
+        if (!name.backend || !name.is_shard)
+            continue;
+        struct tc_text key = set_name(&sets->arena, &name, error);
+        ok = key.bytes != NULL;
+        const uint32_t *found = ok ? tc_name_map_find(&sets->map, key) : NULL;
+        uint32_t place = found ? *found : (uint32_t)sets->map.count;
+        ok = ok && (found || tc_name_map_add(&sets->map, key, place, error));
+        if (ok) {
+            sets->list[place].count++;
+            sets->list[place].size += listing->entries[i].size;
+        }
     }
-    if (shard->number != 1)
-        return true; /* the first stands for all */
-    if (!add_model(list, folder->path, relative, size, false, error))
+    return ok;
+}
+
+/* Shards that no index names are one model together, which is opened by its first file where the
+ * format is made for that, else by its folder: then there can be no other model in it. Shards that
+ * are missing, the first too, are found out when it is opened. */
+static bool add_loose_shards(struct batch_list *list, struct shard_sets *sets, const char *folder,
+                             const char *first, const struct model_name *shard,
+                             struct tc_text relative, struct tc_error *error) {
+    bool by_first = opens_by_first(shard->backend);
+    struct tc_text key = set_name(&sets->arena, shard, error);
+    if (!key.bytes)
         return false;
-    if (others)
+    struct shard_set *set = &sets->list[*tc_name_map_find(&sets->map, key)];
+    size_t count = set->count;
+    set->count = 0; /* the first stands for all */
+    if (!count)
+        return true;
+    if (!add_model(list, by_first ? first : folder, relative, set->size, false, error))
+        return false;
+    list->models[list->count - 1].shards = true;
+    if (by_first && shard->number > 1)
+        set_problem(list, TC_INVALID, "shards of which the first is missing");
+    if (sets->weights > count && !by_first)
         set_problem(list, TC_UNSUPPORTED,
                     "shards without an index, in a folder that has other models too");
     return true;
@@ -224,20 +308,21 @@ static bool is_below(const char *path, const char *folder, size_t length) {
 static bool stays_inside(const struct walk *walk, const char *link) {
     char *real = realpath(link, NULL);
     const char *source = walk->real_source;
-    const char *snapshots = source ? strstr(source, "/snapshots/") : NULL;
-    bool inside = real && source && is_below(real, source, strlen(source));
+    const char *snapshots = strstr(source, "/snapshots/");
+    bool inside = real && is_below(real, source, strlen(source));
     if (real && snapshots && !inside) {
         size_t length = (size_t)(snapshots - source);
         inside = is_below(real, source, length) && strncmp(real + length, "/blobs/", 7) == 0;
     }
     free(real);
-    return inside || (source && strcmp(source, "/") == 0);
+    return inside || strcmp(source, "/") == 0;
 }
 
 static bool add_entry(struct walk *walk, const struct waiting *folder,
-                      const struct tc_listing *listing, const struct tc_entry *entry,
-                      struct tc_error *error) {
+                      const struct tc_listing *listing, struct shard_sets *sets,
+                      const struct tc_entry *entry, struct tc_error *error) {
     struct batch_list *list = walk->list;
+    size_t before = list->count;
     struct model_name name = weights_name(entry);
     if (is_hidden(entry->name))
         return true;
@@ -256,22 +341,35 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
         /* Its place is that of STEM.EXT. */
         size_t cut = entry->name.length - name.stem.length;
         place.length -= cut < place.length ? cut : 0;
-        ok = add_loose_shards(list, folder, listing, &name, place, error);
+        ok = add_loose_shards(list, sets, folder->path, path, &name, place, error);
+        if (ok && list->count > before && opens_by_first(name.backend) && entry->link &&
+            !stays_inside(walk, path))
+            set_problem(list, TC_UNSAFE, LEADS_OUT);
     } else if (ok && name.backend && !name.is_shard) {
         ok = add_model(list, path, place, entry->size, false, error);
-        if (ok && entry->link && !stays_inside(walk, path))
-            set_problem(list, TC_UNSAFE, "a link that leads out of the tree");
+        if (ok && entry->kind == TC_ENTRY_BROKEN)
+            set_problem(list, TC_IO, "a link that leads nowhere");
+        else if (ok && entry->link && !stays_inside(walk, path))
+            set_problem(list, TC_UNSAFE, LEADS_OUT);
     }
     free(path);
     free(relative);
     return ok;
 }
 
-static bool is_destination(const struct batch_list *list, const char *path) {
+static bool find_destination(const struct batch_list *list, const char *path, bool *found,
+                             struct tc_error *error) {
     struct stat status;
-    return list->destination_exists && stat(path, &status) == 0 &&
-           status.st_dev == list->destination_status.st_dev &&
-           status.st_ino == list->destination_status.st_ino;
+    *found = false;
+    if (!list->destination_exists)
+        return true;
+    if (stat(path, &status) != 0) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, path);
+    }
+    *found = status.st_dev == list->destination_status.st_dev &&
+             status.st_ino == list->destination_status.st_ino;
+    return true;
 }
 
 /* The name under which a source goes below DST, where it is a model itself. */
@@ -291,8 +389,9 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
         over_limit(error, "folders in each other", BATCH_MAX_DEPTH);
         return tc_error_in_file(error, folder->path);
     }
-    if (is_destination(list, folder->path))
-        return true;
+    bool destination;
+    if (!find_destination(list, folder->path, &destination, error) || destination)
+        return error->class == TC_OK;
     tc_listing_init(&listing);
     bool ok = tc_listing_read(&listing, folder->path, error);
     list->entries += listing.count;
@@ -305,8 +404,11 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
     } else {
         /* From the last to the first, since what is pushed last is walked first. */
         size_t before = walk->count;
+        struct shard_sets sets = {0};
+        ok = ok && find_sets(&sets, &listing, error);
         for (size_t i = 0; i < listing.count && ok; i++)
-            ok = add_entry(walk, folder, &listing, &listing.entries[i], error);
+            ok = add_entry(walk, folder, &listing, &sets, &listing.entries[i], error);
+        release_sets(&sets);
         for (size_t a = before, b = walk->count; a + 1 < b; a++, b--) {
             struct waiting swapped = walk->waiting[a];
             walk->waiting[a] = walk->waiting[b - 1];
@@ -320,6 +422,10 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
 static bool add_tree(struct batch_list *list, const char *source, const char *relative,
                      struct tc_error *error) {
     struct walk walk = {.list = list, .real_source = realpath(source, NULL)};
+    if (!walk.real_source) {
+        tc_fail_errno(error, errno, "open", "cannot tell where it lies");
+        return tc_error_in_file(error, source);
+    }
     bool ok = push(&walk, strdup(source), strdup(relative), 0, error);
     while (walk.count) {
         struct waiting folder = walk.waiting[--walk.count];
@@ -332,16 +438,21 @@ static bool add_tree(struct batch_list *list, const char *source, const char *re
     return ok;
 }
 
-/* Whether the first is the second folder, or lies in it. */
-static bool lies_in(const char *inner, const char *outer) {
+/* Whether the first is the second folder, or lies in it. Both exist. */
+static bool lies_in(const char *inner, const char *outer, bool *inside, struct tc_error *error) {
     char *a = realpath(inner, NULL);
-    char *b = realpath(outer, NULL);
+    char *b = a ? realpath(outer, NULL) : NULL;
+    int failed = errno;
     size_t length = b ? strlen(b) : 0;
-    bool inside = a && b && strncmp(a, b, length) == 0 &&
-                  (a[length] == '\0' || a[length] == '/' || strcmp(b, "/") == 0);
+    *inside = b && strncmp(a, b, length) == 0 &&
+              (a[length] == '\0' || a[length] == '/' || strcmp(b, "/") == 0);
+    bool ok = b != NULL;
     free(a);
     free(b);
-    return inside;
+    if (ok)
+        return true;
+    tc_fail_errno(error, failed, "open", "cannot tell where it lies");
+    return tc_error_in_file(error, inner);
 }
 
 /* Patterns */
@@ -432,7 +543,10 @@ bool batch_list_add(struct batch_list *list, const char *source, bool listed,
     struct tc_text place = listed && goes_down(source) ? listed_place(source) : own_name(source);
     if (!S_ISDIR(status.st_mode))
         return add_model(list, source, place, (uint64_t)status.st_size, false, error);
-    if (list->destination_exists && lies_in(source, list->destination)) {
+    bool nested = false;
+    if (list->destination_exists && !lies_in(source, list->destination, &nested, error))
+        return false;
+    if (nested) {
         tc_fail(error, TC_USAGE, "nested", "a folder that lies in the destination, or is it");
         tc_error_hint(error, "its outputs would be taken for inputs: name another destination");
         return tc_error_in_file(error, source);

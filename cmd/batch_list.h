@@ -30,6 +30,7 @@ struct batch_model {
     const char *output;  /* with a slash at its end where it is a folder */
     uint64_t size;       /* of its files, as far as the walk knows them */
     bool folder;         /* input and output are model folders */
+    bool shards;         /* it may be in shards, as its name or its format shows */
     const char *problem; /* why it can't be converted; NULL: nothing */
     enum tc_class class; /* of that problem */
 };

@@ -10,6 +10,7 @@
 
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
+#include "core/base/path.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
 
@@ -19,15 +20,20 @@ static void print_time(char text[48], const struct stat *status) {
     snprintf(text, 48, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
 }
 
-static void add_state(struct tc_buffer *text, const char *path) {
+static bool add_state(struct tc_buffer *text, const char *path, struct tc_error *error) {
     struct stat status;
     char time[48] = "";
     bool there = stat(path, &status) == 0;
+    if (!there && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        return tc_error_in_file(error, path);
+    }
     if (there)
         print_time(time, &status);
     tc_buffer_add_string(text, path);
     tc_buffer_add(text, "", 1);
     tc_buffer_addf(text, "%lld %s\n", there ? (long long)status.st_size : -1, time);
+    return true;
 }
 
 /* What a source looks like from outside: for a folder, every file in it. */
@@ -35,15 +41,15 @@ static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_e
     unsigned char sum[TC_SHA256_BYTES];
     struct tc_buffer text = {0};
     struct tc_listing listing;
-    bool ok = true;
-    add_state(&text, model->input);
+    bool ok = add_state(&text, model->input, error);
     tc_listing_init(&listing);
-    if (tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
+    if (ok && tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
         for (size_t i = 0; i < listing.count; i++) {
             char *path = NULL;
-            ok = ok && asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0;
-            if (ok)
-                add_state(&text, path);
+            ok =
+                ok && (asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0 ||
+                       tc_fail_memory(error));
+            ok = ok && add_state(&text, path, error);
             free(path);
         }
     tc_listing_release(&listing);
@@ -55,16 +61,19 @@ static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_e
     return ok;
 }
 
-/* The file that shows that an output is there: itself, or its index. */
+/* The file that shows that an output is there: itself, or its index. Where there is no telling,
+ * the model is done again. */
 static bool output_status(const struct batch_model *model, struct stat *status) {
     static const char *const endings[] = {"", ".index.json"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         char *path = NULL;
         bool there =
             asprintf(&path, "%s%s", model->output, endings[i]) >= 0 && stat(path, status) == 0;
+        int failed = errno;
         free(path);
-        if (there)
-            return true;
+        errno = failed;
+        if (there || !tc_path_missing(failed))
+            return there;
     }
     return false;
 }
@@ -122,23 +131,40 @@ static bool read_lines(struct batch_log *log, struct tc_error *error) {
     return log->lines != NULL;
 }
 
+/* Reads up to `size` bytes; *length is how many there were. */
+static bool read_bytes(const struct batch_log *log, char *bytes, size_t size, off_t offset,
+                       size_t *length, struct tc_error *error) {
+    for (*length = 0; *length < size;) {
+        ssize_t got = pread(log->fd, bytes + *length, size - *length, offset + (off_t)*length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
+        if (got == 0)
+            break;
+        *length += (size_t)got;
+    }
+    return true;
+}
+
 /* A line that a kill has cut short must not run into the next. */
-static bool end_last_line(struct batch_log *log, uint64_t size, struct tc_error *error) {
+static bool find_last_line(struct batch_log *log, uint64_t size, struct tc_error *error) {
     char last = '\n';
-    if (size && pread(log->fd, &last, 1, (off_t)(size - 1)) != 1)
-        return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
-    return last == '\n' || write(log->fd, "\n", 1) == 1 ||
-           tc_fail_errno(error, errno, "log", "cannot write the log of the batch");
+    size_t length;
+    if (size && !read_bytes(log, &last, 1, (off_t)(size - 1), &length, error))
+        return false;
+    log->cut = last != '\n';
+    return true;
 }
 
 static bool read_log(struct batch_log *log, uint64_t size, struct tc_error *error) {
     log->text = malloc(size + 1);
     if (!log->text)
         return tc_fail_memory(error);
-    ssize_t got = pread(log->fd, log->text, size, 0);
-    if (got < 0)
-        return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
-    log->text[got] = '\0';
+    size_t length;
+    if (!read_bytes(log, log->text, size, 0, &length, error))
+        return false;
+    log->text[length] = '\0';
     return read_lines(log, error);
 }
 
@@ -146,13 +172,15 @@ static bool read_log(struct batch_log *log, uint64_t size, struct tc_error *erro
  * too long is begun again. */
 static bool use_log(struct batch_log *log, bool resume, struct tc_error *error) {
     struct stat status;
-    if (fstat(log->fd, &status) != 0 || !S_ISREG(status.st_mode))
+    if (fstat(log->fd, &status) != 0)
+        return tc_fail_errno(error, errno, "log", "cannot read the log of the batch");
+    if (!S_ISREG(status.st_mode))
         return tc_fail(error, TC_IO, "log", "the log of the batch is no file");
     uint64_t size = (uint64_t)status.st_size;
     if (size > BATCH_LOG_LIMIT)
         return ftruncate(log->fd, 0) == 0 ||
                tc_fail_errno(error, errno, "log", "cannot begin the log of the batch again");
-    return end_last_line(log, size, error) && (!resume || read_log(log, size, error));
+    return find_last_line(log, size, error) && (!resume || read_log(log, size, error));
 }
 
 bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
@@ -201,11 +229,19 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
     char modified[48];
     struct stat status;
     /* Names that JSON can't hold as they are would not be found again. */
-    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)) || !output_status(model, &status))
+    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)))
         return true;
+    if (!output_status(model, &status)) {
+        if (tc_path_missing(errno))
+            return true;
+        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        return tc_error_in_file(error, model->output);
+    }
     if (!state_of(model, state, error))
         return false;
     print_time(modified, &status);
+    if (log->cut)
+        tc_buffer_add_string(&text, "\n");
     tc_json_open_object(&json, NULL);
     tc_json_add_string(&json, "input", model->input);
     tc_json_add_string(&json, "state", state);
@@ -218,14 +254,24 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
     if (report->digest[0])
         tc_json_add_string(&json, "digest", report->digest);
     tc_json_end_line(&json);
-    bool ok = tc_buffer_ok(&text, error) && tc_write_all(log->fd, text.bytes, text.length, error) &&
-              (fdatasync(log->fd) == 0 || errno == EINVAL || errno == EROFS ||
-               tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
+    bool ok = tc_buffer_ok(&text, error);
+    log->cut = log->cut || ok;
+    ok = ok && tc_write_all(log->fd, text.bytes, text.length, error);
+    log->cut = log->cut && !ok;
+    ok = ok && (fdatasync(log->fd) == 0 || errno == EINVAL || errno == EROFS ||
+                tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
     tc_buffer_release(&text);
     return ok;
 }
 
-void batch_log_close(struct batch_log *log) {
+void batch_log_close(struct batch_log *log, const char *destination) {
+    struct stat status;
+    char *path = NULL;
+    /* One without lines is none. */
+    if (log->fd >= 0 && fstat(log->fd, &status) == 0 && status.st_size == 0 &&
+        asprintf(&path, "%s/" BATCH_LOG_NAME, destination) >= 0)
+        unlink(path);
+    free(path);
     if (log->fd >= 0)
         close(log->fd);
     tc_name_map_release(&log->outputs);

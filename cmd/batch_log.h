@@ -33,7 +33,8 @@ struct batch_log_line {
 };
 
 struct batch_log {
-    int fd; /* -1: nothing is written */
+    int fd;   /* -1: nothing is written */
+    bool cut; /* its last line has no end */
     struct tc_arena arena;
     char *text; /* of the log that was read */
     struct batch_log_line *lines;
@@ -53,6 +54,6 @@ const struct batch_log_line *batch_log_done(const struct batch_log *log,
 /* Once its output has its name. A log that can't be written is an error. */
 bool batch_log_add(struct batch_log *log, const struct batch_model *model,
                    const struct batch_report *report, struct tc_error *error);
-void batch_log_close(struct batch_log *log);
+void batch_log_close(struct batch_log *log, const char *destination);
 
 #endif

@@ -9,9 +9,9 @@
 #include <time.h>
 
 #include "cmd/batch_child.h"
-#include "cmd/jobserver.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/io/jobserver.h"
 
 /* A conversion to be run. */
 struct batch_task {
@@ -40,10 +40,11 @@ struct batch_runner {
     /* Called now and then with what a task that runs has told so far. */
     void (*moved)(void *context, const struct batch_task *task, const struct batch_report *report);
     size_t most; /* processes at once */
-    struct jobserver *jobserver;
+    struct tc_jobserver *jobserver;
 };
 
-/* Runs until there is nothing left. False where no process can be started. */
+/* Runs until there is nothing left. A task whose process can't be started waits until another has
+ * ended; where none runs, it has failed. False where none could be run at all. */
 bool batch_run(const struct batch_runner *runner, struct tc_error *error);
 
 #endif

@@ -11,7 +11,6 @@
 #include "cmd/common.h"
 #include "cmd/convert.h"
 #include "cmd/help.h"
-#include "cmd/jobserver.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
@@ -21,7 +20,9 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/io/input.h"
+#include "core/io/jobserver.h"
 #include "core/io/thread_pool.h"
+#include "core/remote/address.h"
 
 /* Processes that one batch runs at once, whatever -j says: each takes descriptors and memory. */
 #define MOST_PROCESSES 256u
@@ -74,24 +75,28 @@ void batch_words_release(struct batch_words *words) {
     *words = (struct batch_words){0};
 }
 
-/* Options that are the batch's own, and those that say how it reports. */
-static bool is_for_conversions(const struct batch *batch, const struct option *option) {
-    static const char *const reporting[] = {"json", "progress", "progress-fd", "help"};
+/* Neither options that are the batch's own, nor those that say how it reports, nor, for a model
+ * that is no folder, those of folders. */
+static bool is_for_conversion(const struct batch *batch, const struct option *option, bool folder) {
+    static const char *const others[] = {"json",  "progress",     "progress-fd", "help",
+                                         "merge", "only-weights", "replace"};
+    size_t count = folder ? 4 : OPTION_COUNT(others);
     if (option < batch->table.rows + batch->own_rows)
         return false;
-    for (size_t i = 0; i < OPTION_COUNT(reporting); i++)
-        if (option->name && strcmp(option->name, reporting[i]) == 0)
+    for (size_t i = 0; i < count; i++)
+        if (option->name && strcmp(option->name, others[i]) == 0)
             return false;
     return true;
 }
 
 bool batch_words_make(struct batch_words *words, const struct batch *batch, const char *input,
-                      const char *output, struct tc_error *error) {
+                      const char *output, bool shards, struct tc_error *error) {
+    bool folder = output[0] && output[strlen(output) - 1] == '/' && !batch->convert.per_tensor;
     *words = (struct batch_words){0};
     for (size_t i = 0; i < batch->arguments.given_count; i++) {
         const struct given *given = &batch->arguments.given[i];
         char *word = NULL;
-        if (!is_for_conversions(batch, given->option))
+        if (!is_for_conversion(batch, given->option, folder))
             continue;
         int made = given->value ? asprintf(&word, "--%s=%s", given->option->name, given->value)
                                 : asprintf(&word, "--%s", given->option->name);
@@ -101,9 +106,8 @@ bool batch_words_make(struct batch_words *words, const struct batch *batch, cons
     add_word(words, strdup(input));
     add_word(words, strdup(output));
     /* A model in shards becomes one in shards, where the format has them. */
-    if (batch->list.target->sharding && !batch->convert.plan.shard_size &&
-        !batch->convert.folder.merge && output[0] && output[strlen(output) - 1] != '/' &&
-        tc_text_ends(tc_text_of(input), TC_TEXT(".index.json")))
+    if (shards && batch->list.target->sharding && !batch->convert.plan.shard_size &&
+        !batch->convert.folder.merge && output[0] && !folder && !batch->convert.per_tensor)
         batch_words_add_option(words, "--keep-shards");
     if (batch->remove) {
         batch_words_add_option(words, "--verify");
@@ -182,11 +186,16 @@ static bool read_lists(const struct batch *batch, struct names *names, struct tc
            (!batch->files0_from || read_list(names, batch->files0_from, '\0', error));
 }
 
-/* The nearest folder above a path that exists; from malloc. */
-static char *existing_folder(const char *path) {
+char *batch_existing_folder(const char *path, struct tc_error *error) {
     char *folder = tc_path_trim(path);
     struct stat status;
     while (folder && stat(folder, &status) != 0) {
+        if (!tc_path_missing(errno)) {
+            tc_fail_errno(error, errno, "output-folder", "cannot look at the output's folder");
+            tc_error_in_file(error, folder);
+            free(folder);
+            return NULL;
+        }
         char *above = tc_path_folder(folder);
         bool same = above && strcmp(above, folder) == 0;
         free(folder);
@@ -194,6 +203,8 @@ static char *existing_folder(const char *path) {
         if (same)
             break;
     }
+    if (!folder)
+        tc_fail_memory(error);
     return folder;
 }
 
@@ -205,7 +216,7 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
     struct sandbox sandbox = run_conversion_sandbox(&batch->convert.run);
     struct names inputs = {0};
     bool writes = !batch->print_jobs && !batch->print_makefile && !batch->convert.run.dry_run;
-    char *existing = existing_folder(destination);
+    char *existing = batch_existing_folder(destination, error);
     char *output = NULL;
     bool ok = existing && asprintf(&output, "%s/.", existing) >= 0;
     for (size_t i = 0; i < count && ok; i++) {
@@ -217,7 +228,8 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
                  add_name(&inputs, tc_text_of(folder ? folder : name), error);
         free(folder);
     }
-    ok = ok || tc_fail_memory(error);
+    if (!ok && error->class == TC_OK)
+        tc_fail_memory(error);
     sandbox.children = true;
     sandbox.packing = batch->convert.plan.write.compress;
     if (writes && ok)
@@ -235,6 +247,15 @@ static bool confine(const struct batch *batch, const struct names *listed, struc
     return ok;
 }
 
+/* A batch makes its processes within its sandbox, which has no network. */
+static bool check_local(const char *name, struct tc_error *error) {
+    if (!tc_address_is(name))
+        return true;
+    tc_fail(error, TC_USAGE, "address", "a batch takes files of this machine");
+    tc_error_hint(error, "tconv convert takes an address; tconv hub pull gets a repository");
+    return tc_error_in_file(error, name);
+}
+
 static bool list_models(struct batch *batch, const struct names *listed, struct tc_error *error) {
     struct batch_list *list = &batch->list;
     size_t given = batch->arguments.count - 1;
@@ -243,9 +264,14 @@ static bool list_models(struct batch *batch, const struct names *listed, struct 
         if (strcmp(name, "-") != 0 && !batch_list_add(list, name, false, error))
             return false;
     }
-    for (size_t i = 0; i < listed->count; i++)
-        if (!batch_list_add(list, listed->names[i], true, error))
+    for (size_t i = 0; i < listed->count; i++) {
+        char *name = listed->names[i];
+        /* What is secret in it is in no message. */
+        if (tc_address_is(name))
+            tc_address_redact(name);
+        if (!check_local(name, error) || !batch_list_add(list, name, true, error))
             return false;
+    }
     if (list->count == 0)
         return tc_fail(error, TC_USAGE, "no-models", "there is no model in the sources");
     return batch_list_check(list, error);
@@ -305,6 +331,9 @@ static bool take_arguments(struct batch *batch, struct tc_error *error) {
                        "--rm goes with nothing that only prints what would be done");
     if (batch->fail_fast && batch->keep_going)
         return tc_fail(error, TC_USAGE, "usage", "--fail-fast and --keep-going exclude each other");
+    for (size_t i = 0; i < arguments->count; i++)
+        if (!check_local(arguments->names[i], error))
+            return false;
     const struct tc_backend *target = common_target(convert->to, NULL, error);
     return target &&
            batch_list_init(&batch->list, arguments->names[arguments->count - 1], target, error);
@@ -320,7 +349,7 @@ static int run(struct batch *batch, struct tc_error *error) {
         report_progress_check(&batch->convert.run.progress, error);
     if (ok) {
         batch->list.per_tensor = batch->convert.per_tensor;
-        jobserver_open(&batch->jobserver, getenv("MAKEFLAGS"));
+        tc_jobserver_open(&batch->jobserver, getenv("MAKEFLAGS"));
         ok = read_lists(batch, &listed, error) && confine(batch, &listed, error) &&
              list_models(batch, &listed, error);
     }
@@ -328,7 +357,7 @@ static int run(struct batch *batch, struct tc_error *error) {
     int code = !ok                                          ? 0
                : batch->print_jobs || batch->print_makefile ? batch_print_jobs(batch)
                                                             : batch_convert(batch);
-    jobserver_close(&batch->jobserver);
+    tc_jobserver_close(&batch->jobserver);
     return ok ? code : report_error(error, batch->convert.common.json);
 }
 
@@ -339,6 +368,8 @@ int cmd_batch(int argc, char **argv) {
     convert_init(&batch.convert);
     options_init(&batch.table);
     add_own_options(&batch);
+    batch.table.local = true;
+    batch.table.several_processes = true;
     convert_add_options(&batch.table, &batch.convert, true);
     if (!options_parse(&batch.table, argc, argv, &batch.arguments, &error))
         code = report_error(&error, batch.convert.common.json);

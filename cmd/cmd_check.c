@@ -117,6 +117,7 @@ int cmd_check(int argc, char **argv) {
     };
     options_init(&table);
     options_add(&table, "Checking:", rows, OPTION_COUNT(rows));
+    common_add_no_verify(&table, &check.common);
     findings_add_options(&table, &check.run);
     common_add_options(&table, &check.common);
     int code = run(&check, &table, argc, argv);

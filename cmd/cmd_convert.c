@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/addresses.h"
 #include "cmd/common.h"
 #include "cmd/convert.h"
 #include "cmd/help.h"
@@ -95,11 +96,19 @@ static bool convert_folder(struct convert *convert, const char *const *inputs, b
                                                   target, &convert->plan, error)));
 }
 
+/* Whether a model folder becomes another. */
+static bool is_model_folder(const struct convert *convert, const char *const *inputs, size_t count,
+                            bool *folder, struct tc_error *error) {
+    return model_output_wanted(&convert->common.format, inputs, convert->per_tensor ? 0 : count,
+                               convert->run.output, folder, error);
+}
+
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,
                           struct tc_error *error) {
     bool done = false;
-    if (!convert->per_tensor && model_output_wanted(inputs, count, convert->run.output) &&
-        (!convert_folder(convert, inputs, &done, error) || done))
+    bool folder;
+    if (!is_model_folder(convert, inputs, count, &folder, error) ||
+        (folder && (!convert_folder(convert, inputs, &done, error) || done)))
         return error->class == TC_OK;
     if (!model_output_check_unused(&convert->folder, error))
         return false;
@@ -156,17 +165,23 @@ static bool check_outputs(char *const *outputs, const char *const *inputs, size_
  * is printed here. */
 static bool convert_one_by_one(struct convert *convert, const char *const *inputs,
                                char *const *outputs, size_t count, struct tc_error *error) {
-    struct tc_error *worst = calloc(1, sizeof *worst);
-    bool made = mkdir(convert->run.output, 0777) == 0;
+    struct tc_error *worst = calloc(2, sizeof *worst);
     const char *folder = convert->run.output;
     bool first = true;
     if (!worst)
         return tc_fail_memory(error);
+    bool made = mkdir(folder, 0777) == 0;
+    if (!made && errno != EEXIST) {
+        free(worst);
+        tc_fail_errno(error, errno, "output-folder", "cannot make the output's folder");
+        return tc_error_in_file(error, folder);
+    }
+    struct tc_error *own = worst + 1;
     for (size_t i = 0; i < count; i++) {
-        struct tc_error *own = calloc(1, sizeof *own);
+        *own = (struct tc_error){0};
         convert->run.output = outputs[i];
         tc_memory_begin_file();
-        if (own && !convert_files(convert, inputs + i, 1, own)) {
+        if (!convert_files(convert, inputs + i, 1, own)) {
             tc_error_in_file(own, inputs[i]);
             bool worse = own->class > worst->class;
             const struct tc_error *printed = worse ? worst : own;
@@ -176,7 +191,6 @@ static bool convert_one_by_one(struct convert *convert, const char *const *input
                 *worst = *own;
             first = false;
         }
-        free(own);
     }
     convert->run.output = folder;
     *error = *worst;
@@ -216,14 +230,12 @@ static bool is_one_each(const struct convert *convert, size_t count) {
     return target && !(is_per_tensor(convert, target) && (count == 1 || convert->merges));
 }
 
-static bool is_model_folder(const struct convert *convert, const char *const *inputs,
-                            size_t count) {
-    return !convert->per_tensor && model_output_wanted(inputs, count, convert->run.output);
-}
-
 static bool convert_all(struct convert *convert, const char *const *inputs, size_t count,
                         struct tc_error *error) {
-    return is_one_each(convert, count) && !is_model_folder(convert, inputs, count)
+    bool folder;
+    if (!is_model_folder(convert, inputs, count, &folder, error))
+        return false;
+    return is_one_each(convert, count) && !folder
                ? convert_into_folder(convert, inputs, count, error)
                : convert_files(convert, inputs, count, error);
 }
@@ -232,10 +244,11 @@ static bool convert_all(struct convert *convert, const char *const *inputs, size
 static bool parse_shard(const char *text, struct tc_shard_choice *choice, struct tc_error *error) {
     char *end = NULL;
     errno = 0;
-    unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    bool digits = text[0] >= '0' && text[0] <= '9';
+    unsigned long long number = digits ? strtoull(text, &end, 10) : 0;
     unsigned long long count =
-        number && *end == '/' && end[1] >= '0' && end[1] <= '9' ? strtoull(end + 1, &end, 10) : 0;
-    if (errno || !count || !end || *end || number > count || count > TC_MAX_SHARDS) {
+        digits && *end == '/' && end[1] >= '0' && end[1] <= '9' ? strtoull(end + 1, &end, 10) : 0;
+    if (errno || !count || *end || number > count || count > TC_MAX_SHARDS) {
         tc_fail(error, TC_USAGE, "shard", "--shard is no shard of a number of them: %s", text);
         return tc_error_hint(error, "it takes K/N, such as 3/20");
     }
@@ -268,13 +281,19 @@ static bool take_arguments(struct convert *convert, struct arguments *arguments,
                 arguments->names[0]);
         return tc_error_hint(error, "for a file of that name write ./%s", arguments->names[0]);
     }
+    if (!addresses_check_output(convert->run.output, error))
+        return false;
     if (!convert->run.dry_run && !common_check_terminal(convert->run.output, error))
         return false;
     convert->plan.extra_metadata = &convert->metadata;
     convert->plan.select = &convert->select;
     convert->common.format.select = &convert->select;
+    convert->common.format.tree = convert->plan.trees == TC_TREES_ALWAYS;
     convert->plan.policy = &convert->policy;
     naming_apply(&convert->naming, &convert->select);
+    /* Blocks are shared by runs of tensors that keep their order. */
+    if (convert->plan.write.align == TC_ALIGN_SHARE && !convert->order_given)
+        convert->plan.order = TC_ORDER_SOURCE;
     return true;
 }
 
@@ -344,6 +363,7 @@ static void add_output_options(struct option_table *table, struct convert *conve
         FLAG_OPTION("checksum", &convert->plan.write.checksum, .given = &convert->checksum_given,
                     .help = checksum_help(table)),
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without that checksum"),
+        RUN_CONVERSION_ALIGN(&convert->plan.write.align),
         SIZE_OPTION("shard-size", &convert->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, header and all, and their index"),
         FLAG_OPTION("keep-shards", &convert->keep_shards,
@@ -353,8 +373,9 @@ static void add_output_options(struct option_table *table, struct convert *conve
         FLAG_OPTION("per-tensor", &convert->per_tensor,
                     .help = "OUT is a folder, and gets a file for each tensor"),
         CHOICE_OPTION("order", &convert->plan.order, run_conversion_orders,
-                      .argument = "target|source|name",
-                      .help = "order of the tensors (default: the target's own)"),
+                      .given = &convert->order_given, .argument = "target|source|name",
+                      .help = "order of the tensors (default: the target's own; with "
+                              "--align reflink the source's)"),
     };
     options_add(table, "Converting:", &output, many ? 0 : 1);
     options_add(table, NULL, rows, OPTION_COUNT(rows));
@@ -364,7 +385,8 @@ static void add_output_options(struct option_table *table, struct convert *conve
 static void add_job_options(struct option_table *table, struct convert *convert) {
     const struct option rows[] = {
         TEXT_OPTION("shard", &convert->shard, .argument = "K/N", .not_in_receipt = true,
-                    .help = "write only shard K of the N there are, for tconv index to join"),
+                    .help = "write only shard K of the N there are, for tconv index to join; 0: "
+                            "what a model folder has besides"),
         TEXT_OPTION("plan", &convert->run.shard.plan, .argument = "DIGEST", .not_in_receipt = true,
                     .help = "with --shard: fail unless the plan is this one"),
     };
@@ -373,6 +395,7 @@ static void add_job_options(struct option_table *table, struct convert *convert)
 
 static void add_content_options(struct option_table *table, struct convert *convert) {
     static const char *const tied[] = {"auto", "keep", "copy", "error", NULL};
+    static const char *const trees[] = {"auto", "always", "never", NULL};
     const struct option rows[] = {
         METADATA_OPTION("metadata", &convert->metadata, .argument = "KEY=VALUE",
                         .help = "add or replace a metadata entry; may be given again"),
@@ -386,13 +409,19 @@ static void add_content_options(struct option_table *table, struct convert *conv
         CHOICE_OPTION(
             "tied", &convert->plan.tied, tied, .argument = "auto|keep|copy|error",
             .help = "tensors that share data: shared where OUT can, else copied (auto); one kept"),
+        CHOICE_OPTION("tree", &convert->plan.trees, trees, .argument = "auto|always|never",
+                      .help = "the nesting of a checkpoint is kept, in OUT or its metadata: unless "
+                              "there is none (auto)"),
     };
-    const struct option densify =
+    const struct option whole[] = {
         FLAG_OPTION("densify", &convert->plan.densify,
-                    .help = "a sparse tensor becomes one dense tensor of its parent's name");
+                    .help = "a sparse tensor becomes one dense tensor of its parent's name"),
+        FLAG_OPTION("dequantize", &convert->plan.dequantise,
+                    .help = "weights with scales of their own (FP8, MXFP4, NVFP4) become BF16"),
+    };
     options_add(table, NULL, rows, OPTION_COUNT(rows));
     common_add_format_options(table, TC_FOR_WRITING, &convert->plan.write.settings);
-    options_add(table, NULL, &densify, 1);
+    options_add(table, NULL, whole, OPTION_COUNT(whole));
 }
 
 static void add_publishing_options(struct option_table *table, struct convert *convert, bool many) {

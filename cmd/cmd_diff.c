@@ -108,7 +108,7 @@ static void add_dtypes_json(struct tc_json_writer *json, const struct tc_compare
 /* Packed elements have no errors: they are compared as bits alone. */
 static void add_error_json(struct tc_json_writer *json, const char *key,
                            const struct tc_compared *pair, double error) {
-    if (tc_dtype_packed(pair->a->dtype))
+    if (tc_dtype_packed(pair->a->dtype) && !tc_dtype_is_block(pair->a->dtype))
         tc_json_add_null(json, key);
     else
         tc_json_add_real(json, key, error);
@@ -157,11 +157,13 @@ static void add_metadata_json(struct tc_json_writer *json, const struct tc_compa
     tc_json_close(json);
 }
 
-static void diff_json(struct tc_buffer *out, const struct tc_compare *compare,
-                      const struct tc_reader *a, const struct tc_reader *b) {
+static void diff_json(struct tc_buffer *out, const struct diff *diff,
+                      const struct tc_compare *compare, const struct tc_reader *a,
+                      const struct tc_reader *b) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     tc_json_add_boolean(&json, "equal", compare->equal);
+    common_add_unverified(&json, &diff->common);
     add_names_json(&json, "added", compare->added, compare->added_count);
     add_names_json(&json, "removed", compare->removed, compare->removed_count);
     add_shapes_json(&json, compare);
@@ -216,7 +218,7 @@ static void add_values_text(struct tc_buffer *out, const struct tc_compare *comp
         tc_buffer_addf(out, "  %" PRIu64 " of %" PRIu64 " differ, the first at ", values->differing,
                        tc_shape_count(pair->a->shape, pair->a->rank));
         add_index(out, pair->a, values->first);
-        if (values->max_abs > 0 && !tc_dtype_packed(pair->a->dtype)) {
+        if (values->max_abs > 0) {
             tc_buffer_add_string(out, "; max abs ");
             number_add_brief(out, values->max_abs);
             tc_buffer_add_string(out, " at ");
@@ -292,10 +294,11 @@ static bool compare_files(struct diff *diff, const char *const *paths, bool *equ
     bool ok =
         b && tc_compare_run(&compare, a, b, &diff->options, error) && check_some(&compare, error);
     report_progress_end(&progress, ok);
+    diff->options.context = NULL;
     if (ok)
         order_lists(&compare, diff->choose.sort);
     if (ok && diff->common.json)
-        diff_json(&out, &compare, a, b);
+        diff_json(&out, diff, &compare, a, b);
     else if (ok)
         diff_text(&out, &compare, diff->common.quiet);
     ok = ok && tc_buffer_ok(&out, error);
@@ -351,6 +354,7 @@ int cmd_diff(int argc, char **argv) {
     };
     options_init(&table);
     options_add(&table, "Comparing:", rows, OPTION_COUNT(rows));
+    common_add_no_verify(&table, &diff.common);
     choose_add_options(&table, &diff.choose);
     common_add_options(&table, &diff.common);
     int code = run(&diff, &table, argc, argv);

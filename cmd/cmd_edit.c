@@ -55,6 +55,8 @@ static bool run_edit(struct edit *edit, struct tc_reader *file, struct tc_error 
     if (elsewhere && !check_extension(edit->run.output, format, error))
         return false;
     rewrite_keep(file, false, &edit->plan);
+    if (!edit->plan.write.align)
+        edit->plan.write.align = rewrite_align(file, &edit->plan);
     edit->plan.order = TC_ORDER_SOURCE;
     edit->plan.as_input = elsewhere ? TC_SHARDS_AS_INPUT : TC_SHARDS_NAMED_AS_INPUT;
     edit->run.convert.in_place = !elsewhere;
@@ -102,6 +104,7 @@ static void add_options(struct option_table *table, struct edit *edit) {
                         .help = "add or replace a metadata entry; may be given again"),
         SELECT_OPTION("drop-metadata", &edit->select, tc_select_drop_metadata, .argument = "REGEX",
                       .help = "without the entries whose key matches"),
+        RUN_CONVERSION_ALIGN(&edit->plan.write.align),
     };
     options_add(table, "Editing:", rows, OPTION_COUNT(rows));
     naming_add_options(table, &edit->select, &edit->naming);

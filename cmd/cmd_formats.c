@@ -199,7 +199,7 @@ static void formats_makefile(struct tc_buffer *out) {
                     if (tc_registry_is_index(tc_registry[f]))
                         continue;
                     add_rule(out, *from, "", *to);
-                    if (sharding && sharding->index_ending[0])
+                    if (sharding && sharding->index_ending && sharding->index_ending[0])
                         add_rule(out, *from, sharding->index_ending, *to);
                 }
             }

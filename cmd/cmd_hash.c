@@ -43,11 +43,12 @@ static const unsigned char *sum_of(const struct hashed *hashed, const struct tc_
     return hashed->digest.sums[tensor - hashed->reader->table.tensors];
 }
 
-static void add_json(struct tc_buffer *out, const struct hashed *hashed, const char *path,
-                     const char *total) {
+static void add_json(struct tc_buffer *out, const struct hash *hash, const struct hashed *hashed,
+                     const char *path, const char *total) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     tc_json_add_string(&json, "file", path);
+    common_add_unverified(&json, &hash->common);
     tc_json_add_string(&json, "digest", total);
     tc_json_open_array(&json, "tensors");
     for (size_t i = 0; i < hashed->chosen.count; i++) {
@@ -102,7 +103,7 @@ static bool hash_file(void *context, struct tc_reader *reader, const char *path,
               tc_digest_print(&hashed.digest, reader, &text, error) &&
               tc_digest_total(&text, total, error);
     if (ok && hash->common.json) {
-        add_json(&out, &hashed, path, total);
+        add_json(&out, hash, &hashed, path, total);
     } else if (ok && hash->digest) {
         tc_buffer_addf(&out, hash->several ? "%s  " : "%s", total);
         if (hash->several)
@@ -131,6 +132,7 @@ int cmd_hash(int argc, char **argv) {
     };
     options_init(&table);
     options_add(&table, "Hashing:", rows, OPTION_COUNT(rows));
+    common_add_no_verify(&table, &hash.common);
     choose_add_options(&table, &hash.choose);
     common_add_options(&table, &hash.common);
     struct tc_error error = {0};

@@ -3,6 +3,7 @@
  * them must be there, be of one plan, and be what their records and the index say; then
  * the index gets its name and the records go, in one step.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,21 +13,21 @@
 
 #include "cmd/common.h"
 #include "cmd/help.h"
+#include "cmd/index_parts.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
+#include "core/base/memory.h"
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
-#include "core/base/version.h"
-#include "core/convert/receipt.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/shard_part.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
-#include "core/inspect/digest.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
 #include "core/io/publish.h"
@@ -34,26 +35,7 @@
 #include "core/tensor/table.h"
 #include "formats/registry.h"
 
-struct join {
-    struct common common;
-    const char *receipt;
-    bool verify;
-    bool no_sync;
-};
-
-/* One model: its folder, its index and the records of its shards. */
-struct joined {
-    const char *folder;
-    struct tc_text index;
-    struct tc_part_record *records; /* by the shards' numbers, from 0 on; no name: missing */
-    size_t count;
-    uint64_t size;
-    size_t tensors;
-    char digest[2 * TC_SHA256_BYTES + 1]; /* empty: not known */
-};
-
-/* A path in the model's folder; from malloc. */
-static char *path_of(const struct joined *model, struct tc_text name, const char *ending) {
+char *index_path_of(const struct joined *model, struct tc_text name, const char *ending) {
     char *path = NULL;
     size_t length = strlen(model->folder);
     bool here = strcmp(model->folder, ".") == 0;
@@ -63,9 +45,9 @@ static char *path_of(const struct joined *model, struct tc_text name, const char
     return made < 0 ? NULL : path;
 }
 
-static bool fail_in(const struct joined *model, struct tc_text name, const char *ending,
-                    struct tc_error *error) {
-    char *path = path_of(model, name, ending);
+bool index_fail_in(const struct joined *model, struct tc_text name, const char *ending,
+                   struct tc_error *error) {
+    char *path = index_path_of(model, name, ending);
     tc_error_in_file(error, path ? path : model->folder);
     free(path);
     return false;
@@ -76,9 +58,11 @@ static bool fail_in(const struct joined *model, struct tc_text name, const char 
 static bool read_record(const char *folder, struct tc_text name, struct tc_part_record *record,
                         struct tc_arena *arena, struct tc_error *error) {
     struct joined place = {.folder = folder};
-    char *path = path_of(&place, name, "");
-    struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = path ? input != NULL : tc_fail_memory(error);
+    char *path = index_path_of(&place, name, "");
+    if (!path)
+        return tc_fail_memory(error);
+    struct tc_input *input = tc_input_open(path, NULL, error);
+    bool ok = input != NULL;
     if (ok && input->size > TC_PART_LIMIT) {
         ok = tc_fail(error, TC_UNSAFE, "part", "the record is over %llu bytes",
                      (unsigned long long)TC_PART_LIMIT);
@@ -95,7 +79,7 @@ static bool read_record(const char *folder, struct tc_text name, struct tc_part_
     }
     free(text);
     tc_input_close(input);
-    if (!ok && path)
+    if (!ok)
         tc_error_in_file(error, path);
     free(path);
     return ok;
@@ -105,13 +89,14 @@ static bool read_record(const char *folder, struct tc_text name, struct tc_part_
 static bool check_fits(const struct joined *model, const struct tc_part_record *first,
                        const struct tc_part_record *record, struct tc_error *error) {
     if (tc_text_equal(first->plan, record->plan) && tc_text_equal(first->format, record->format) &&
-        first->shards == record->shards && tc_text_equal(first->options, record->options))
+        first->shards == record->shards && first->folder == record->folder &&
+        tc_text_equal(first->options, record->options))
         return true;
     tc_fail(error, TC_INVALID, "other-run",
             "this shard belongs to another run than %.*s: inputs, options or format differ",
             (int)first->name.length, first->name.bytes);
     tc_error_hint(error, "remove the shards of the run that is not wanted, with their records");
-    return fail_in(model, record->name, TC_PART_ENDING, error);
+    return index_fail_in(model, record->name, TC_PART_ENDING, error);
 }
 
 static bool add_record(struct joined *model, const struct tc_part_record *record,
@@ -121,14 +106,21 @@ static bool add_record(struct joined *model, const struct tc_part_record *record
         model->records = tc_arena_array(arena, model->count, sizeof *model->records, error);
         if (!model->records)
             return false;
+        model->is_folder = record->folder;
     }
+    if (model->files && !check_fits(model, model->files, record, error))
+        return false;
     for (size_t i = 0; i < model->count; i++)
         if (model->records[i].name.bytes && !check_fits(model, &model->records[i], record, error))
             return false;
+    /* A folder has one record of what was copied, by its name: so there is no second. */
+    if (!record->shard)
+        return (model->files = tc_arena_array(arena, 1, sizeof *record, error)) &&
+               ((*model->files = *record), true);
     struct tc_part_record *place = &model->records[record->shard - 1];
     if (place->name.bytes) {
         tc_fail(error, TC_INVALID, "part", "shard %" PRIu64 " occurs twice", record->shard);
-        return fail_in(model, record->name, TC_PART_ENDING, error);
+        return index_fail_in(model, record->name, TC_PART_ENDING, error);
     }
     *place = *record;
     return true;
@@ -144,18 +136,24 @@ static bool check_complete(const struct joined *model, struct tc_error *error) {
             missing++;
             first = i + 1;
         }
-    if (!missing)
+    if (!missing && (model->files || !model->is_folder))
         return true;
-    tc_fail(error, TC_INVALID, "missing-shard", "%zu of %zu shards %s missing, the first is %zu",
-            missing, model->count, missing == 1 ? "is" : "are", first);
-    tc_error_hint(error, "run the jobs of these shards, then this again");
-    return fail_in(model, model->index, "", error);
+    if (!missing)
+        tc_fail(error, TC_INVALID, "missing-shard",
+                "the files that the folder has besides are missing: those of --shard 0/%zu",
+                model->count);
+    else
+        tc_fail(error, TC_INVALID, "missing-shard",
+                "%zu of %zu shards %s missing, the first is %zu", missing, model->count,
+                missing == 1 ? "is" : "are", first);
+    tc_error_hint(error, "run the jobs that are missing, then this again");
+    return index_fail_in(model, model->index, "", error);
 }
 
 static bool check_file(const struct join *join, const struct joined *model,
                        const struct tc_part_record *record, struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
-    char *path = path_of(model, record->name, "");
+    char *path = index_path_of(model, record->name, "");
     struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
     bool ok = path ? input != NULL : tc_fail_memory(error);
     if (ok && input->size != record->size)
@@ -193,7 +191,7 @@ static bool check_tensors(struct joined *model, const struct tc_reader *reader,
                           "the shard does not hold this tensor as its job wrote it"));
             if (!ok) {
                 tc_error_in_tensor(error, part->name.bytes, part->name.length);
-                fail_in(model, record->name, "", error);
+                index_fail_in(model, record->name, "", error);
             }
         }
         model->tensors += record->tensor_count;
@@ -205,7 +203,7 @@ static bool check_tensors(struct joined *model, const struct tc_reader *reader,
 /* Opens the model by the index that is not published yet. */
 static struct tc_reader *open_model(const struct join *join, const struct joined *model,
                                     struct tc_error *error) {
-    char *path = path_of(model, model->index, TC_PART_INDEX_ENDING);
+    char *path = index_path_of(model, model->index, TC_PART_INDEX_ENDING);
     char *name = strndup(model->index.bytes, model->index.length);
     const struct tc_backend *backend = name ? tc_registry_for_path(name) : NULL;
     struct tc_reader *reader = NULL;
@@ -220,111 +218,11 @@ static struct tc_reader *open_model(const struct join *join, const struct joined
     return reader;
 }
 
-/* Receipts */
-
-struct line {
-    const struct tc_part_tensor *tensor;
-};
-
-static int by_name(const void *a, const void *b) {
-    return tc_text_compare(((const struct line *)a)->tensor->name,
-                           ((const struct line *)b)->tensor->name);
-}
-
-/* From the hashes of the jobs, where they verified their shards; else from the data. */
-static bool make_digest(struct joined *model, struct tc_reader *reader, struct tc_error *error) {
-    struct tc_buffer text = {0};
-    struct tc_digest digest = {0};
-    struct line *lines = calloc(model->tensors + 1, sizeof *lines);
-    size_t count = 0;
-    bool known = reader->table.count == model->tensors;
-    bool ok = lines || tc_fail_memory(error);
-    for (size_t r = 0; r < model->count && ok; r++)
-        for (size_t i = 0; i < model->records[r].tensor_count; i++) {
-            lines[count++].tensor = &model->records[r].tensors[i];
-            known = known && model->records[r].tensors[i].has_sum;
-        }
-    if (ok && known) {
-        qsort(lines, count, sizeof *lines, by_name);
-        for (size_t i = 0; i < count; i++)
-            tc_digest_add_line(&text, lines[i].tensor->sum, lines[i].tensor->dtype,
-                               lines[i].tensor->shape, lines[i].tensor->rank,
-                               lines[i].tensor->name);
-        ok = tc_buffer_ok(&text, error);
-    } else if (ok) {
-        ok = tc_digest_make(&digest, reader, error) &&
-             tc_digest_print(&digest, reader, &text, error);
-    }
-    ok = ok && tc_digest_total(&text, model->digest, error);
-    tc_digest_release(&digest);
-    tc_buffer_release(&text);
-    free(lines);
-    return ok;
-}
-
-static bool add_output(struct tc_json_writer *json, const struct joined *model, struct tc_text name,
-                       const char *ending, const struct tc_part_record *record,
-                       struct tc_error *error) {
-    char hex[2 * TC_SHA256_BYTES + 1];
-    char *path = path_of(model, name, ending);
-    struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = path ? input != NULL : tc_fail_memory(error);
-    if (ok && record && record->has_sum)
-        memcpy(hex, record->sum, sizeof hex);
-    else
-        ok = ok && tc_input_sum(input, hex, error);
-    if (ok) {
-        tc_json_open_object(json, NULL);
-        tc_json_add_text(json, "name", name);
-        tc_json_add_number(json, "size", input->size);
-        tc_json_add_string(json, "sha256", hex);
-        tc_json_close(json);
-    }
-    tc_input_close(input);
-    free(path);
-    return ok;
-}
-
-/* The inputs are those of the jobs, on whatever machines these ran: known by size, not by hash. */
-static bool print_receipt(struct tc_buffer *file, const struct joined *model,
-                          struct tc_error *error) {
-    struct tc_buffer text = {0};
-    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_DISPLAY};
-    const struct tc_part_record *first = &model->records[0];
-    tc_json_open_object(&json, NULL);
-    tc_json_add_number(&json, "tconv_receipt", 1);
-    tc_json_add_string(&json, "tconv", TC_VERSION);
-    tc_json_open_array(&json, "inputs");
-    tc_json_close(&json);
-    tc_json_open_array(&json, "sources");
-    for (size_t i = 0; i < first->input_count; i++) {
-        tc_json_open_object(&json, NULL);
-        tc_json_add_text(&json, "path", first->inputs[i].path);
-        tc_json_add_number(&json, "size", first->inputs[i].size);
-        tc_json_close(&json);
-    }
-    tc_json_close(&json);
-    tc_json_add_text(&json, "output", model->index);
-    tc_json_add_text(&json, "format", first->format);
-    tc_json_open_array(&json, "outputs");
-    bool ok = add_output(&json, model, model->index, TC_PART_INDEX_ENDING, NULL, error);
-    for (size_t i = 0; i < model->count && ok; i++)
-        ok = add_output(&json, model, model->records[i].name, "", &model->records[i], error);
-    tc_json_close(&json);
-    tc_json_add_string(&json, "digest", model->digest);
-    tc_json_add_text(&json, "plan", first->plan);
-    tc_json_add_raw(&json, "options", first->options);
-    tc_json_close(&json);
-    ok = ok && tc_buffer_ok(&text, error) && tc_receipt_wrap(file, &text, NULL, error);
-    tc_buffer_release(&text);
-    return ok;
-}
-
 /* Publishing */
 
 static bool copy_index(const struct joined *model, struct tc_publish *publish,
                        struct tc_error *error) {
-    char *path = path_of(model, model->index, TC_PART_INDEX_ENDING);
+    char *path = index_path_of(model, model->index, TC_PART_INDEX_ENDING);
     char *name = strndup(model->index.bytes, model->index.length);
     struct tc_input *part = path ? tc_input_open(path, NULL, error) : NULL;
     bool ok = (path && name) ? part != NULL : tc_fail_memory(error);
@@ -339,42 +237,67 @@ static bool copy_index(const struct joined *model, struct tc_publish *publish,
     return ok;
 }
 
-static bool publish_model(const struct join *join, const struct joined *model,
-                          struct tc_error *error) {
+/* The index gets its name, and the records go. */
+static bool place_index(const struct join *join, const struct joined *model, const char *path,
+                        struct tc_publish *publish, struct tc_error *error) {
     struct tc_publish_options options = {.no_sync = join->no_sync};
-    struct tc_publish publishes[2] = {{.folder_fd = -1}, {.folder_fd = -1}};
-    struct tc_publish *both[2] = {&publishes[0], &publishes[1]};
-    struct tc_buffer receipt = {0};
-    char *path = path_of(model, model->index, "");
-    bool ok = (path || tc_fail_memory(error)) &&
-              tc_publish_begin(&publishes[0], path, false, options, error) &&
-              copy_index(model, &publishes[0], error);
+    bool ok =
+        tc_publish_begin(publish, path, false, options, error) && copy_index(model, publish, error);
     for (size_t i = 0; i < model->count && ok; i++) {
-        char *record = path_of(model, model->records[i].name, TC_PART_ENDING);
-        ok = record ? tc_publish_remove(&publishes[0], tc_path_name(record), error)
+        char *record = index_path_of(model, model->records[i].name, TC_PART_ENDING);
+        ok = record ? tc_publish_remove(publish, tc_path_name(record), error)
                     : tc_fail_memory(error);
         free(record);
     }
-    if (ok && join->receipt)
-        ok = print_receipt(&receipt, model, error) &&
-             tc_publish_begin(&publishes[1], join->receipt, false, options, error) &&
-             tc_publish_check(&publishes[1], tc_path_name(join->receipt), NULL, 0, error) &&
-             tc_publish_text(&publishes[1], tc_path_name(join->receipt), &receipt, error);
-    ok = ok && tc_publish_commit_all(both, join->receipt ? 2 : 1, error);
-    tc_publish_end(&publishes[0]);
-    tc_publish_end(&publishes[1]);
-    tc_buffer_release(&receipt);
-    free(path);
     return ok;
 }
 
-static void report_joined(const struct join *join, const struct joined *model) {
+/* All parts come into a new folder, which gets its name in one step. */
+static bool place_folder(const struct join *join, const struct joined *model,
+                         const struct tc_listing *listing, const char *path,
+                         struct tc_publish *publish, struct tc_error *error) {
+    struct tc_publish_options options = {.no_sync = join->no_sync,
+                                         .whole_folder = true,
+                                         .replace_folder = true,
+                                         .folder_mode = (mode_t)model->files->mode};
+    char *name = strndup(model->index.bytes, model->index.length);
+    bool ok = name ? index_folder_check_target(join, model, path, error) : tc_fail_memory(error);
+    ok = ok && tc_publish_begin(publish, path, true, options, error) &&
+         tc_publish_set_head(publish, name, error) &&
+         index_folder_gather(model, listing, publish, error);
+    free(name);
+    return ok;
+}
+
+static bool publish_model(const struct join *join, const struct joined *model,
+                          const struct tc_listing *listing, const char *path,
+                          struct tc_error *error) {
+    struct tc_publish publishes[2] = {{.folder_fd = -1}, {.folder_fd = -1}};
+    struct tc_publish *both[2] = {&publishes[0], &publishes[1]};
+    bool receipt = join->receipt || join->receipts;
+    bool ok = (model->is_folder ? place_folder(join, model, listing, path, &publishes[0], error)
+                                : place_index(join, model, path, &publishes[0], error)) &&
+              index_add_receipt(join, model, path, &publishes[1], error) &&
+              tc_publish_commit_all(both, receipt ? 2 : 1, error);
+    tc_publish_end(&publishes[0]);
+    tc_publish_end(&publishes[1]);
+    if (ok && model->is_folder && !index_folder_remove(model->folder)) {
+        struct tc_buffer line = {0};
+        tc_buffer_add_string(&line, "tconv: warning: ");
+        tc_buffer_add_visible(&line, tc_text_of(model->folder));
+        tc_buffer_add_string(&line, ": the parts are joined, but could not all be removed\n");
+        report_err(&line);
+        tc_memory_settle();
+    }
+    return ok;
+}
+
+static void report_joined(const struct join *join, const struct joined *model, const char *path) {
     struct tc_buffer out = {0};
-    char *path = path_of(model, model->index, "");
     if (join->common.json) {
         struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_DISPLAY};
         tc_json_open_object(&json, NULL);
-        tc_json_add_string(&json, "index", path ? path : "");
+        tc_json_add_string(&json, "index", path);
         tc_json_add_number(&json, "shards", model->count);
         tc_json_add_number(&json, "tensors", model->tensors);
         tc_json_add_number(&json, "size", model->size);
@@ -382,28 +305,32 @@ static void report_joined(const struct join *join, const struct joined *model) {
             tc_json_add_string(&json, "digest", model->digest);
         tc_json_end_line(&json);
     } else if (!join->common.quiet) {
-        tc_buffer_add_visible(&out, tc_text_of(path ? path : ""));
+        tc_buffer_add_visible(&out, tc_text_of(path));
         tc_buffer_addf(&out, ": %zu shards, %zu tensors, ", model->count, model->tensors);
         report_size(&out, model->size);
         tc_buffer_add_string(&out, "\n");
     }
-    free(path);
     report_out(&out);
 }
 
-static bool join_model(const struct join *join, struct joined *model, struct tc_error *error) {
-    bool ok = check_complete(model, error);
+static bool join_model(const struct join *join, struct joined *model,
+                       const struct tc_listing *listing, struct tc_error *error) {
+    char *target = model->is_folder ? index_folder_target(model->folder, error) : NULL;
+    bool ok = (target || !model->is_folder) && check_complete(model, error) &&
+              (!model->is_folder || index_folder_check(join, model, listing, error));
     for (size_t i = 0; i < model->count && ok; i++) {
         model->size += model->records[i].size;
         ok = check_file(join, model, &model->records[i], error);
     }
     struct tc_reader *reader = ok ? open_model(join, model, error) : NULL;
     ok = reader && check_tensors(model, reader, error) &&
-         (!join->receipt || make_digest(model, reader, error));
+         (!(join->receipt || join->receipts) || index_make_digest(model, reader, error));
     tc_reader_close(reader);
-    ok = ok && publish_model(join, model, error);
+    char *path = ok && !target ? index_path_of(model, model->index, "") : target;
+    ok = ok && (path ? publish_model(join, model, listing, path, error) : tc_fail_memory(error));
     if (ok)
-        report_joined(join, model);
+        report_joined(join, model, path);
+    free(path);
     return ok;
 }
 
@@ -419,20 +346,11 @@ static struct joined *find_model(struct joined *models, size_t *count, const cha
     return &models[(*count)++];
 }
 
-static bool looks_joined(const struct tc_listing *listing) {
-    for (size_t i = 0; i < listing->count; i++) {
-        const char *dash =
-            memmem(listing->entries[i].name.bytes, listing->entries[i].name.length, "-of-", 4);
-        if (dash && dash[4] >= '0' && dash[4] <= '9')
-            return true;
-    }
-    return false;
-}
-
-static bool join_nothing(const struct join *join, const char *folder,
-                         const struct tc_listing *listing, struct tc_error *error) {
+/* What lies there: nothing that could be joined. */
+static bool join_nothing(const struct join *join, const char *folder, bool joined,
+                         struct tc_error *error) {
     struct tc_buffer line = {0};
-    if (!looks_joined(listing)) {
+    if (!joined) {
         tc_fail(error, TC_USAGE, "no-parts", "there are no shards here that jobs have written");
         tc_error_hint(error, "tconv batch --jobs prints the jobs that write them");
         return tc_error_in_file(error, folder);
@@ -446,14 +364,17 @@ static bool join_nothing(const struct join *join, const char *folder,
     return true;
 }
 
-/* Joins all models of a folder, or the one that `only` names (no bytes: all). */
+/* Joins all models of a folder, or the one that `only` names (no bytes: all), and counts them. */
 static bool join_folder(const struct join *join, const char *folder, struct tc_text only,
-                        struct tc_error *error) {
+                        size_t *all, struct tc_error *error) {
     struct tc_listing listing;
     struct tc_arena arena;
     size_t count = 0;
     tc_listing_init(&listing);
     tc_arena_init(&arena, 0);
+    /* One that was killed may have taken the records away. */
+    tc_publish_recover_folder(folder);
+    index_folder_clean(folder);
     bool ok = tc_listing_read(&listing, folder, error);
     struct joined *models =
         ok ? tc_arena_array(&arena, listing.count + 1, sizeof *models, error) : NULL;
@@ -468,31 +389,106 @@ static bool join_folder(const struct join *join, const char *folder, struct tc_t
              ((only.bytes && !tc_text_equal(only, record.index)) ||
               add_record(find_model(models, &count, folder, record.index), &record, &arena, error));
     }
-    if (ok && count == 0)
-        ok = join_nothing(join, folder, &listing, error);
+    *all += count;
     if (ok && count > 1 && join->receipt)
         ok = tc_fail(error, TC_USAGE, "usage",
                      "--receipt is for one model, and here are %zu: name an index", count);
-    for (size_t i = 0; i < count && ok; i++)
-        ok = join_model(join, &models[i], error);
+    for (size_t i = 0; i < count && ok; i++) {
+        tc_memory_begin_file();
+        if (count > 1 && models[i].is_folder) {
+            ok = tc_fail(error, TC_INVALID, "other-run", "here are the parts of several models");
+            tc_error_hint(error, "remove those of the run that is not wanted");
+            tc_error_in_file(error, folder);
+        }
+        ok = ok && join_model(join, &models[i], &listing, error);
+    }
     tc_arena_release(&arena);
     tc_listing_release(&listing);
     return ok;
 }
 
-static bool join_one(const struct join *join, const char *name, struct tc_error *error) {
+/* The folder of the parts of a model folder that the user names, whether that is there or not; from
+ * malloc, NULL where there is none. */
+static char *parts_beside(const char *name) {
+    char *trimmed = tc_path_trim(name);
+    char *path = NULL;
+    if (!trimmed || asprintf(&path, "%s" TC_PARTS_ENDING, trimmed) < 0)
+        path = NULL;
+    free(trimmed);
+    if (path && tc_is_folder(path))
+        return path;
+    free(path);
+    return NULL;
+}
+
+/* Joins what lies in these folders; a failure does not keep the others from being joined, and the
+ * worst one is the caller's to report. */
+static bool join_each(const struct join *join, const struct index_folders *folders, size_t *models,
+                      struct tc_error *error) {
     struct tc_text all = {0};
-    if (tc_is_folder(name))
-        return join_folder(join, name, all, error);
+    for (size_t i = 0; i < folders->count; i++) {
+        struct tc_error own = {0};
+        if (join_folder(join, folders->paths[i], all, models, &own))
+            continue;
+        bool worse = own.class > error->class;
+        if (error->class != TC_OK)
+            report_error(worse ? error : &own, join->common.json);
+        if (worse)
+            *error = own;
+    }
+    return error->class == TC_OK;
+}
+
+/* Joins what lies in a folder and below it. */
+static bool join_tree(const struct join *join, const char *top, struct tc_error *error) {
+    struct index_folders folders;
+    size_t models = 0;
+    tc_publish_recover_folder(top);
+    index_folder_clean(top);
+    bool ok = index_find_folders(&folders, top, error);
+    if (ok && folders.count > 1 && join->receipt)
+        ok = tc_fail(error, TC_USAGE, "usage",
+                     "--receipt is for one model, and here are several: name one, or --receipts");
+    ok = ok && join_each(join, &folders, &models, error) &&
+         (models || join_nothing(join, top, folders.shards, error));
+    index_folders_release(&folders);
+    return ok;
+}
+
+static bool join_one(const struct join *join, const char *name, struct tc_error *error) {
+    struct stat status;
+    /* An index need not be there yet. */
+    bool there = stat(name, &status) == 0;
+    if (!there && !tc_path_missing(errno)) {
+        tc_fail_errno(error, errno, "open", "cannot open");
+        return tc_error_in_file(error, name);
+    }
+    char *parts = parts_beside(name);
+    if (parts) {
+        bool ok = join_tree(join, parts, error);
+        free(parts);
+        return ok;
+    }
+    if (there && S_ISDIR(status.st_mode))
+        return join_tree(join, name, error);
     char *folder = tc_path_folder(name);
-    bool ok = folder ? join_folder(join, folder, tc_text_of(tc_path_name(name)), error)
+    size_t models = 0;
+    bool ok = folder ? join_folder(join, folder, tc_text_of(tc_path_name(name)), &models, error) &&
+                           (models || join_nothing(join, folder, there, error))
                      : tc_fail_memory(error);
     free(folder);
     return ok;
 }
 
-/* A folder is written itself, and nothing beside it. More than the sandbox has places for are
- * several commands. */
+static bool is_parts(const char *name) {
+    char *trimmed = tc_path_trim(name);
+    bool parts = trimmed && tc_text_ends(tc_text_of(trimmed), TC_TEXT(TC_PARTS_ENDING));
+    free(trimmed);
+    return parts;
+}
+
+/* A folder is written itself, and nothing beside it, unless it is one of parts. More than the
+ * sandbox has places for are several commands. */
 static bool confine(const struct join *join, const struct arguments *arguments,
                     struct tc_error *error) {
     struct sandbox sandbox = common_sandbox(&join->common);
@@ -501,7 +497,10 @@ static bool confine(const struct join *join, const struct arguments *arguments,
               tc_fail(error, TC_USAGE, "usage", "at most %d folders at once", SANDBOX_OUTPUTS - 1);
     for (size_t i = 0; i < arguments->count && ok; i++) {
         const char *name = arguments->names[i];
-        if (asprintf(&inside[i], "%s%s", name, tc_is_folder(name) ? "/." : "") < 0) {
+        char *parts = parts_beside(name);
+        bool itself = tc_is_folder(name) && !parts && !is_parts(name);
+        free(parts);
+        if (asprintf(&inside[i], "%s%s", name, itself ? "/." : "") < 0) {
             inside[i] = NULL;
             ok = tc_fail_memory(error);
         }
@@ -522,6 +521,9 @@ int cmd_index(int argc, char **argv) {
                     .help = "hash shards again, where their jobs were run with --verify"),
         TEXT_OPTION("receipt", &join.receipt, .argument = "FILE",
                     .help = "write a receipt of the whole model"),
+        FLAG_OPTION("receipts", &join.receipts, .help = "write OUT.receipt.json beside each model"),
+        FLAG_OPTION("replace", &join.replace,
+                    .help = "put a model folder in the place of one that is there, whatever it is"),
         FLAG_OPTION("no-sync", &join.no_sync, .help = "do not wait for the disk"),
     };
     options_init(&table);
@@ -533,8 +535,9 @@ int cmd_index(int argc, char **argv) {
     bool ok = options_parse(&table, argc, argv, &arguments, &error);
     if (ok && join.common.help)
         help_print(join.common.help, "tconv index [options] FOLDER|INDEX...",
-                   "Joins shards that the jobs of tconv batch --jobs have written into a model:\n"
-                   "checks that all are there and belong together, then writes the index.",
+                   "Joins what the jobs of tconv batch --jobs have written, in FOLDER and below:\n"
+                   "checks that all shards are there and belong together, then writes the index;\n"
+                   "the parts of a model folder become that folder.",
                    &table);
     else if (ok && arguments.count == 0)
         ok = tc_fail(&error, TC_USAGE, "usage", "no folder given");

@@ -21,6 +21,7 @@
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 
+#define LONGEST_VALUE 2000u /* bytes of metadata that are shown without -v */
 #define LARGEST_ALIGNMENT 4096u
 
 struct info {
@@ -92,6 +93,10 @@ static void add_sparse_json(struct tc_json_writer *json, const struct tc_sparse 
     tc_json_close(json);
 }
 
+static double bits_per_weight(enum tc_dtype dtype) {
+    return 8.0 * tc_dtype_block_bytes(dtype) / tc_dtype_block_elements(dtype);
+}
+
 static void add_tensor_json(struct tc_json_writer *json, struct tc_reader *reader,
                             const struct tc_tensor *tensor) {
     struct tc_extent extent;
@@ -101,6 +106,8 @@ static void add_tensor_json(struct tc_json_writer *json, struct tc_reader *reade
     tc_json_add_string(json, "dtype", tc_dtype_name(tensor->dtype));
     tc_json_add_numbers(json, "shape", tensor->shape, tensor->rank);
     tc_json_add_number(json, "nbytes", tensor->nbytes);
+    if (tc_dtype_is_block(tensor->dtype))
+        tc_json_add_real(json, "bits_per_weight", bits_per_weight(tensor->dtype));
     if (tc_reader_extent(reader, tensor, &extent))
         tc_json_add_number(json, "offset", extent.offset);
     if (reader->shard_count)
@@ -157,8 +164,13 @@ static void add_grouped(struct tc_buffer *out, uint64_t number) {
     }
 }
 
-/* The last column: the shard, with -v; whose data the tensor shares; the sparse tensor
- * that it is a part of. */
+/* "4.5 bits a weight" */
+static void add_bits(struct tc_buffer *out, enum tc_dtype dtype) {
+    tc_buffer_addf(out, "%.4g bits a weight", bits_per_weight(dtype));
+}
+
+/* The last column: the shard, with -v; the bits a weight takes, of a block dtype; whose data the
+ * tensor shares; the sparse tensor that it is a part of. */
 static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
                         const struct tc_tensor *tensor) {
     const struct tc_table *table = &rows->reader->table;
@@ -166,6 +178,10 @@ static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
     struct tc_sparse sparse;
     if (rows->shards)
         tc_buffer_add_visible(cell, tc_text_of(rows->reader->shards[tensor->cookie]));
+    if (tc_dtype_is_block(tensor->dtype)) {
+        tc_buffer_add_string(cell, cell->length ? "  " : "");
+        add_bits(cell, tensor->dtype);
+    }
     if (first) {
         tc_buffer_add_string(cell, cell->length ? "  tied to " : "tied to ");
         tc_buffer_add_visible(cell, first->name);
@@ -217,7 +233,8 @@ static bool has_remarks(const struct rows *rows) {
     struct tc_sparse sparse;
     for (size_t i = 0; i < rows->shown->chosen.count; i++) {
         const struct tc_tensor *tensor = rows->shown->chosen.tensors[i];
-        if (rows->shards || tied_to(&rows->reader->table, tensor) ||
+        if (rows->shards || tc_dtype_is_block(tensor->dtype) ||
+            tied_to(&rows->reader->table, tensor) ||
             tc_sparse_of(&rows->reader->table, tensor, &sparse))
             return true;
     }
@@ -248,8 +265,26 @@ static void add_totals(struct tc_buffer *out, const struct tc_table *table,
         add_grouped(out, totals[dtype].parameters);
         tc_buffer_add_string(out, totals[dtype].parameters == 1 ? " parameter, " : " parameters, ");
         report_size(out, totals[dtype].nbytes);
+        if (tc_dtype_is_block(dtype)) {
+            tc_buffer_add_string(out, ", ");
+            add_bits(out, dtype);
+        }
         tc_buffer_add_string(out, "\n");
     }
+}
+
+/* A long value, such as the vocabulary of a GGUF model, is cut, unless all is asked for. */
+static void add_value(struct tc_buffer *out, struct tc_text value, bool whole) {
+    struct tc_text shown = {value.bytes, LONGEST_VALUE};
+    if (whole || value.length <= LONGEST_VALUE) {
+        tc_buffer_add_visible(out, value);
+        return;
+    }
+    /* Not in the middle of a character. */
+    while (shown.length && ((unsigned char)value.bytes[shown.length] & 0xC0) == 0x80)
+        shown.length--;
+    tc_buffer_add_visible(out, shown);
+    tc_buffer_addf(out, "… (%zu bytes, -v shows all)", value.length);
 }
 
 static void info_text(struct tc_buffer *out, struct tc_reader *reader, const struct shown *shown,
@@ -273,7 +308,7 @@ static void info_text(struct tc_buffer *out, struct tc_reader *reader, const str
         tc_buffer_add_string(out, i ? "  " : "metadata:\n  ");
         tc_buffer_add_visible(out, table->metadata.pairs[i].key);
         tc_buffer_add_string(out, " = ");
-        tc_buffer_add_visible(out, table->metadata.pairs[i].value);
+        add_value(out, table->metadata.pairs[i].value, verbose);
         tc_buffer_add_string(out, "\n");
     }
     struct rows rows = {reader, shown, verbose && reader->shard_count};

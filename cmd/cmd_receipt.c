@@ -13,6 +13,7 @@
 #include "core/base/path.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/receipt.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"

@@ -1,5 +1,4 @@
 /* tconv scan PATH...: whether loading files would run anything. */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,19 +11,18 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
+#include "cmd/tree_walk.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/findings.h"
 #include "core/base/json_writer.h"
-#include "core/base/limits.h"
 #include "core/base/memory.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/remote/address.h"
+#include "core/remote/hub.h"
+#include "formats/model_open.h"
 #include "formats/scan/scan.h"
-
-/* Folders in folders, and files of one: far beyond any model's. */
-#define MAX_FOLDER_DEPTH 64u
-#define MAX_FILES 1000000u
 
 static const char *const verdicts[] = {"clean", "other", "broken", "code", "unsafe"};
 #define VERDICTS (sizeof verdicts / sizeof *verdicts)
@@ -262,12 +260,14 @@ static void file_done(struct job *job, const struct scan *scan, const char *path
     report_out(&out);
 }
 
-/* A file that was named by the user, or one in a folder that was. */
-static void scan_one(struct job *job, const char *path, bool named) {
+/* A file that was named by the user, or one in a folder that was: then it must be the file of
+ * `found`. A file of a repository is neither. */
+static void scan_one(struct job *job, const char *path, const struct stat *found, bool named) {
     struct scan scan;
     tc_memory_begin_file();
     struct tc_error *error = calloc(1, sizeof *error);
     scan_init(&scan, &job->common.format);
+    scan.found = found;
     if (!error)
         memory_failed(job, path);
     else if (scan_file(&scan, path, error))
@@ -280,99 +280,22 @@ static void scan_one(struct job *job, const char *path, bool named) {
     free(error);
 }
 
-/* Folders: every regular file below is scanned, whatever its name. Links are named
- * and not followed; pipes and devices are never opened. */
-
-struct folder {
-    char **paths; /* of files and folders, sorted within each folder */
-    unsigned *depths;
-    size_t count;
-    size_t capacity;
-};
-
-static bool folder_add(struct folder *folder, const char *path, const char *name, unsigned depth) {
-    if (folder->count == folder->capacity) {
-        size_t capacity = folder->capacity ? folder->capacity * 2 : 64;
-        char **paths = reallocarray(folder->paths, capacity, sizeof *paths);
-        folder->paths = paths ? paths : folder->paths;
-        unsigned *depths = reallocarray(folder->depths, capacity, sizeof *depths);
-        folder->depths = depths ? depths : folder->depths;
-        if (!paths || !depths)
-            return false;
-        folder->capacity = capacity;
-    }
-    size_t length = strlen(path);
-    size_t more = name ? strlen(name) + 1 : 0;
-    bool slash = length && path[length - 1] == '/';
-    char *joined = malloc(length + more + 1);
-    if (!joined)
-        return false;
-    memcpy(joined, path, length);
-    if (name) {
-        joined[length] = '/';
-        memcpy(joined + length + !slash, name, more);
-        joined[length + !slash + more - 1] = '\0';
-    } else {
-        joined[length] = '\0';
-    }
-    folder->paths[folder->count] = joined;
-    folder->depths[folder->count++] = depth;
-    return true;
-}
-
-static void folder_failed(struct job *job, const char *path, const char *what) {
+/* It went away, or can't be looked at. */
+static void status_failed(struct job *job, const char *path) {
     struct tc_error error = {0};
-    tc_fail(&error, TC_UNSAFE, "folder-limit", "%s", what);
-    tc_error_hint(&error, TC_FIXED_LIMIT);
+    tc_fail_errno(&error, errno, "open", "cannot open");
     tc_error_in_file(&error, path);
     file_failed(job, path, &error);
 }
 
-static int by_name_backwards(const void *a, const void *b) {
-    return strcmp(*(char *const *)b, *(char *const *)a);
+/* Folders: every regular file below is scanned, whatever its name. */
+
+static void found_file(void *context, const char *path, const struct stat *status) {
+    scan_one(context, path, status, false);
 }
 
-/* Adds what a folder holds, in reverse: the last path is scanned first. */
-static void list_folder(struct job *job, struct folder *folder, const char *path, unsigned depth) {
-    size_t first = folder->count;
-    struct dirent *entry;
-    DIR *stream = opendir(path);
-    struct tc_error error = {0};
-    if (!stream) {
-        tc_fail_errno(&error, errno, "open", "cannot read the folder");
-        tc_error_in_file(&error, path);
-        file_failed(job, path, &error);
-        return;
-    }
-    const char *wrong = depth > MAX_FOLDER_DEPTH ? "folders lie too deep in each other" : NULL;
-    /* A folder of which the end can't be read is not clean. */
-    while (!wrong && error.class == TC_OK) {
-        errno = 0;
-        entry = readdir(stream);
-        if (!entry && errno)
-            tc_fail_errno(&error, errno, "read", "cannot read the folder to its end");
-        if (!entry)
-            break;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (folder->count >= MAX_FILES)
-            wrong = "too many files";
-        else if (!folder_add(folder, path, entry->d_name, depth))
-            tc_fail_memory(&error);
-    }
-    closedir(stream);
-    if (error.class != TC_OK) {
-        tc_error_in_file(&error, path);
-        file_failed(job, path, &error);
-    } else if (wrong)
-        folder_failed(job, path, wrong);
-    /* All of them have the same depth. */
-    if (folder->count > first)
-        qsort(folder->paths + first, folder->count - first, sizeof *folder->paths,
-              by_name_backwards);
-}
-
-static void print_link(struct job *job, const char *path) {
+static void found_link(void *context, const char *path) {
+    struct job *job = context;
     struct tc_buffer out = {0};
     job->links++;
     if (job->common.json || job->common.quiet)
@@ -382,39 +305,50 @@ static void print_link(struct job *job, const char *path) {
     report_out(&out);
 }
 
-/* It went away, or can't be looked at. */
-static void status_failed(struct job *job, const char *path) {
-    struct tc_error error = {0};
-    tc_fail_errno(&error, errno, "open", "cannot open");
-    tc_error_in_file(&error, path);
-    file_failed(job, path, &error);
+static void found_special(void *context, const char *path) {
+    struct job *job = context;
+    (void)path;
+    job->special++;
+}
+
+static void walk_failed(void *context, const char *path, const struct tc_error *error) {
+    file_failed(context, path, error);
 }
 
 static void scan_folder(struct job *job, const char *top) {
-    struct folder folder = {0};
-    size_t files = 0;
-    if (!folder_add(&folder, top, NULL, 0))
-        memory_failed(job, top);
-    while (folder.count) {
-        char *path = folder.paths[--folder.count];
-        unsigned depth = folder.depths[folder.count];
-        struct stat status;
-        if ((depth ? lstat(path, &status) : stat(path, &status)) != 0)
-            status_failed(job, path);
-        else if (S_ISDIR(status.st_mode))
-            list_folder(job, &folder, path, depth + 1);
-        else if (S_ISLNK(status.st_mode))
-            print_link(job, path);
-        else if (!S_ISREG(status.st_mode))
-            job->special++;
-        else if (files++ < MAX_FILES)
-            scan_one(job, path, false);
+    const struct tree_visitor visitor = {.context = job,
+                                         .file = found_file,
+                                         .link = found_link,
+                                         .special = found_special,
+                                         .failed = walk_failed};
+    tree_walk(top, &visitor);
+}
+
+/* Every file of a repository, or of a folder in one. */
+static void scan_repository(struct job *job, const char *address) {
+    struct tc_hub_place place;
+    struct tc_hub_files files = {0};
+    struct tc_error error = {0};
+    bool ok = tc_hub_parse(&place, address, &error) &&
+              tc_hub_list(job->common.format.remote, &place, true, &files, &error);
+    size_t prefix = ok && place.path[0] ? strlen(place.path) + 1 : 0;
+    for (size_t i = 0; ok && i < files.count; i++) {
+        char *path = NULL;
+        if (files.list[i].folder)
+            continue;
+        if (asprintf(&path, "%s/%s", address, files.list[i].path + prefix) < 0) {
+            ok = tc_fail_memory(&error);
+            break;
+        }
+        scan_one(job, path, NULL, false);
         free(path);
     }
-    if (files > MAX_FILES)
-        folder_failed(job, top, "too many files");
-    free(folder.paths);
-    free(folder.depths);
+    if (!ok) {
+        tc_error_in_file(&error, address);
+        file_failed(job, address, &error);
+    }
+    tc_hub_files_release(&files);
+    tc_hub_place_release(&place);
 }
 
 static void add_summary_json(struct tc_buffer *out, const struct job *job, size_t files) {
@@ -465,12 +399,20 @@ static int exit_code(const struct job *job) {
 /* A file or folder that the user named; whether it is a folder. */
 static bool scan_named(struct job *job, const char *path) {
     struct stat status;
+    if (tc_address_is(path)) {
+        bool repository = model_is_folder(path, &job->common.format);
+        if (repository)
+            scan_repository(job, path);
+        else
+            scan_one(job, path, NULL, true);
+        return repository;
+    }
     bool standard = strcmp(path, "-") == 0;
     int failed = standard || stat(path, &status) == 0 ? 0 : errno;
     if (failed && !tc_path_missing(failed))
         status_failed(job, path);
     else if (standard || failed || !S_ISDIR(status.st_mode))
-        scan_one(job, path, true);
+        scan_one(job, path, NULL, true);
     else
         scan_folder(job, path);
     return !standard && !failed && S_ISDIR(status.st_mode);
@@ -498,7 +440,7 @@ static int scan_all(struct job *job, const struct arguments *arguments) {
     tc_arena_release(&job->arena);
     if (!report_flush(&error))
         return report_error(&error, false);
-    return code ? code : reports;
+    return code > reports ? code : reports;
 }
 
 int cmd_scan(int argc, char **argv) {

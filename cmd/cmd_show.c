@@ -21,7 +21,8 @@
 #include "core/tensor/table.h"
 #include "core/tensor/unpack.h"
 
-#define BLOCK 4096 /* elements at a time */
+#define BLOCK 4096        /* elements at a time */
+#define MOST_IN_BLOCK 256 /* elements of a block of a block dtype */
 
 struct show {
     struct common common;
@@ -110,28 +111,29 @@ static void store(struct array *array, const void *wide, size_t at, size_t count
 }
 
 /* Loads elements [first, first + count) of the tensor to place `at` of the array.
- * Packed elements are read from the nearest one before that starts at a byte. */
+ * Packed elements are read in whole bytes and blocks. */
 static bool load(struct showing *showing, uint64_t first, uint64_t count, size_t at,
                  struct tc_error *error) {
     const struct tc_tensor *tensor = showing->tensor;
     enum tc_dtype dtype = tensor->dtype;
-    unsigned bits = tc_dtype_bits(dtype);
-    unsigned group = bits == 4 ? 2 : bits == 6 ? 4 : 1;
+    size_t group = tc_dtype_block_elements(dtype);
     unsigned char bytes[16 * BLOCK];
-    float unpacked[BLOCK + 4];
+    float unpacked[BLOCK + 2 * MOST_IN_BLOCK];
     double wide[2 * BLOCK];
     while (count) {
         size_t before = (size_t)(first % group);
         size_t step = count < BLOCK ? (size_t)count : BLOCK;
-        size_t length = ((before + step) * bits + 7) / 8;
+        size_t whole = (before + step + group - 1) / group * group;
+        size_t length = tc_dtype_span(dtype, whole);
         const unsigned char *elements = bytes;
         if (length > sizeof bytes ||
-            !tc_reader_read(showing->reader, tensor, (first - before) * bits / 8, bytes, length,
+            !tc_reader_read(showing->reader, tensor,
+                            (first - before) / group * tc_dtype_block_bytes(dtype), bytes, length,
                             error))
             return false;
         if (tc_dtype_packed(dtype)) {
             enum tc_dtype small = tc_unpacked(dtype);
-            tc_unpack(dtype, bytes, unpacked, before + step);
+            tc_unpack(dtype, bytes, unpacked, whole);
             elements = (const unsigned char *)unpacked + before * (tc_dtype_bits(small) / 8);
             tc_cast(small, showing->wide, elements, wide, step, NULL);
         } else {

@@ -65,12 +65,14 @@ static void add_tensor_json(struct tc_json_writer *json, const struct tc_tensor 
     tc_json_close(json);
 }
 
-static void add_json(struct tc_buffer *out, const struct tc_reader *reader,
-                     const struct results *results, const char *path) {
+static void add_json(struct tc_buffer *out, const struct stats *options,
+                     const struct tc_reader *reader, const struct results *results,
+                     const char *path) {
     const struct tc_table *table = &reader->table;
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     tc_json_add_string(&json, "file", path);
+    common_add_unverified(&json, &options->common);
     tc_json_open_array(&json, "tensors");
     for (size_t i = 0; i < results->chosen.count; i++) {
         size_t position = (size_t)(results->chosen.tensors[i] - table->tensors);
@@ -163,7 +165,7 @@ static bool print(const struct stats *options, const struct tc_reader *reader, c
                   const struct results *results, struct tc_error *error) {
     struct tc_buffer out = {0};
     if (options->common.json)
-        add_json(&out, reader, results, path);
+        add_json(&out, options, reader, results, path);
     else if (options->plot)
         add_plots(&out, &reader->table, results);
     else if (!options->html)
@@ -219,6 +221,7 @@ int cmd_stats(int argc, char **argv) {
     };
     options_init(&table);
     options_add(&table, "Showing:", rows, OPTION_COUNT(rows));
+    common_add_no_verify(&table, &stats.common);
     choose_add_options(&table, &stats.choose);
     common_add_options(&table, &stats.common);
     struct tc_error error = {0};

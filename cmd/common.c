@@ -87,6 +87,28 @@ void common_add_plain_options(struct option_table *table, struct common *common,
     common_add_help(table, common);
 }
 
+void common_add_no_verify(struct option_table *table, struct common *common) {
+    const struct option row = FLAG_OPTION("no-verify", &common->format.unverified,
+                                          .help = "do not check the file's checksums, and say so");
+    options_add(table, NULL, &row, 1);
+}
+
+void common_add_unverified(struct tc_json_writer *json, const struct common *common) {
+    if (common->format.unverified)
+        tc_json_add_boolean(json, "verified", false);
+}
+
+/* Said with --quiet, too, as of all that is skipped. */
+static void report_unverified(const struct common *common, const char *path) {
+    struct tc_buffer line = {0};
+    if (!common->format.unverified)
+        return;
+    tc_buffer_add_string(&line, "tconv: note: ");
+    tc_buffer_add_visible(&line, tc_text_of(path));
+    tc_buffer_add_string(&line, ": its checksums are not checked (--no-verify)\n");
+    report_err(&line);
+}
+
 void common_add_options(struct option_table *table, struct common *common) {
     const struct option reading[] = {
         TEXT_OPTION("from", &common->from, .letter = 'f', .argument = "FORMAT",
@@ -94,6 +116,12 @@ void common_add_options(struct option_table *table, struct common *common) {
         TEXT_OPTION("variant", &common->variant, .argument = "NAME",
                     .help = "of a model folder this variant, such as fp16"),
     };
+    const struct option threads = SIZE_OPTION(
+        "threads", &common->threads, .letter = 'j', .argument = "N", .not_in_receipt = true,
+        .help = "threads at once, and requests (default: one a core, at most 8)");
+    const struct option requests =
+        SIZE_OPTION("requests", &common->requests, .argument = "N", .not_in_receipt = true,
+                    .help = "requests at once, of files that an address names (default 4)");
     const struct option output[] = {
         FLAG_OPTION("json", &common->json, .help = "one JSON object a file, on stdout",
                     .not_in_receipt = true),
@@ -103,6 +131,14 @@ void common_add_options(struct option_table *table, struct common *common) {
                     .not_in_receipt = true),
     };
     options_add(table, "Reading:", reading, OPTION_COUNT(reading));
+    if (!table->several_processes)
+        options_add(table, NULL, &threads, 1);
+    table->threads = &common->threads;
+    if (!table->local) {
+        options_add(table, NULL, &requests, 1);
+        table->remote = &common->format.remote;
+        table->requests = &common->requests;
+    }
     add_limits(table, &common->format.limits);
     common_add_format_options(table, TC_FOR_READING, &common->format.settings);
     common_add_sandbox(table, common);
@@ -179,7 +215,7 @@ bool common_find_model(const struct common *common, const char *path, struct tc_
     *listing = (struct tc_listing){0};
     *folder = (struct model_folder){0};
     if (!find_from(common, path, &backend, error) ||
-        !model_find(path, backend, common->variant, listing, folder, error))
+        !model_find(path, backend, common->variant, &common->format, listing, folder, error))
         return false;
     tell_choice(common, path, folder);
     return true;
@@ -208,7 +244,7 @@ static struct tc_reader *open_folder(const struct common *common, const char *pa
 struct tc_reader *common_open_silently(const struct common *common, const char *path,
                                        struct tc_error *error) {
     const struct tc_backend *backend;
-    if (tc_is_folder(path))
+    if (model_is_folder(path, &common->format))
         return open_folder(common, path, error);
     return find_from(common, path, &backend, error)
                ? tc_registry_open(path, backend, &common->format, error)
@@ -218,10 +254,12 @@ struct tc_reader *common_open_silently(const struct common *common, const char *
 struct tc_reader *common_open(const struct common *common, const char *path,
                               struct tc_error *error) {
     struct tc_reader *reader = common_open_silently(common, path, error);
-    if (reader)
+    if (reader) {
         report_warnings(reader, common->quiet, common->verbose);
-    else
+        report_unverified(common, path);
+    } else {
         sandbox_hint(error);
+    }
     return reader;
 }
 

@@ -6,6 +6,7 @@
 #include "cmd/options.h"
 #include "cmd/sandbox.h"
 #include "core/base/error.h"
+#include "core/base/json_writer.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
@@ -22,6 +23,8 @@ struct common {
     enum sandbox_mode sandbox;
     const char *from;
     const char *variant; /* of a folder's model */
+    uint64_t threads;    /* that work at once; 0: as many as there are cores */
+    uint64_t requests;   /* requests at once, of files that are read by the network; 0: the usual */
     struct tc_format_options format;
 };
 
@@ -33,6 +36,10 @@ struct common {
 void common_add_options(struct option_table *table, struct common *common);
 void common_add_plain_options(struct option_table *table, struct common *common,
                               const char *json_help);
+/* --no-verify: of commands that look at all data and keep nothing of it. */
+void common_add_no_verify(struct option_table *table, struct common *common);
+/* Adds that nothing was verified to a result, where it was not. */
+void common_add_unverified(struct tc_json_writer *json, const struct common *common);
 /* --sandbox: of every command that reads or writes a file. */
 void common_add_sandbox(struct option_table *table, struct common *common);
 void common_add_help(struct option_table *table, struct common *common);
@@ -107,6 +114,9 @@ int cmd_show(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_manifest(int argc, char **argv);
 int cmd_keygen(int argc, char **argv);
+int cmd_hub(int argc, char **argv);
+/* Whether `tconv hub` has an action of this name. */
+bool hub_is_action(const char *name);
 
 /* Whether the files a receipt names are what it says, and it is signed with
  * the key of `public_key` (NULL: not asked). FILEs say where outputs are;

@@ -28,6 +28,7 @@ struct convert {
     bool merges;   /* several inputs become one output, since -o names it */
     bool implicit; /* the word "convert" was left out */
     bool checksum_given;
+    bool order_given;
 };
 
 /* Adds the options of a conversion. With `many` those are left out that name a file of a

@@ -70,7 +70,8 @@ static bool receive_strings(int fd, const struct request *request, struct string
         return false;
     const char *end = text + request->bytes;
     size_t count = PLACES + (size_t)request->arguments + request->variables;
-    for (size_t i = 0; i < count && text < end; i++, text += strlen(text) + 1) {
+    size_t i = 0;
+    for (; i < count && text < end; i++, text += strlen(text) + 1) {
         size_t argument = i - PLACES;
         if (i < PLACES)
             strings->places[i] = text;
@@ -79,7 +80,7 @@ static bool receive_strings(int fd, const struct request *request, struct string
         else
             strings->variables[argument - request->arguments] = text;
     }
-    return text == end;
+    return i == count && text == end && strings->places[PLACE_ERRORS];
 }
 
 static bool put_file(int fd, const char *path, int flags) {

@@ -8,6 +8,7 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/densify.h"
+#include "core/format/dequantise.h"
 #include "core/plan/ties.h"
 #include "core/tensor/cast_report.h"
 #include "core/tensor/dtype.h"
@@ -49,7 +50,8 @@ static void add_item_json(struct tc_json_writer *json, const struct tc_plan *pla
                           const struct tc_item *item, bool done) {
     const struct tc_item *kept = tc_ties_kept(plan, item);
     const struct tc_densify *densify = item->densify;
-    uint64_t read = densify ? densify->nbytes : item->taken;
+    const struct tc_dequantise *dequantise = item->dequantise;
+    uint64_t read = densify ? densify->nbytes : dequantise ? dequantise->nbytes : item->taken;
     tc_json_open_object(json, NULL);
     tc_json_add_text(json, "name", item->name);
     if (!tc_text_equal(item->name, item->tensor->name))

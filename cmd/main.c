@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/io/publish.h"
-#include "core/tensor/cast.h"
+#include "core/tensor/cpu.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
@@ -46,6 +46,8 @@ static const struct command {
     {"keygen", cmd_keygen, "NAME", "NAME.key to sign receipts, NAME.pub to verify them"},
     {"manifest", cmd_manifest, "FILE [OUT]", "deathtensors' JSON sidecar, of any format"},
     {"scan", cmd_scan, "FILE...", "what a pickle would import or call; nothing is run"},
+    {"hub", cmd_hub, "ACTION REPO ...",
+     "files of the Hugging Face Hub: list, info, pull, push, convert"},
     {"formats", cmd_formats, "", "what is read and written, dtype by dtype"},
     {"help", cmd_help, "[COMMAND]", "this list, or a command's options"},
     {"version", cmd_version, "", "which tconv this is"},
@@ -162,7 +164,7 @@ static void fill_standard_descriptors(void) {
 /* TCONV_CPU forces a set of instructions: for tests, and for users who suspect one. */
 static bool choose_cpu(struct tc_error *error) {
     const char *cpu = getenv("TCONV_CPU");
-    if (!cpu || !cpu[0] || tc_cast_use(cpu))
+    if (!cpu || !cpu[0] || tc_cpu_use(cpu))
         return true;
     tc_fail(error, TC_USAGE, "cpu", "TCONV_CPU: this machine has no such set: %s", cpu);
     return tc_error_hint(error, "plain works everywhere, avx2 on most x86-64");
@@ -191,6 +193,11 @@ static int run(int argc, char **argv, struct tc_error *error) {
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(first, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
+    /* "hub-push" and its like, as users of deathtensors type them. */
+    if (strncmp(first, "hub-", 4) == 0 && hub_is_action(first + 4)) {
+        argv[1] = argv[1] + 4;
+        return cmd_hub(argc - 1, argv + 1);
+    }
     return cmd_convert_implicit(argc - 1, argv + 1);
 }
 

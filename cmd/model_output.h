@@ -21,7 +21,8 @@ struct model_output {
 
 void model_output_add_options(struct option_table *table, struct model_output *output);
 /* Whether this is what the user asks for: from a folder to a folder. */
-bool model_output_wanted(const char *const *inputs, size_t count, const char *output);
+bool model_output_wanted(const struct tc_format_options *options, const char *const *inputs,
+                         size_t count, const char *output, bool *wanted, struct tc_error *error);
 /* Refuses its options where that is not so. */
 bool model_output_check_unused(const struct model_output *output, struct tc_error *error);
 /* Converts the folder `input` into run->output. `options` become those of the plan. */

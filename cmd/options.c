@@ -12,6 +12,10 @@
 #include "core/base/memory.h"
 #include "core/base/near.h"
 #include "core/format/backend.h"
+#include "core/io/cores.h"
+#include "core/remote/remote.h"
+
+#define LEAST_ALIGNMENT 8u /* of --align */
 
 void options_init(struct option_table *table) {
     *table = (struct option_table){0};
@@ -149,6 +153,16 @@ static bool set_size(const struct option *option, const char *value, struct tc_e
     return true;
 }
 
+static bool set_align(const struct option *option, const char *value, struct tc_error *error) {
+    uint64_t size = TC_ALIGN_SHARE;
+    bool shares = strcmp(value, "reflink") == 0;
+    if (!shares && (!options_size(value, &size) || size < LEAST_ALIGNMENT ||
+                    size > TC_MOST_ALIGNMENT || (size & (size - 1))))
+        return bad_value(option, value, error);
+    *option->to.size = size;
+    return true;
+}
+
 static bool set_descriptor(const struct option *option, const char *value, struct tc_error *error) {
     char *end;
     errno = 0;
@@ -200,6 +214,8 @@ static bool set_value(struct option_table *table, const struct option *option, c
     case OPTION_SIZE:
     case OPTION_MEMORY:
         return set_size(option, value, error);
+    case OPTION_ALIGN:
+        return set_align(option, value, error);
     case OPTION_REAL:
         return set_real(option, value, error);
     case OPTION_CHOICE:
@@ -252,7 +268,9 @@ static bool unknown(const struct option_table *table, const char *argument,
     static const char otherwise[] = "--help lists the options; -- ends them";
     struct tc_near near;
     const char *name = argument + strspn(argument, "-");
-    tc_fail(error, TC_USAGE, "unknown-option", "unknown option: %s", argument);
+    /* Its value may be an address with a secret. */
+    tc_fail(error, TC_USAGE, "unknown-option", "unknown option: %.*s", (int)strcspn(argument, "="),
+            argument);
     tc_near_init(&near, (struct tc_text){name, strcspn(name, "=")});
     for (size_t i = 0; i < table->count; i++)
         if (table->rows[i].name)
@@ -319,6 +337,8 @@ bool options_parse(struct option_table *table, int argc, char **argv, struct arg
     arguments->given = calloc((size_t)argc + 1, sizeof *arguments->given);
     if (!arguments->names || !arguments->given || table->failed)
         return tc_fail_memory(error);
+    if (!addresses_hide(&arguments->addresses, argc, argv, error))
+        return false;
     bool open = true;
     for (int at = 0; at < argc; at++) {
         if (open && strcmp(argv[at], "--") == 0)
@@ -330,20 +350,37 @@ bool options_parse(struct option_table *table, int argc, char **argv, struct arg
             return false;
         }
     }
-    return true;
+    if (table->threads) {
+        tc_cores_set(*table->threads);
+        tc_cores_obey(getenv("MAKEFLAGS"));
+    }
+    if (table->requests && !*table->requests && table->threads)
+        *table->requests =
+            *table->threads < TC_REMOTE_MOST_JOBS ? *table->threads : TC_REMOTE_MOST_JOBS;
+    if (!table->remote || !table->requests)
+        return true;
+    bool ok = addresses_connect(&arguments->addresses, arguments->names, arguments->count,
+                                *table->requests, error);
+    *table->remote = arguments->addresses.remote;
+    return ok;
 }
 
 void arguments_release(struct arguments *arguments) {
     free(arguments->names);
     free(arguments->given);
+    addresses_release(&arguments->addresses);
     *arguments = (struct arguments){0};
+}
+
+static bool is_size(const struct option *option) {
+    return option->type == OPTION_SIZE || option->type == OPTION_ALIGN;
 }
 
 static void add_given(struct tc_json_writer *json, const struct given *given) {
     struct tc_buffer text = {0};
     uint64_t size;
     tc_buffer_addf(&text, "--%s", given->option->name);
-    if (given->value && given->option->type == OPTION_SIZE && options_size(given->value, &size))
+    if (given->value && is_size(given->option) && options_size(given->value, &size))
         tc_buffer_addf(&text, "=%llu", (unsigned long long)size);
     else if (given->value)
         tc_buffer_addf(&text, "=%s", given->value);

@@ -10,10 +10,12 @@
 #ifndef TCONV_CMD_OPTIONS_H
 #define TCONV_CMD_OPTIONS_H
 
+#include "cmd/addresses.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plan/dtype_policy.h"
+#include "core/remote/client.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
@@ -33,6 +35,7 @@ enum option_type {
     OPTION_MEMORY,
     OPTION_REAL,
     OPTION_CHOICE,
+    OPTION_ALIGN,
     OPTION_LEVEL,
     OPTION_STRICT,
     OPTION_DTYPE,
@@ -93,6 +96,9 @@ struct option {
     { .name = (name_), .type = OPTION_SIZE, .to.size = (size_), __VA_ARGS__ }
 #define MEMORY_OPTION(name_, size_, ...)                                                           \
     { .name = (name_), .type = OPTION_MEMORY, .to.size = (size_), __VA_ARGS__ }
+/* A power of two that data can be aligned to, or "reflink": TC_ALIGN_SHARE. */
+#define ALIGN_OPTION(name_, size_, ...)                                                            \
+    { .name = (name_), .type = OPTION_ALIGN, .to.size = (size_), __VA_ARGS__ }
 /* A number that is finite and not negative. */
 #define REAL_OPTION(name_, real_, ...)                                                             \
     { .name = (name_), .type = OPTION_REAL, .to.real = (real_), __VA_ARGS__ }
@@ -135,6 +141,15 @@ struct option_table {
      * program runs, settings, metadata that the user gives. */
     struct tc_arena arena;
     bool failed; /* memory ran out while it was made; parsing then says so */
+    bool local;  /* its files are of this machine: said before the common options are added */
+    /* Of a command that reads files: where the way to those goes that are named by an
+     * address, and how many requests are made at once. NULL: it takes no addresses. */
+    struct tc_remote **remote;
+    uint64_t *requests;
+    /* How many threads work at once; NULL: one. A command of several processes has no such option:
+     * its -j is their number. */
+    const uint64_t *threads;
+    bool several_processes;
 };
 
 void options_init(struct option_table *table);
@@ -155,10 +170,12 @@ struct arguments {
     size_t count;
     struct given *given; /* options in their order, from malloc */
     size_t given_count;
+    struct addresses addresses;
 };
 
 /* Takes options and positional arguments in any order; "--" ends options. No
- * row may be added to the table from then on. */
+ * row may be added to the table from then on. Where a command that takes addresses
+ * got one, its fetcher runs from then on, until arguments_release. */
 bool options_parse(struct option_table *table, int argc, char **argv, struct arguments *arguments,
                    struct tc_error *error);
 void arguments_release(struct arguments *arguments);

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
-#include "core/io/input.h"
+#include "core/io/signals.h"
 
 const char *const report_progress_modes[] = {"auto", "bar", "json", "none", NULL};
 
@@ -38,24 +38,10 @@ void report_progress_start(struct report_progress *progress,
     progress->last = progress->started;
 }
 
-/* A reader that goes away ends the reports and not the work: SIGPIPE is blocked
- * while a line is written, and taken where the line caused it. */
+/* A reader that goes away ends the reports and not the work. */
 static void write_line(struct report_progress *progress, struct tc_buffer *line) {
-    sigset_t pipe_signal;
-    sigset_t old;
-    sigset_t pending;
-    struct timespec at_once = {0};
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe_signal, &old);
-    struct tc_error ignored = {0};
-    if (line->bytes && !tc_write_all(progress->fd, line->bytes, line->length, &ignored)) {
+    if (line->bytes && !tc_write_quietly(progress->fd, line->bytes, line->length))
         progress->mode = PROGRESS_NONE;
-        if (ignored.errnum == EPIPE && !sigismember(&pending, SIGPIPE))
-            sigtimedwait(&pipe_signal, NULL, &at_once);
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     tc_buffer_release(line);
 }
 

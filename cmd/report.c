@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/memory.h"
+#include "core/remote/address.h"
 #include "core/tensor/cast_report.h"
 
 /* Whether a part of the results could not be printed, for lack of memory. */
@@ -84,6 +85,8 @@ int report_error(const struct tc_error *reported, bool json) {
     struct tc_error told;
     const struct tc_error *error = &told;
     lack_of_memory(reported, &told);
+    if (tc_address_is(told.file))
+        tc_address_redact(told.file);
 #ifdef TCONV_TEST_HOOKS
     record_code(error);
 #endif
@@ -132,6 +135,7 @@ static const struct note_rule {
     [TC_KIND_SKIPPED] = {.always = true, .routine = true},
     [TC_KIND_MEMBER] = {.routine = true, .without_kind = true},
     [TC_KIND_ORDER] = {.routine = true},
+    [TC_KIND_KEPT] = {.routine = true},
 };
 
 /* DETAIL: "a", "b" and 3 more; without names DETAIL (3 times). */
@@ -280,7 +284,8 @@ static void report_errors(const struct tc_plan *plan) {
 void report_ledger(const struct tc_plan *plan, bool verbose) {
     for (size_t i = 0; i < plan->notes.count; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
-        if (note_rules[group->kind].routine && group->severity != TC_WARNING && !verbose)
+        bool told = group->severity == TC_WARNING && group->kind != TC_KIND_KEPT;
+        if (note_rules[group->kind].routine && !told && !verbose)
             continue;
         if (group->severity == TC_WARNING) {
             report_note(group, verbose);

@@ -3,6 +3,10 @@
 #include "core/base/notes.h"
 #include "core/format/backend.h"
 
+/* Below this size of all tensors the time of a copy does not matter, and a file stays as short as
+ * it can be. */
+#define LEAST_SHARED (UINT64_C(1) << 20)
+
 bool rewrite_check(const struct tc_reader *file, const char *instead, struct tc_error *error) {
     const struct tc_backend *format = file->shard_backend ? file->shard_backend : file->backend;
     if (!(format->caps & TC_CAN_WRITE))
@@ -18,6 +22,15 @@ bool rewrite_check(const struct tc_reader *file, const char *instead, struct tc_
         tc_error_hint(error, "%s", instead);
     }
     return error->class == TC_OK ? true : tc_error_in_file(error, file->input->path);
+}
+
+uint64_t rewrite_align(const struct tc_reader *file, const struct tc_plan_options *options) {
+    const struct tc_backend *format = file->shard_backend ? file->shard_backend : file->backend;
+    bool seen = options->write.compress || options->write.checksum;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < file->table.count && bytes < LEAST_SHARED; i++)
+        bytes += file->table.tensors[i].nbytes;
+    return format->shares_blocks && !seen && bytes >= LEAST_SHARED ? TC_ALIGN_SHARE : 0;
 }
 
 void rewrite_keep(const struct tc_reader *file, bool keep_given, struct tc_plan_options *options) {

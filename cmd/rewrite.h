@@ -13,5 +13,8 @@ bool rewrite_check(const struct tc_reader *file, const char *instead, struct tc_
 /* The options by which it stays what it is: checksum, compression, a second file for
  * the data, and unless the user says otherwise its sidecar. */
 void rewrite_keep(const struct tc_reader *file, bool keep_given, struct tc_plan_options *options);
+/* The alignment by which its output shares blocks with it where they can be shared; 0 where they
+ * can't be, or it is small. */
+uint64_t rewrite_align(const struct tc_reader *file, const struct tc_plan_options *options);
 
 #endif

@@ -1,10 +1,12 @@
 #include "cmd/run_conversion.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/addresses.h"
 #include "cmd/ledger.h"
 #include "core/base/json_writer.h"
 #include "core/base/notes.h"
@@ -34,6 +36,10 @@ static bool check_strict(const struct tc_plan *plan, enum strictness strict,
     for (size_t i = 0; i < plan->notes.count && strict != STRICT_NOT; i++)
         if (plan->notes.groups[i].kind == TC_KIND_SELECTION)
             return fail_strict(plan, &plan->notes.groups[i], strict, error);
+    if (plan->tree_problem && strict != STRICT_NOT) {
+        *error = *plan->tree_problem;
+        return false;
+    }
     for (size_t i = 0; i < plan->notes.count && strict != STRICT_NOT; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
         if (group->severity == TC_WARNING || (group->severity == TC_CHANGE && strict != STRICT_ALL))
@@ -45,10 +51,9 @@ static bool check_strict(const struct tc_plan *plan, enum strictness strict,
 
 #ifdef TCONV_TEST_HOOKS
 /* In test builds TCONV_TEST_FLIP=N flips a bit of byte N of the first output file,
- * counted from its end where N is negative, before it is read back. */
-static void flip_bit(const struct tc_publish *publish) {
-    const char *text = getenv("TCONV_TEST_FLIP");
-    const struct tc_outfile *out = publish->files;
+ * counted from its end where N is negative, before it is read back; TCONV_TEST_FLIP_COPY=N of the
+ * last file that is copied beside the weights of a folder. */
+static void flip_in(const struct tc_outfile *out, const char *text) {
     char *path = text && out ? tc_outfile_path(out) : NULL;
     if (!path)
         return;
@@ -64,9 +69,19 @@ static void flip_bit(const struct tc_publish *publish) {
     }
     close(fd);
 }
+
+static void flip_bit(const struct tc_publish *publish) {
+    flip_in(publish->files, getenv("TCONV_TEST_FLIP"));
+}
+
+static void flip_copy(const struct tc_publish *publish) {
+    flip_in(publish->newest, getenv("TCONV_TEST_FLIP_COPY"));
+}
 #define DISTURB flip_bit
+#define DISTURB_COPIES flip_copy
 #else
 #define DISTURB NULL
+#define DISTURB_COPIES NULL
 #endif
 
 const char *const run_conversion_orders[] = {"target", "source", "name", NULL};
@@ -76,8 +91,8 @@ static void add_verifying_options(struct option_table *table, struct run_convers
                                   bool many) {
     const struct option verify =
         FLAG_OPTION("verify", &run->convert.read_back, .not_in_receipt = true,
-                    .help = "read the output again and compare every tensor before it is "
-                            "published");
+                    .help = "read the output again and compare every tensor and every copied "
+                            "file before it is published");
     const struct option receipt[] = {
         TEXT_OPTION("receipt", &run->side_outputs.receipt, .argument = "FILE",
                     .not_in_receipt = true,
@@ -171,41 +186,57 @@ static bool finish(struct run_conversion *run, const struct tc_shard_part *part,
            side_outputs_commit(&run->side_outputs, conversion, error);
 }
 
+/* Writes the output, and says in *ending how it went. */
+static bool write_output(struct run_conversion *run, struct tc_plan *plan,
+                         const struct tc_shard_part *part, struct tc_conversion *conversion,
+                         struct ending *ending, struct tc_error *error) {
+    const struct conversion_watcher *watcher = run->watcher;
+    bool ok = tc_conversion_write(conversion, plan, run->output, &run->convert, error) &&
+              (!run->write_more || run->write_more(run->more, &conversion->publish, error));
+    ending->has_digest = ok && watcher && run->convert.keep;
+    ok = ok &&
+         (!ending->has_digest ||
+          tc_read_back_digest(&conversion->read_back, ending->digest, error)) &&
+         finish(run, part, conversion, error);
+    if (conversion->publish.left_over)
+        ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
+                          "what the new folder replaces could not be removed; it lies in a "
+                          "hidden folder beside it") &&
+             ok;
+    ending->outcome = conversion->unchanged ? CONVERSION_UNCHANGED : CONVERSION_WRITTEN;
+    tc_conversion_end(conversion);
+    return ok;
+}
+
 static bool carry_out(struct run_conversion *run, struct tc_plan *plan,
                       const struct tc_shard_part *part, struct ending *ending,
                       struct tc_error *error) {
-    struct report_progress progress;
-    struct tc_conversion conversion;
+    struct report_progress progress = {0};
     const struct conversion_watcher *watcher = run->watcher;
+    struct tc_conversion *conversion = malloc(sizeof *conversion); /* too large for a small stack */
+    if (!conversion)
+        return tc_fail_memory(error);
     run->convert.open = tc_registry_open_input;
     run->convert.disturb = DISTURB;
+    run->disturb_copies = DISTURB_COPIES;
     run->convert.progress = watcher ? watcher->progress : report_progress_step;
     run->convert.context = watcher ? watcher->context : &progress;
     /* A receipt has the hashes of what was read back from the output. */
     run->convert.keep = run->side_outputs.receipt != NULL ||
                         (run->convert.read_back && (run->shard.number || watcher));
     run->convert.read_back |= run->convert.keep;
+    run->convert.sums = run->side_outputs.receipt != NULL;
     struct tc_publish_options beside = run->convert.publish;
     beside.whole_folder = false;
     bool ok = side_outputs_begin(&run->side_outputs, plan, beside, error);
     if (ok) {
         report_progress_start(&progress, watcher ? NULL : &run->progress,
                               run->common->quiet || watcher);
-        ok = tc_conversion_write(&conversion, plan, run->output, &run->convert, error) &&
-             (!run->write_more || run->write_more(run->more, &conversion.publish, error)) &&
-             finish(run, part, &conversion, error);
-        if (conversion.publish.left_over)
-            ok = tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
-                              "what the new folder replaces could not be removed; it lies in a "
-                              "hidden folder beside it") &&
-                 ok;
-        ending->outcome = conversion.unchanged ? CONVERSION_UNCHANGED : CONVERSION_WRITTEN;
-        ending->has_digest = ok && watcher && run->convert.keep &&
-                             tc_read_back_digest(&conversion.read_back, ending->digest, error);
-        tc_conversion_end(&conversion);
+        ok = write_output(run, plan, part, conversion, ending, error);
         report_progress_end(&progress, ok);
     }
     side_outputs_end(&run->side_outputs);
+    free(conversion);
     return ok;
 }
 
@@ -232,21 +263,45 @@ static void report_done(const struct run_conversion *run, const struct tc_plan *
     report_err(&line);
 }
 
+/* Cleans up after a killed run, so that what is there now is what a run has left as its output; a
+ * run that finds it in order would otherwise leave the rest of that other run, too. */
+static void recover(const struct run_conversion *run, const char *head) {
+    const struct side_outputs *side = &run->side_outputs;
+    char *folder = tc_path_folder(head);
+    tc_publish_recover(head);
+    if (folder)
+        tc_publish_recover(folder); /* where all of it is the output */
+    free(folder);
+    if (side->receipt)
+        tc_publish_recover(side->receipt);
+    if (side->depfile)
+        tc_publish_recover(side->depfile);
+}
+
 /* Whether the output is there: its index, or its first file. */
-static bool exists(const struct run_conversion *run, const struct tc_plan *plan) {
+static bool find_output(const struct run_conversion *run, const struct tc_plan *plan, bool *there,
+                        struct tc_error *error) {
     const char *name = plan->index_name   ? plan->index_name
                        : plan->file_count ? plan->files[0].name
                                           : NULL;
     const char *output = run->output;
     struct tc_buffer path = {0};
+    *there = false;
     if (!name || strcmp(output, "-") == 0)
-        return false;
+        return true;
     tc_buffer_add(&path, output, (size_t)(tc_path_name(output) - output));
     tc_buffer_add_string(&path, name);
     tc_buffer_add(&path, "", 1);
-    bool there = !path.failed && access(path.bytes, F_OK) == 0;
+    bool ok = tc_buffer_ok(&path, error);
+    if (ok && !run->dry_run)
+        recover(run, path.bytes);
+    *there = ok && access(path.bytes, F_OK) == 0;
+    if (ok && !*there && !tc_path_missing(errno)) {
+        ok = tc_fail_errno(error, errno, "output", "cannot look at the output");
+        tc_error_in_file(error, path.bytes);
+    }
     tc_buffer_release(&path);
-    return there;
+    return ok;
 }
 
 /* Whether nothing is to be done, and why. */
@@ -254,7 +309,10 @@ static bool find_outcome(const struct run_conversion *run, const struct tc_plan 
                          enum conversion_outcome *outcome, struct tc_error *error) {
     const struct side_outputs *side = &run->side_outputs;
     bool current = false;
-    if (run->skip_existing && exists(run, plan)) {
+    bool there = false;
+    if ((run->skip_existing || run->update) && !find_output(run, plan, &there, error))
+        return false;
+    if (run->skip_existing && there) {
         *outcome = CONVERSION_EXISTS;
         return true;
     }
@@ -333,7 +391,8 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
     struct tc_shard_part part = {0};
     struct ending ending = {0};
     clock_gettime(CLOCK_MONOTONIC, &started);
-    if (!report_progress_check(&run->progress, error))
+    if (!report_progress_check(&run->progress, error) ||
+        !addresses_check_output(run->output, error))
         return false;
     bool ok = tc_plan_make(&plan, readers, count, target, run->output, options, error);
     if (!ok)
@@ -342,11 +401,13 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
         tc_error_in_file(error, readers[0]->input->path);
     ok = ok && (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
          check_strict(&plan, run->strict, error) &&
-         (!run->shard.number ||
+         (!run->shard.count ||
           tc_shard_part_take(&part, &plan, &run->shard, run->side_outputs.options, error)) &&
          find_outcome(run, &plan, &ending.outcome, error);
     if (ok && ending.outcome == CONVERSION_WRITTEN)
-        ok = carry_out(run, &plan, &part, &ending, error);
+        ok = run->shard.count && !run->shard.number
+                 ? run->write_files(run->more, &plan, &part, error)
+                 : carry_out(run, &plan, &part, &ending, error);
     ok = ok && report_all(run, &plan, &ending, report_seconds_since(&started), error);
     tc_shard_part_end(&part);
     tc_plan_release(&plan);

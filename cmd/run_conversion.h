@@ -57,9 +57,21 @@ struct run_conversion {
      * written, and written before the output appears. NULL: nothing. */
     bool (*plan_more)(void *context, struct tc_plan *plan, struct tc_error *error);
     bool (*write_more)(void *context, struct tc_publish *publish, struct tc_error *error);
+    /* Where the job of shard 0 is asked for: writes what a model folder has besides its weights,
+     * and the record. NULL: there is no such job. */
+    bool (*write_files)(void *context, struct tc_plan *plan, const struct tc_shard_part *part,
+                        struct tc_error *error);
+    /* For tests: called before files that write_more wrote are read again. May be NULL. */
+    void (*disturb_copies)(const struct tc_publish *publish);
     void *more;
     struct tc_buffer given; /* the options, as a receipt lists them */
 };
+
+/* The row of --align, for the commands whose output may be laid out anew. */
+#define RUN_CONVERSION_ALIGN(align_)                                                               \
+    ALIGN_OPTION("align", (align_), .argument = "N|reflink",                                       \
+                 .help = "data starts at a multiple of N (8 to 64K, a power of two); reflink: "    \
+                         "where it shares blocks with the input, on XFS and btrfs")
 
 /* The words for enum tc_order and enum tc_keep, for option tables. */
 extern const char *const run_conversion_orders[];

@@ -20,6 +20,8 @@
 #include "core/io/listing.h"
 #include "core/io/sanitized.h"
 #include "core/io/seccomp.h"
+#include "core/remote/address.h"
+#include "core/remote/environment.h"
 #include "formats/model_copy.h"
 
 const char *const sandbox_modes[] = {"auto", "require", "off", NULL};
@@ -169,6 +171,9 @@ static int allow_outputs(const struct sandbox *sandbox, const struct tc_landlock
         failed = allow_output(layer, sandbox->outputs[i], rights);
     for (size_t i = 0; i < sandbox->removed_count && !failed; i++)
         failed = allow_folder_of(layer, sandbox->removed[i], rights & REMOVE);
+    uint64_t links = rights & TC_LANDLOCK_MAKE_REG ? TC_LANDLOCK_MAKE_SYM : 0;
+    if (sandbox->folder && !failed)
+        failed = allow(layer, sandbox->folder, rights | links);
     const char *path;
     for (size_t i = 0; !failed && (path = sandbox_probe_output(i)) != NULL; i++)
         failed = path[0] ? allow_output(layer, path, rights) : 0;
@@ -198,10 +203,12 @@ static int allow_temporary_files(const struct tc_landlock *layer, const char *fo
 }
 
 static bool writes_files(const struct sandbox *sandbox) {
-    return sandbox->output_count > 0;
+    return sandbox->output_count > 0 || sandbox->folder;
 }
 
 bool sandbox_begin(struct sandbox *sandbox, struct tc_error *error) {
+    /* Who parses has no use for the token; the process that fetches has taken it. */
+    tc_hub_forget_token();
     if (sandbox->mode == SANDBOX_OFF)
         return true;
     if (!limit_process(sandbox, error))
@@ -290,15 +297,19 @@ static int allow_folder(const struct tc_landlock *layer, const char *path) {
     if (!failed)
         failed = allow_links(layer, path);
     char *blobs = failed ? NULL : model_copy_blobs(path);
+    char *shared = blobs ? model_copy_shared_blobs(blobs) : NULL;
     if (blobs)
         failed = allow(layer, blobs, TC_LANDLOCK_READ_FILE);
+    if (shared && !failed)
+        failed = allow(layer, shared, TC_LANDLOCK_READ_FILE);
+    free(shared);
     free(blobs);
     return failed;
 }
 
 static int allow_input(const struct tc_landlock *layer, const char *path,
                        struct last_folders *last) {
-    if (strcmp(path, "-") == 0 || path[0] == '\0')
+    if (strcmp(path, "-") == 0 || path[0] == '\0' || tc_address_is(path))
         return 0;
     if (stands_alone(path))
         return allow(layer, path, TC_LANDLOCK_READ);

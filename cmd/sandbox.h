@@ -28,6 +28,8 @@ struct sandbox {
     bool verbose;
     uint64_t memory; /* --max-memory; 0: no limit; UINT64_MAX: it follows the files */
     int packing;     /* --compress: its level, by which libraries take memory beside that */
+    /* A folder that is there, in which files and links are made, and nothing beside it. */
+    const char *folder;
     const char *outputs[SANDBOX_OUTPUTS];
     size_t output_count;
     const char *files[SANDBOX_OUTPUTS]; /* read, and nothing beside them: a schema, a key */

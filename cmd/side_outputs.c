@@ -84,7 +84,7 @@ static bool write_one(struct tc_publish *publish, const char *path, const struct
     return tc_publish_text(publish, name, text, error);
 }
 
-static bool write_receipt(struct side_outputs *side, const struct tc_conversion *conversion,
+static bool write_receipt(struct side_outputs *side, struct tc_conversion *conversion,
                           const char *output, struct tc_error *error) {
     struct tc_receipt_facts facts = {.conversion = conversion,
                                      .output = output,
@@ -104,7 +104,7 @@ static bool write_receipt(struct side_outputs *side, const struct tc_conversion 
     return ok;
 }
 
-bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *conversion,
+bool side_outputs_write(struct side_outputs *side, struct tc_conversion *conversion,
                         const char *output, struct tc_error *error) {
     struct tc_buffer text = {0};
     bool same = false;

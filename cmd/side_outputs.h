@@ -29,7 +29,7 @@ struct side_outputs {
 bool side_outputs_begin(struct side_outputs *side, const struct tc_plan *plan,
                         struct tc_publish_options options, struct tc_error *error);
 /* Once the output is written; nothing has its name yet. */
-bool side_outputs_write(struct side_outputs *side, const struct tc_conversion *conversion,
+bool side_outputs_write(struct side_outputs *side, struct tc_conversion *conversion,
                         const char *output, struct tc_error *error);
 /* Publishes the output and these files: all or none. */
 bool side_outputs_commit(struct side_outputs *side, struct tc_conversion *conversion,

@@ -15,13 +15,10 @@ size_t table_width(const char *bytes, size_t length) {
 static void add_padded(struct tc_buffer *out, const struct tc_buffer *text, size_t width,
                        bool right, bool last) {
     size_t used = table_width(text->bytes, text->length);
-    if (right)
-        for (; used < width; used++)
-            tc_buffer_add(out, " ", 1);
+    size_t spaces = used < width ? width - used : 0;
+    tc_buffer_add_spaces(out, right ? spaces : 0);
     tc_buffer_add(out, text->bytes, text->length);
-    if (!right && !last)
-        for (; used < width; used++)
-            tc_buffer_add(out, " ", 1);
+    tc_buffer_add_spaces(out, right || last ? 0 : spaces);
 }
 
 void table_print(struct tc_buffer *out, const struct table_column *columns, int column_count,

@@ -29,6 +29,7 @@ struct deathtensors_writer {
     bool is_hashing;
     struct tc_zstd_encoder encoder;
     bool encoding;
+    uint64_t end; /* of the blob so far */
 };
 
 bool deathtensors_check(struct tc_plan *plan, struct tc_error *error);

@@ -12,6 +12,7 @@
 #include "core/io/publish.h"
 #include "core/io/sha256.h"
 #include "core/io/zstd.h"
+#include "core/plan/layout.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -20,9 +21,15 @@
 
 #define METADATA_LIMIT (UINT64_C(1) << 20)
 
+/* Where an item's data lies in the blob, behind an item that ends at `end`. */
+static uint64_t place_behind(const struct tc_plan *plan, uint64_t end) {
+    uint64_t step = tc_layout_step(plan);
+    return (end + step - 1) / step * step;
+}
+
 /* The header as serde_json's pretty printer writes it. */
 static void add_header(struct tc_buffer *text, const struct tc_metadata *metadata,
-                       const struct tc_item *items, size_t count) {
+                       const struct tc_plan *plan, const struct tc_item *items, size_t count) {
     struct tc_json_writer json = {
         .out = text, .escape = TC_ESCAPE_SERDE, .style = TC_JSON_INDENTED};
     tc_json_open_object(&json, NULL);
@@ -34,6 +41,7 @@ static void add_header(struct tc_buffer *text, const struct tc_metadata *metadat
     uint64_t offset = 0;
     for (size_t i = 0; i < count; i++) {
         const struct tc_item *item = &items[i];
+        offset = place_behind(plan, offset);
         const uint64_t offsets[2] = {offset, offset + item->nbytes};
         tc_json_add_key(&json, item->name);
         tc_json_open_object(&json, NULL);
@@ -106,7 +114,13 @@ bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
     const struct tc_write_options *options = &writer->plan->options->write;
     const struct tc_item *items = writer->plan->items + writer->file->first;
     struct tc_buffer text = {0};
-    add_header(&text, &writer->file->metadata, items, writer->file->count);
+    writer->sees_bytes = options->compress || options->checksum;
+    add_header(&text, &writer->file->metadata, writer->plan, items, writer->file->count);
+    uint64_t data = PREFIX_BYTES + ((text.length + 7) & ~UINT64_C(7));
+    uint64_t start = tc_layout_start(writer, data);
+    /* A header that is longer than it must be ends in spaces, behind its last brace. */
+    if (start > data)
+        tc_buffer_add_spaces(&text, start - PREFIX_BYTES - text.length);
     bool ok = write_head(
         writer->out, &text,
         (options->compress ? FLAG_ZSTD : 0) | (options->checksum ? FLAG_CHECKSUM : 0), error);
@@ -122,25 +136,44 @@ bool deathtensors_begin(struct tc_writer *writer, struct tc_error *error) {
         file->encoding = true;
         ok = tc_zstd_encoder_init(&file->encoder, level, emit_compressed, writer, error);
     }
-    writer->sees_bytes = options->compress || options->checksum;
+    return ok;
+}
+
+/* Zeros up to where an item's data begins. */
+static bool fill_gap(struct tc_writer *writer, size_t item, struct tc_error *error) {
+    static const char zeros[4096];
+    struct deathtensors_writer *file = writer->state;
+    uint64_t place = place_behind(writer->plan, file->end);
+    bool ok = true;
+    for (uint64_t left = place - file->end; ok && left;) {
+        size_t step = left < sizeof zeros ? left : sizeof zeros;
+        if (file->is_hashing && !file->encoding)
+            tc_hash_thread_bytes(&file->hashing, zeros, step);
+        ok = file->encoding ? tc_zstd_encode(&file->encoder, zeros, step, error)
+                            : tc_outfile_write(writer->out, zeros, step, error);
+        left -= step;
+    }
+    file->end = place + writer->plan->items[writer->file->first + item].nbytes;
     return ok;
 }
 
 bool deathtensors_put(struct tc_writer *writer, size_t item, struct tc_source *source,
                       struct tc_error *error) {
-    (void)item;
     struct deathtensors_writer *file = writer->state;
+    if (!fill_gap(writer, item, error))
+        return false;
     if (!writer->sees_bytes)
         return tc_source_write(source, writer->out, error);
     struct tc_chunk *chunk;
     bool ok = true;
     enum tc_next next = TC_NEXT_FAILED;
     while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
-        if (file->encoding)
+        if (file->encoding) {
             ok = tc_zstd_encode(&file->encoder, chunk->bytes, chunk->length, error);
-        else
-            ok = tc_hash_thread_chunk(&file->hashing, chunk, error) &&
-                 tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
+        } else {
+            tc_hash_thread_chunk(&file->hashing, chunk);
+            ok = tc_outfile_write(writer->out, chunk->bytes, chunk->length, error);
+        }
         tc_chunk_release(chunk);
     }
     return ok && next == TC_NEXT_END;
@@ -222,7 +255,7 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
                               (struct tc_text){list.bytes, list.length}, error);
     if (ok) {
         bool checksum = plan->options->write.checksum;
-        add_header(&text, metadata, NULL, 0);
+        add_header(&text, metadata, plan, NULL, 0);
         unsigned char digest[TC_SHA256_BYTES];
         ok = write_head(out, &text, checksum ? FLAG_CHECKSUM : 0, error) &&
              (!checksum || (tc_sha256_of(text.bytes, text.length, digest, error) &&
@@ -235,9 +268,9 @@ static bool write_index(const struct tc_plan *plan, struct tc_outfile *out,
 }
 
 static bool leave_room(struct tc_writer *writer, size_t item, struct tc_error *error) {
-    (void)error;
+    bool ok = fill_gap(writer, item, error);
     tc_outfile_skip(writer->out, writer->plan->items[writer->file->first + item].nbytes);
-    return true;
+    return ok;
 }
 
 const struct tc_sharding deathtensors_sharding = {

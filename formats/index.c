@@ -178,6 +178,12 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return shards_extent(&index->shards, tensor, extent);
 }
 
+static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                    struct tc_strided *strided) {
+    struct index_reader *index = reader->state;
+    return shards_strided(&index->shards, tensor, strided);
+}
+
 static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     struct index_reader *index = reader->state;
     return shards_verify(&index->shards, reader, wanted, error);
@@ -200,6 +206,7 @@ const struct tc_backend tc_backend_index = {
     .open = open_index,
     .read = read_index,
     .extent = extent,
+    .strided = strided,
     .check_sums = check_sums,
     .close = close_index,
 };

@@ -13,11 +13,18 @@
 #include "core/base/notes.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
-#include "core/format/backend.h"
+#include "core/convert/file_sums.h"
+#include "core/format/quant_config.h"
 #include "core/io/input.h"
 #include "core/io/listing.h"
+#include "core/remote/address.h"
 #include "formats/model_name.h"
+#include "formats/model_open.h"
 #include "formats/registry.h"
+
+#define CONFIG "config.json"
+/* What is read and hashed at a time. */
+#define COPY_BYTES ((size_t)1 << 20)
 
 /* What is being listed. */
 struct listing_state {
@@ -51,28 +58,57 @@ char *model_copy_blobs(const char *path) {
     return real;
 }
 
+char *model_copy_shared_blobs(const char *blobs) {
+    static const char marker[] = ".huggingface-shared-blobs";
+    char *path = NULL;
+    char *marked = NULL;
+    if (asprintf(&path, "%s/../../blobs", blobs) < 0)
+        path = NULL;
+    char *shared = path ? realpath(path, NULL) : NULL;
+    free(path);
+    if (!shared || asprintf(&marked, "%s/%s", shared, marker) < 0)
+        marked = NULL;
+    bool is_one = marked && access(marked, F_OK) == 0;
+    free(marked);
+    if (is_one)
+        return shared;
+    free(shared);
+    return NULL;
+}
+
 static bool is_below(const char *path, const char *folder) {
     size_t length = strlen(folder);
     return strncmp(path, folder, length) == 0 &&
            (path[length] == '/' || (length && folder[length - 1] == '/' && path[length]));
 }
 
+bool model_copy_may_take(const char *real, const char *root, const char *blobs, const char *shared,
+                         struct tc_error *error) {
+    if (is_below(real, root) || (blobs && is_below(real, blobs)) ||
+        (shared && is_below(real, shared)))
+        return true;
+    tc_fail(error, TC_UNSAFE, "link-outside", "this is a link that leads out of the folder");
+    return tc_error_hint(error, "copy what it leads to into the folder, or remove the link");
+}
+
 /* Whether something may be taken that lies here, once all links are resolved. */
 static bool check_place(const struct model_copy *copy, const char *name, const char *real,
                         struct tc_error *error) {
-    if (is_below(real, copy->root) || (copy->blobs && is_below(real, copy->blobs)))
-        return true;
-    tc_fail(error, TC_UNSAFE, "link-outside", "this is a link that leads out of the folder");
-    tc_error_hint(error, "copy what it leads to into the folder, or remove the link");
-    return tc_error_in_file(error, name);
+    return model_copy_may_take(real, copy->root, copy->blobs, copy->shared, error) ||
+           tc_error_in_file(error, name);
 }
 
 /* Looks where a link leads. */
 static bool check_link(const struct model_copy *copy, const char *path, struct tc_error *error) {
+    if (!copy->root)
+        return true;
     char *real = realpath(path, NULL);
     if (!real) {
-        tc_fail_errno(error, errno, "link-broken", "this is a link that leads nowhere");
-        error->class = TC_UNSAFE;
+        bool broken = tc_path_missing(errno);
+        tc_fail_errno(error, errno, broken ? "link-broken" : "open",
+                      broken ? "this is a link that leads nowhere" : "cannot tell where it lies");
+        if (broken)
+            error->class = TC_UNSAFE;
         return tc_error_in_file(error, path);
     }
     bool ok = check_place(copy, path, real, error);
@@ -80,11 +116,19 @@ static bool check_link(const struct model_copy *copy, const char *path, struct t
     return ok;
 }
 
+/* A file that the reader reads: in the folder, or in one below, which is then the model's as a
+ * whole. */
 static bool add_weight(struct listing_state *state, const char *path, struct tc_error *error) {
-    struct tc_text name = tc_text_of(tc_path_name(path));
-    char *joined = join(state->copy->path, name.bytes);
+    const char *folder = state->copy->path;
+    size_t length = strlen(folder);
+    bool inside = strncmp(path, folder, length) == 0 && strlen(path) > length;
+    const char *below = inside ? path + length : tc_path_name(path);
+    while (*below == '/')
+        below++;
+    char *joined = join(folder, below);
     bool ok = joined ? check_link(state->copy, joined, error) : tc_fail_memory(error);
     free(joined);
+    struct tc_text name = {below, strcspn(below, "/")};
     return ok && (tc_name_map_find(&state->weights, name) ||
                   tc_name_map_add(&state->weights, name, 0, error));
 }
@@ -123,6 +167,9 @@ static bool note(struct listing_state *state, const char *name, struct tc_error 
 static const char *left_out(const struct listing_state *state, const struct tc_entry *entry) {
     struct tc_text variant = state->model->name.variant;
     struct model_name name = model_name_parse(entry->name, variant);
+    if (entry->kind == TC_ENTRY_FOLDER && state->model->backend == &tc_backend_zero &&
+        tc_text_starts(entry->name, TC_TEXT("global_step")))
+        return "folders of other checkpoints of the training are not copied";
     if (entry->kind == TC_ENTRY_FOLDER)
         return tc_text_equal(entry->name, TC_TEXT(".git")) ||
                        tc_text_equal(entry->name, TC_TEXT(".cache"))
@@ -130,6 +177,10 @@ static const char *left_out(const struct listing_state *state, const struct tc_e
                    : NULL;
     if (entry->kind != TC_ENTRY_FILE)
         return NULL;
+    if (state->plan->dequantised && tc_text_equal(entry->name, TC_TEXT("hf_quant_config.json")))
+        return "what it says of quantised weights is over: they are plain now";
+    if (tc_text_ends(entry->name, TC_TEXT(".distcp")))
+        return "files of the same weights in another form are not copied";
     if (tc_name_map_find(&state->outputs, entry->name))
         return "files that have the name of one that is written are not copied";
     return name.is_weights && !model_name_is_training(entry->name) &&
@@ -152,12 +203,12 @@ static bool is_program(struct tc_text name) {
 }
 
 /* Whether a file is a pickle, by its content, or by a name that programs take for one. */
-static bool find_pickle(const char *path, struct tc_text name, bool *pickle,
-                        struct tc_error *error) {
+static bool find_pickle(const struct model_copy *copy, const char *path, struct tc_text name,
+                        bool *pickle, struct tc_error *error) {
     static const char *const endings[] = {".pkl",  ".pickle", ".pt",  ".pth",
                                           ".ckpt", ".joblib", ".bin", NULL};
     const struct tc_backend *backend = NULL;
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_input(copy->options, path, NULL, error);
     bool ok = input && tc_registry_recognise(input, &backend, error);
     tc_input_close(input);
     *pickle = backend == &tc_backend_pt || ends_with_any(name, endings);
@@ -170,14 +221,14 @@ static bool note_dangers(struct listing_state *state, const char *path, const ch
     if (is_program(last))
         return note(state, name, error, "programs are copied with the model; look at them first");
     bool pickle;
-    if (!find_pickle(path, last, &pickle, error))
+    if (!find_pickle(state->copy, path, last, &pickle, error))
         return false;
     return !pickle ||
            note(state, name, error,
                 "pickles are copied with the model; loading one may run anything (tconv scan)");
 }
 
-static bool add_entry(struct model_copy *copy, const char *name, bool is_folder,
+static bool add_entry(struct model_copy *copy, struct model_copy_entry entry,
                       struct tc_error *error) {
     if (copy->count == copy->capacity) {
         size_t capacity = copy->capacity ? 2 * copy->capacity : 64;
@@ -188,10 +239,10 @@ static bool add_entry(struct model_copy *copy, const char *name, bool is_folder,
         copy->entries = entries;
         copy->capacity = capacity;
     }
-    const char *kept = tc_arena_copy(&copy->arena, name, strlen(name), error);
-    if (kept)
-        copy->entries[copy->count++] = (struct model_copy_entry){kept, is_folder};
-    return kept != NULL;
+    entry.name = tc_arena_copy(&copy->arena, entry.name, strlen(entry.name), error);
+    if (entry.name)
+        copy->entries[copy->count++] = entry;
+    return entry.name != NULL;
 }
 
 static bool fail_special(const char *path, struct tc_error *error) {
@@ -218,8 +269,13 @@ static bool list_entry(struct listing_state *state, const char *below, const str
         ok = fail_special(path, error);
     else {
         bool is_folder = entry->kind == TC_ENTRY_FOLDER;
-        ok = add_entry(copy, name, is_folder, error) &&
-             (is_folder || note_dangers(state, path, name, entry->name, error));
+        bool tells_scales = !is_folder && state->plan->dequantised && strcmp(name, CONFIG) == 0;
+        struct model_copy_entry kept = {name, is_folder, tells_scales};
+        ok = add_entry(copy, kept, error) &&
+             (is_folder || note_dangers(state, path, name, entry->name, error)) &&
+             (!tells_scales ||
+              tc_plan_note(state->plan, TC_CHANGE, TC_KIND_DEQUANTISED, tc_text_of(name), error,
+                           "the configuration is written without quantization_config"));
     }
     free(name);
     free(path);
@@ -246,9 +302,12 @@ static bool check_limits(struct model_copy *copy, const char *below, size_t more
 
 static bool list_folder(struct listing_state *state, const char *below, struct tc_error *error) {
     struct tc_listing listing;
-    char *path = join(state->copy->path, below);
+    /* An address has no slash at its end. */
+    char *path =
+        below[0] || state->copy->root ? join(state->copy->path, below) : strdup(state->copy->path);
     tc_listing_init(&listing);
-    bool ok = path ? tc_listing_read(&listing, path, error) : tc_fail_memory(error);
+    bool ok =
+        path ? model_list(&listing, path, state->copy->options, error) : tc_fail_memory(error);
     ok = ok && check_limits(state->copy, below, listing.count, error);
     for (size_t i = 0; i < listing.count && ok; i++)
         ok = list_entry(state, below, &listing.entries[i], error);
@@ -261,11 +320,13 @@ bool model_copy_list(struct model_copy *copy, const char *path, const struct mod
                      const struct tc_reader *reader, bool only_weights, struct tc_plan *plan,
                      struct tc_error *error) {
     struct listing_state state = {.copy = copy, .model = model, .plan = plan};
-    *copy = (struct model_copy){.path = path, .root = realpath(path, NULL)};
+    bool here = !tc_address_is(path);
+    *copy = (struct model_copy){.path = path, .options = reader->options};
     tc_arena_init(&copy->arena, 0);
-    if (!copy->root)
+    if (here && !(copy->root = realpath(path, NULL)))
         return tc_fail_errno(error, errno, "open", "cannot open the folder");
-    copy->blobs = model_copy_blobs(path);
+    copy->blobs = here ? model_copy_blobs(path) : NULL;
+    copy->shared = copy->blobs ? model_copy_shared_blobs(copy->blobs) : NULL;
     tc_name_map_init(&state.weights, NULL);
     tc_name_map_init(&state.outputs, NULL);
     bool ok = list_weights(&state, reader, error) && list_outputs(&state, error) &&
@@ -283,6 +344,8 @@ bool model_copy_list(struct model_copy *copy, const char *path, const struct mod
 static bool check_open(const struct model_copy *copy, struct tc_input *input,
                        struct tc_error *error) {
     char link[32];
+    if (!copy->root)
+        return true;
     int fd = tc_input_acquire(input, error);
     if (fd < 0)
         return false;
@@ -296,44 +359,127 @@ static bool check_open(const struct model_copy *copy, struct tc_input *input,
     bool ok = real ? check_place(copy, input->path, real, error)
                    : tc_fail(error, TC_IO, "changed", "the file changed while it was read");
     free(real);
+    return ok ? true : tc_error_in_file(error, input->path);
+}
+
+/* Writes a config without what it says of quantised weights. */
+static bool write_config(struct tc_outfile *out, struct tc_input *input, unsigned char *sum,
+                         struct tc_error *error) {
+    struct tc_buffer text = {0};
+    if (input->size > TC_QUANT_CONFIG_LIMIT) {
+        tc_fail(error, TC_UNSAFE, "header-limit", "the configuration is over %llu bytes",
+                (unsigned long long)TC_QUANT_CONFIG_LIMIT);
+        return tc_error_hint(error, TC_FIXED_LIMIT);
+    }
+    char *config = tc_input_load(input, 0, input->size, error);
+    bool ok = config && tc_quant_config_drop((struct tc_text){config, input->size}, &text, error) &&
+              (!sum || tc_sha256_of(text.bytes, text.length, sum, error)) &&
+              tc_outfile_write(out, text.bytes, text.length, error);
+    tc_buffer_release(&text);
+    free(config);
+    return ok || tc_error_in_file(error, input->path);
+}
+
+/* Copies and hashes: the kernel's copy would show nobody the bytes. */
+static bool copy_and_sum(struct tc_outfile *out, struct tc_input *input, unsigned char *sum,
+                         struct tc_error *error) {
+    struct tc_sha256 hash;
+    char *buffer = malloc(COPY_BYTES);
+    bool ok = (buffer || tc_fail_memory(error)) && tc_sha256_init(&hash, error);
+    if (!ok) {
+        free(buffer);
+        return false;
+    }
+    tc_input_expect(input, 0, input->size);
+    for (uint64_t at = 0; at < input->size && ok;) {
+        size_t step = input->size - at < COPY_BYTES ? (size_t)(input->size - at) : COPY_BYTES;
+        ok = tc_input_read(input, at, buffer, step, error) &&
+             tc_outfile_write(out, buffer, step, error);
+        if (ok)
+            tc_sha256_update(&hash, buffer, step);
+        at += step;
+    }
+    tc_sha256_finish(&hash, sum);
+    free(buffer);
     return ok;
 }
 
-static bool copy_file(const struct model_copy *copy, const char *path, const char *name,
-                      struct tc_publish *publish, struct tc_error *error) {
-    struct tc_input *input = tc_input_open(path, NULL, error);
-    struct tc_outfile *out =
-        input && check_open(copy, input, error) ? tc_outfile_open(publish, name, error) : NULL;
+/* Writes what the file becomes. */
+static bool write_copy(struct tc_outfile *out, struct tc_input *input,
+                       struct model_copy_entry *entry, bool sums, struct tc_error *error) {
+    unsigned char *sum = sums ? entry->sum : NULL;
+    return entry->tells_scales ? write_config(out, input, sum, error)
+           : sum               ? copy_and_sum(out, input, sum, error)
+                               : tc_outfile_copy(out, input, 0, input->size, error);
+}
+
+static bool copy_file(const struct model_copy *copy, const char *path,
+                      struct model_copy_entry *entry, struct tc_publish *publish,
+                      struct tc_error *error) {
+    struct tc_input *input = tc_reader_input(copy->options, path, NULL, error);
+    struct tc_outfile *out = input && check_open(copy, input, error)
+                                 ? tc_outfile_open(publish, entry->name, error)
+                                 : NULL;
     bool ok = out != NULL;
     if (ok) {
         mode_t mask = umask(0);
         umask(mask);
-        out->mode = (input->mode & ~mask) | 0600;
-        ok = tc_outfile_copy(out, input, 0, input->size, error) && tc_outfile_seal(out, error) &&
+        mode_t most = copy->root ? input->mode : 0666;
+        out->mode = (most & ~mask) | 0600;
+        ok = write_copy(out, input, entry, copy->sums, error) && tc_outfile_seal(out, error) &&
              tc_input_unchanged(input, error);
+        entry->size = out->end;
     }
     tc_input_close(input);
     return ok;
 }
 
+static bool copy_folder(const struct model_copy *copy, const char *path,
+                        struct model_copy_entry *entry, struct tc_publish *publish,
+                        struct tc_error *error) {
+    struct stat status = {.st_mode = 0777};
+    if (copy->root && stat(path, &status) != 0) {
+        tc_fail_errno(error, errno, "changed", "the folder changed while it was read");
+        return tc_error_in_file(error, path);
+    }
+    entry->mode = status.st_mode & 0777;
+    return tc_publish_add_folder(publish, entry->name, entry->mode, error);
+}
+
 bool model_copy_write(struct model_copy *copy, struct tc_publish *publish, struct tc_error *error) {
     bool ok = true;
     for (size_t i = 0; i < copy->count && ok; i++) {
-        const struct model_copy_entry *entry = &copy->entries[i];
-        struct stat status;
+        struct model_copy_entry *entry = &copy->entries[i];
         char *path = join(copy->path, entry->name);
         if (!path)
             ok = tc_fail_memory(error);
-        else if (!entry->is_folder)
-            ok = copy_file(copy, path, entry->name, publish, error);
-        else if (stat(path, &status) != 0) {
-            tc_fail_errno(error, errno, "changed", "the folder changed while it was read");
-            ok = tc_error_in_file(error, path);
-        } else
-            ok = tc_publish_add_folder(publish, entry->name, status.st_mode & 0777, error);
+        else
+            ok = (entry->is_folder ? copy_folder : copy_file)(copy, path, entry, publish, error);
         free(path);
     }
     return ok;
+}
+
+static bool check_file(const struct model_copy_entry *entry, const struct tc_publish *publish,
+                       struct tc_error *error) {
+    const struct tc_outfile *out = tc_publish_find(publish, entry->name);
+    struct tc_input *input = out ? tc_outfile_reopen(out, NULL, error) : NULL;
+    char got[2 * TC_SHA256_BYTES + 1];
+    char meant[2 * TC_SHA256_BYTES + 1];
+    bool ok = input && tc_input_sum(input, got, error);
+    tc_hex(entry->sum, TC_SHA256_BYTES, meant);
+    if (!out || (ok && strcmp(got, meant) != 0))
+        ok = tc_fail(error, TC_IO, "verification", "the copy has other bytes (SHA-256 mismatch)");
+    tc_input_close(input);
+    return ok || tc_error_in_file(error, entry->name);
+}
+
+bool model_copy_check(const struct model_copy *copy, const struct tc_publish *publish,
+                      struct tc_error *error) {
+    for (size_t i = 0; i < copy->count; i++)
+        if (!copy->entries[i].is_folder && !check_file(&copy->entries[i], publish, error))
+            return false;
+    return true;
 }
 
 void model_copy_release(struct model_copy *copy) {
@@ -341,5 +487,6 @@ void model_copy_release(struct model_copy *copy) {
     free(copy->entries);
     free(copy->root);
     free(copy->blobs);
+    free(copy->shared);
     *copy = (struct model_copy){0};
 }

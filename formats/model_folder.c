@@ -6,6 +6,14 @@
 #include "core/base/limits.h"
 #include "core/base/path.h"
 #include "formats/registry.h"
+#include "formats/zero/zero.h"
+
+#define DCP_TABLE ".metadata"
+/* Files of a distributed checkpoint, which say nothing without its table. */
+#define DCP_EXTENSION ".distcp"
+/* Endings of the files of DeepSpeed's ZeRO, which have parts of the weights. */
+#define ZERO_MODEL "_model_states.pt"
+#define ZERO_OPTIMISER "_optim_states.pt"
 
 /* How many names an error or a note lists. */
 #define MOST_LISTED 12
@@ -42,6 +50,7 @@ struct search {
     const struct model_wanted *wanted;
     struct candidate *candidates;
     size_t count;
+    bool zero; /* the folder has files of ZeRO's optimiser, and its other files belong to them */
 };
 
 static unsigned place_of(const struct model_name *name) {
@@ -112,7 +121,21 @@ static void add_candidate(struct search *search, const struct tc_entry *entry,
 /* What may be a file of weights at all: no hidden file, nothing of a training. */
 static bool is_eligible(const struct tc_entry *entry) {
     return entry->kind == TC_ENTRY_FILE && entry->name.bytes[0] != '.' &&
+           !tc_text_ends(entry->name, TC_TEXT(DCP_EXTENSION)) &&
+           !tc_text_ends(entry->name, TC_TEXT(ZERO_OPTIMISER)) &&
            !model_name_is_training(entry->name);
+}
+
+/* Whether it is a file of the model in a folder of a ZeRO checkpoint. */
+static bool is_zero(const struct search *search, const struct tc_entry *entry) {
+    return search->zero && tc_text_ends(entry->name, TC_TEXT(ZERO_MODEL));
+}
+
+static bool has_optimiser(const struct search *search) {
+    for (size_t i = 0; i < search->listing->count; i++)
+        if (tc_text_ends(search->listing->entries[i].name, TC_TEXT(ZERO_OPTIMISER)))
+            return true;
+    return false;
 }
 
 static struct model_name parse(const struct search *search, struct tc_text file) {
@@ -124,8 +147,8 @@ static void list_by_name(struct search *search) {
     for (size_t i = 0; i < search->listing->count; i++) {
         const struct tc_entry *entry = &search->listing->entries[i];
         struct model_name name = parse(search, entry->name);
-        if (is_eligible(entry) && name.backend && variant_fits(search, &name) &&
-            format_fits(search, &name, name.backend))
+        if (is_eligible(entry) && !is_zero(search, entry) && name.backend &&
+            variant_fits(search, &name) && format_fits(search, &name, name.backend))
             add_candidate(search, entry, &name, NULL);
     }
 }
@@ -162,13 +185,72 @@ static bool list_by_content(struct search *search, struct tc_error *error) {
     for (size_t i = 0; i < search->listing->count; i++) {
         const struct tc_entry *entry = &search->listing->entries[i];
         struct model_name name = parse(search, entry->name);
-        if (!is_eligible(entry) || is_text(entry->name) || !variant_fits(search, &name))
+        if (!is_eligible(entry) || is_zero(search, entry) || is_text(entry->name) ||
+            !variant_fits(search, &name))
             continue;
         const struct tc_backend *backend;
         if (!look_at(search, entry->name, &backend, error))
             return false;
         if (backend && format_fits(search, &name, backend))
             add_candidate(search, entry, &name, backend);
+    }
+    return true;
+}
+
+/* What may be the table of a checkpoint in several files, of which format. Others have files of
+ * these names, too: the content decides, except for the model file of a folder that has files of
+ * ZeRO's optimiser. */
+static const struct tc_backend *table_of(const struct search *search, struct tc_text file) {
+    if (tc_text_equal(file, TC_TEXT(DCP_TABLE)))
+        return &tc_backend_dcp;
+    if (tc_text_equal(file, TC_TEXT("latest")))
+        return &tc_backend_zero;
+    if (!tc_text_equal(file, TC_TEXT("mp_rank_00" ZERO_MODEL)) &&
+        !tc_text_equal(file, TC_TEXT("zero_pp_rank_0_mp_rank_00" ZERO_MODEL)))
+        return NULL;
+    return search->zero ? &tc_backend_zero : NULL;
+}
+
+/* Whether a file `latest` is one of DeepSpeed's: it names a folder that lies beside it. Where
+ * nothing else is there to be read, what is wrong with its text is for its reader to say. */
+static bool names_folder(const struct search *search, struct tc_text file) {
+    char text[ZERO_TAG];
+    struct tc_text tag;
+    struct tc_error ignored = {0};
+    if (!search->count)
+        return true;
+    struct tc_input *input = search->wanted->open(search->wanted->context, file.bytes, &ignored);
+    bool read = input && input->size <= sizeof text &&
+                tc_input_read(input, 0, text, (size_t)input->size, &ignored) &&
+                zero_is_tag(text, (size_t)input->size, &tag);
+    bool found = false;
+    for (size_t i = 0; read && i < search->listing->count && !found; i++)
+        found = search->listing->entries[i].kind == TC_ENTRY_FOLDER &&
+                tc_text_equal(search->listing->entries[i].name, tag);
+    tc_input_close(input);
+    return found;
+}
+
+/* What is made of a checkpoint in several files has the usual name of a model. */
+static bool list_tables(struct search *search, struct tc_error *error) {
+    for (size_t i = 0; i < search->listing->count; i++) {
+        const struct tc_entry *entry = &search->listing->entries[i];
+        struct model_name name = {.stem = TC_TEXT("model"),
+                                  .family = MODEL_FAMILY_TRANSFORMERS,
+                                  .is_weights = true,
+                                  .is_table = true};
+        name.backend = table_of(search, entry->name);
+        const struct tc_backend *backend = name.backend;
+        if (!backend || entry->kind != TC_ENTRY_FILE || search->wanted->variant ||
+            !format_fits(search, &name, backend))
+            continue;
+        if (!tc_text_ends(entry->name, TC_TEXT(ZERO_MODEL)) &&
+            !look_at(search, entry->name, &backend, error))
+            return false;
+        bool fits = backend == name.backend && (!tc_text_equal(entry->name, TC_TEXT("latest")) ||
+                                                names_folder(search, entry->name));
+        if (fits)
+            add_candidate(search, entry, &name, NULL);
     }
     return true;
 }
@@ -249,7 +331,8 @@ static bool are_shards(const struct search *search, size_t from, size_t to) {
  * format an index has the name of a single file. */
 static bool may_be_index(const struct candidate *candidate) {
     const struct tc_sharding *sharding = candidate->backend->sharding;
-    return candidate->name.is_index || (sharding && !sharding->index_ending[0]);
+    return candidate->name.is_index ||
+           (sharding && sharding->index_ending && !sharding->index_ending[0]);
 }
 
 /* Whether the two are files of one stem, variant and extension. */
@@ -286,16 +369,37 @@ static int by_file(const void *a, const void *b) {
                            ((const struct candidate *)b)->file);
 }
 
+static bool is_piece(const struct candidate *candidate) {
+    return candidate->name.is_piece && candidate->backend == &tc_backend_safetensors;
+}
+
+/* Files of pieces come last, by their names. */
+static int by_piece(const void *a, const void *b) {
+    int order = is_piece(a) - is_piece(b);
+    return order ? order : by_file(a, b);
+}
+
+/* Adds files with pieces of tensors as one model; the other ones are the first *count then. */
+static bool add_pieces(struct search *search, size_t *count, struct tc_error *error) {
+    size_t all = *count;
+    if (all)
+        qsort(search->candidates, all, sizeof *search->candidates, by_piece);
+    while (*count && is_piece(&search->candidates[*count - 1]))
+        --*count;
+    return *count == all || add_model(search, MODEL_PIECES, *count, all, error);
+}
+
 static bool group_models(struct search *search, struct tc_error *error) {
     size_t arrays = part_arrays(search, error);
-    bool ok = error->class == TC_OK;
+    size_t plain = arrays; /* neither arrays nor pieces */
+    bool ok = error->class == TC_OK && add_pieces(search, &plain, error);
     struct candidate *list = search->candidates;
     const struct candidate *index = NULL;
-    if (arrays)
-        qsort(list, arrays, sizeof *list, by_group);
-    for (size_t from = 0; from < arrays && ok;) {
+    if (plain)
+        qsort(list, plain, sizeof *list, by_group);
+    for (size_t from = 0; from < plain && ok;) {
         size_t to = from + 1;
-        while (to < arrays && compare_groups(&list[from], &list[to]) == 0)
+        while (to < plain && compare_groups(&list[from], &list[to]) == 0)
             to++;
         bool shards = are_shards(search, from, to);
         if (!shards && may_be_index(&list[from]))
@@ -347,6 +451,10 @@ static bool fail_nothing(const struct search *search, struct tc_error *error) {
     tc_buffer_release(&names);
     tc_buffer_release(&what);
     for (size_t i = 0; i < listing->count; i++)
+        if (tc_text_ends(listing->entries[i].name, TC_TEXT(DCP_EXTENSION)))
+            return tc_error_hint(error, "a distributed checkpoint without its table, " DCP_TABLE
+                                        ": was saving it cut short?");
+    for (size_t i = 0; i < listing->count; i++)
         if (listing->entries[i].kind == TC_ENTRY_FOLDER)
             return tc_error_hint(error, "name one of its folders, or a file");
     return false;
@@ -369,7 +477,8 @@ static bool is_decided(const struct search *search) {
 
 bool model_folder_find(struct model_folder *folder, const struct tc_listing *listing,
                        const struct model_wanted *wanted, struct tc_error *error) {
-    struct search search = {folder, listing, wanted, NULL, 0};
+    struct search search = {.folder = folder, .listing = listing, .wanted = wanted};
+    search.zero = has_optimiser(&search);
     *folder = (struct model_folder){0};
     tc_arena_init(&folder->arena, 0);
     if (!check_variant(wanted->variant, error))
@@ -380,7 +489,8 @@ bool model_folder_find(struct model_folder *folder, const struct tc_listing *lis
     bool ok = folder->models && (search.candidates || tc_fail_memory(error));
     if (ok) {
         list_by_name(&search);
-        if (wanted->open && search.count > 1 && !is_decided(&search))
+        ok = !wanted->open || list_tables(&search, error);
+        if (ok && wanted->open && search.count > 1 && !is_decided(&search))
             ok = check_content(&search, error);
         if (ok && wanted->open && !search.count)
             ok = list_by_content(&search, error);
@@ -398,19 +508,11 @@ void model_folder_release(struct model_folder *folder) {
     *folder = (struct model_folder){0};
 }
 
-const struct model *model_folder_owner(const struct model_folder *folder, struct tc_text name) {
-    for (size_t i = 0; i < folder->count; i++)
-        for (size_t f = 0; f < folder->models[i].count; f++)
-            if (tc_text_equal(folder->models[i].files[f], name))
-                return &folder->models[i];
-    return NULL;
-}
-
 /* What a model is called in a note: its file, or what its files are. */
 static void add_model_name(const struct model *model, struct tc_buffer *text) {
     if (model->form == MODEL_ARRAYS && model->count > 1)
         tc_buffer_addf(text, "%zu %s files", model->count, model->backend->extensions[0]);
-    else if (model->form == MODEL_SHARDS)
+    else if (model->form == MODEL_SHARDS || model->form == MODEL_PIECES)
         tc_buffer_addf(text, "the %zu shards from %.*s on", model->count,
                        tc_text_shown(model->files[0], 100), model->files[0].bytes);
     else

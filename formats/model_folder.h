@@ -9,9 +9,10 @@
  *
  * In this order: what transformers takes (model.safetensors, its index,
  * pytorch_model.bin, its index), then the same of diffusers, then other usual names,
- * then any file, index or set of shards of a format that tconv reads, a format in
- * which nothing can be hidden before one of pickles; at last a folder of .npy files
- * of one tensor each. Files of a training (optimizer and the like) are no weights.
+ * then the table of a checkpoint in several files (.metadata), then any file, index
+ * or set of shards of a format that tconv reads, a format in which nothing can be
+ * hidden before one of pickles; at last a folder of .npy files of one tensor each. Files of a
+ * training (optimizer and the like) are no weights.
  */
 #ifndef TCONV_FORMATS_MODEL_FOLDER_H
 #define TCONV_FORMATS_MODEL_FOLDER_H
@@ -28,6 +29,7 @@ enum model_form {
     MODEL_FILE,   /* one file: the weights, or an index */
     MODEL_SHARDS, /* STEM-N-of-M without an index */
     MODEL_ARRAYS, /* a file a tensor, which has the file's name */
+    MODEL_PIECES, /* files that hold pieces of tensors (dcp/hf.h) */
 };
 
 struct model {
@@ -61,8 +63,6 @@ struct model_folder {
 bool model_folder_find(struct model_folder *folder, const struct tc_listing *listing,
                        const struct model_wanted *wanted, struct tc_error *error);
 void model_folder_release(struct model_folder *folder);
-/* Whether a file belongs to one of the models; NULL: to none. */
-const struct model *model_folder_owner(const struct model_folder *folder, struct tc_text name);
 /* Where several models could be meant: says which one is read, and how another is. */
 void model_folder_tell(const struct model_folder *folder, struct tc_buffer *text);
 

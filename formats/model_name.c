@@ -75,6 +75,21 @@ static bool strip_shard(struct tc_text *name, uint32_t *number, uint32_t *total)
     return true;
 }
 
+/* Removes "shard-N-" from the start. */
+static bool strip_rank(struct tc_text *name) {
+    const struct tc_text prefix = TC_TEXT("shard-");
+    size_t at = prefix.length;
+    if (!tc_text_starts(*name, prefix))
+        return false;
+    while (at < name->length && name->bytes[at] >= '0' && name->bytes[at] <= '9')
+        at++;
+    if (at == prefix.length || at + 1 >= name->length || name->bytes[at] != '-')
+        return false;
+    name->bytes += at + 1;
+    name->length -= at + 1;
+    return true;
+}
+
 /* Removes the extension of a format that tconv knows, the longest that fits. */
 static const struct tc_backend *strip_extension(struct tc_text *name, struct tc_text *extension) {
     const struct tc_backend *found = NULL;
@@ -151,6 +166,7 @@ struct model_name model_name_parse(struct tc_text name, struct tc_text variant) 
     take_variant(&parsed, variant);
     if (!parsed.is_index && !parsed.is_shard)
         parsed.is_shard = strip_shard(&parsed.stem, &parsed.number, &parsed.total);
+    parsed.is_piece = parsed.is_shard && strip_rank(&parsed.stem);
     parsed.family = family_of(parsed.stem);
     return parsed;
 }

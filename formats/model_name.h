@@ -8,6 +8,8 @@
  *     model-00001-of-00002.fp16.safetensors
  *     model.safetensors.index.json               the index of shards
  *     model.safetensors.index.fp16.json
+ *     .metadata, latest                          the table of a checkpoint in several files
+ *     shard-00001-model-00001-of-00002.safetensors   pieces of tensors, as DCP saves them
  *     optimizer.pt, training_args.bin            what belongs to a training
  */
 #ifndef TCONV_FORMATS_MODEL_NAME_H
@@ -35,6 +37,8 @@ struct model_name {
         is_weights; /* the extension is one of weights, also of a format that tconv does not read */
     bool is_index;
     bool is_shard;
+    bool is_table;   /* set by model_folder.c, which looks at the content */
+    bool is_piece;   /* a shard whose tensors are pieces */
     uint32_t number; /* of a shard */
     uint32_t total;
 };

@@ -6,10 +6,15 @@
 
 #include "core/base/json.h"
 #include "core/base/name_map.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/restore_metadata.h"
 #include "core/io/input.h"
+#include "core/remote/address.h"
+#include "core/remote/client.h"
+#include "core/remote/hub.h"
 #include "core/tensor/table.h"
+#include "formats/dcp/hf.h"
 #include "formats/registry.h"
 #include "formats/shards.h"
 
@@ -122,6 +127,12 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return shards_extent(&files->shards, tensor, extent);
 }
 
+static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                    struct tc_strided *strided) {
+    struct files_reader *files = reader->state;
+    return shards_strided(&files->shards, tensor, strided);
+}
+
 static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     struct files_reader *files = reader->state;
     return shards_verify(&files->shards, reader, wanted, error);
@@ -145,6 +156,7 @@ static const struct tc_backend backend_files = {
     .open = open_files,
     .read = read_files,
     .extent = extent,
+    .strided = strided,
     .check_sums = check_sums,
     .close = close_files,
 };
@@ -188,28 +200,81 @@ struct tc_reader *model_open(const char *path, const struct model *model,
     char *joined = join(path, several ? (struct tc_text){"", 0} : model->files[0], error);
     struct tc_input *input = !joined   ? NULL
                              : several ? list_files(joined, model, error)
-                                       : tc_input_open(joined, NULL, error);
+                                       : tc_reader_input(options, joined, NULL, error);
     free(joined);
-    const struct tc_backend *backend = several                ? &backend_files
-                                       : model->name.is_index ? NULL
-                                                              : format;
+    const struct tc_backend *backend = model->form == MODEL_PIECES ? &dcp_hf_backend
+                                       : several                   ? &backend_files
+                                       : model->name.is_index      ? NULL
+                                       : model->name.is_table      ? model->backend
+                                                                   : format;
     return input ? tc_registry_open_input(input, backend, options, error) : NULL;
 }
 
+struct place {
+    const char *path;
+    const struct tc_format_options *options;
+};
+
 static struct tc_input *open_in(void *context, const char *name, struct tc_error *error) {
-    char *path = join(context, tc_text_of(name), error);
-    struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
+    const struct place *place = context;
+    char *path = join(place->path, tc_text_of(name), error);
+    struct tc_input *input = path ? tc_reader_input(place->options, path, NULL, error) : NULL;
     free(path);
     return input;
 }
 
+/* What a folder of a repository holds. */
+static bool list_remote(struct tc_remote *remote, const char *address, struct tc_listing *listing,
+                        struct tc_error *error) {
+    struct tc_hub_place place;
+    struct tc_hub_files files = {0};
+    bool ok =
+        tc_hub_parse(&place, address, error) && tc_hub_list(remote, &place, false, &files, error);
+    for (size_t i = 0; ok && i < files.count; i++) {
+        struct tc_entry entry = {.name = tc_text_of(tc_path_name(files.list[i].path)),
+                                 .size = files.list[i].size,
+                                 .kind = files.list[i].folder ? TC_ENTRY_FOLDER : TC_ENTRY_FILE};
+        ok = tc_listing_add(listing, &entry, error);
+    }
+    if (ok)
+        tc_listing_sort(listing);
+    tc_hub_files_release(&files);
+    tc_hub_place_release(&place);
+    return ok || tc_error_in_file(error, address);
+}
+
+bool model_list(struct tc_listing *listing, const char *path,
+                const struct tc_format_options *options, struct tc_error *error) {
+    return options->remote && tc_address_is_hub(path)
+               ? list_remote(options->remote, path, listing, error)
+               : tc_listing_read(listing, path, error);
+}
+
+bool model_is_folder(const char *path, const struct tc_format_options *options) {
+    struct tc_hub_place place;
+    struct tc_hub_files files = {0};
+    struct tc_error ignored = {0};
+    if (!options->remote || !tc_address_is(path))
+        return tc_is_folder(path);
+    if (!tc_address_is_hub(path) || !tc_hub_parse(&place, path, &ignored))
+        return false;
+    /* A name that a format's file would have is taken for one, without asking. */
+    bool folder = !place.path[0] || (!tc_registry_for_path(place.path) &&
+                                     tc_hub_list(options->remote, &place, false, &files, &ignored));
+    tc_hub_files_release(&files);
+    tc_hub_place_release(&place);
+    return folder;
+}
+
 bool model_find(const char *path, const struct tc_backend *format, const char *variant,
-                struct tc_listing *listing, struct model_folder *folder, struct tc_error *error) {
+                const struct tc_format_options *options, struct tc_listing *listing,
+                struct model_folder *folder, struct tc_error *error) {
+    struct place place = {path, options};
     const struct model_wanted wanted = {
-        .format = format, .variant = variant, .open = open_in, .context = (void *)(uintptr_t)path};
+        .format = format, .variant = variant, .open = open_in, .context = &place};
     *folder = (struct model_folder){0};
     tc_listing_init(listing);
-    return (tc_listing_read(listing, path, error) &&
+    return (model_list(listing, path, options, error) &&
             model_folder_find(folder, listing, &wanted, error)) ||
            tc_error_in_file(error, path);
 }

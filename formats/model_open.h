@@ -1,5 +1,5 @@
 /*
- * Opens the model of a folder on the file system as one reader, whether it is one
+ * Opens the model of a folder, here or on the Hub, as one reader, whether it is one
  * file, an index with its shards, shards without an index, or a file a tensor.
  */
 #ifndef TCONV_FORMATS_MODEL_OPEN_H
@@ -18,9 +18,15 @@
 struct tc_reader *model_open(const char *path, const struct model *model,
                              const struct tc_backend *format,
                              const struct tc_format_options *options, struct tc_error *error);
-/* Finds the models of a folder on the file system: lists it, and looks at the first bytes of files
- * where names do not decide. Both results are to be released, also on failure. */
+/* Finds the models of a folder, on the file system or on the Hub: lists it, and looks at the first
+ * bytes of files where names do not decide. Both results are to be released, also on failure. */
 bool model_find(const char *path, const struct tc_backend *format, const char *variant,
-                struct tc_listing *listing, struct model_folder *folder, struct tc_error *error);
+                const struct tc_format_options *options, struct tc_listing *listing,
+                struct model_folder *folder, struct tc_error *error);
+/* Adds what a folder holds, here or on the Hub, and sorts it. */
+bool model_list(struct tc_listing *listing, const char *path,
+                const struct tc_format_options *options, struct tc_error *error);
+/* Whether the path is a folder's, or the address of a repository or of a folder in one. */
+bool model_is_folder(const char *path, const struct tc_format_options *options);
 
 #endif

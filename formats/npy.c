@@ -136,6 +136,17 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     return npy_is_raw(found);
 }
 
+static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                    struct tc_strided *strided) {
+    const struct npy_reader *npy = reader->state;
+    if (npy_is_object(tensor))
+        return false;
+    const struct npy_tensor *found = &npy->list.tensors[tensor->cookie];
+    strided->input = reader->input;
+    strided->offset = found->array->base + found->array->header.data;
+    return npy_strided(found, &strided->view);
+}
+
 static void close_npy(struct tc_reader *reader) {
     struct npy_reader *npy = reader->state;
     npy_stream_release(&npy->stream);
@@ -145,7 +156,7 @@ static void close_npy(struct tc_reader *reader) {
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     const struct tc_item *item = &writer->plan->items[writer->file->first];
     struct tc_buffer text = {0};
-    bool ok = npy_header_write(&text, item, error) &&
+    bool ok = npy_header_write(&text, item, writer, error) &&
               tc_outfile_write(writer->out, text.bytes, text.length, error);
     tc_buffer_release(&text);
     return ok;
@@ -161,6 +172,8 @@ const struct tc_backend tc_backend_npy = {
     .max_rank = NPY_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .empty_name = true,
+    .max_align = NPY_MOST_ALIGNMENT,
+    .shares_blocks = true,
     .options = (const struct tc_format_option *const[]){&npy_void_option, &pickle_mode_option,
                                                         &npy_strings_option, NULL},
     .probe = probe,
@@ -168,6 +181,7 @@ const struct tc_backend tc_backend_npy = {
     .open = open_npy,
     .read = read_npy,
     .extent = extent,
+    .strided = strided,
     .close = close_npy,
     .holds_metadata = npy_holds_metadata,
     .begin = begin,

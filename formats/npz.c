@@ -18,6 +18,8 @@
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
 #include "core/io/deflate.h"
+#include "core/io/slots.h"
+#include "core/plan/layout.h"
 #include "core/plan/plan.h"
 #include "core/tensor/table.h"
 #include "formats/numpy/npy.h"
@@ -31,7 +33,12 @@
 struct npz_reader {
     struct zip zip;
     struct npy_list list;
-    /* The sequential array that is being read. */
+    struct zip_stream unpacking; /* while headers are read */
+    struct tc_slots streams;     /* the sequential arrays that are being read */
+};
+
+/* The state of reading a sequential array. */
+struct array_stream {
     struct zip_stream unpacking;
     struct npy_stream stream;
 };
@@ -39,6 +46,7 @@ struct npz_reader {
 struct fetch {
     struct tc_reader *reader;
     const struct npy_array *array;
+    struct zip_stream *unpacking; /* NULL: the array is stored */
 };
 
 static const struct tc_text extension = {".npy", 4};
@@ -63,11 +71,11 @@ static int probe(const struct tc_probe *probe) {
 static bool fetch_member(void *context, uint64_t offset, void *buffer, size_t length,
                          struct tc_error *error) {
     const struct fetch *fetch = context;
-    struct npz_reader *npz = fetch->reader->state;
+    struct zip_stream none = {0};
     if (length == 0)
         return true;
-    return zip_stream_read(&npz->unpacking, fetch->reader->input, fetch->array->owner, offset,
-                           buffer, length, error);
+    return zip_stream_read(fetch->unpacking ? fetch->unpacking : &none, fetch->reader->input,
+                           fetch->array->owner, offset, buffer, length, error);
 }
 
 /* The array's data as it is stored; offsets count from its first byte. */
@@ -83,12 +91,27 @@ static bool read_npz(struct tc_reader *reader, const struct tc_tensor *tensor, u
     if (npy_is_object(tensor))
         return torch_read(npz->list.objects, tensor, offset, buffer, length, error);
     const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
-    struct fetch fetch = {reader, found->array};
+    struct fetch fetch = {.reader = reader, .array = found->array};
     /* A tensor that is not sequential needs no state, so that any thread may read
      * it. */
-    struct npy_stream none = {0};
-    return npy_stream_read(tensor->sequential ? &npz->stream : &none, found, fetch_data, &fetch,
-                           offset, buffer, length, error);
+    if (!tensor->sequential) {
+        struct npy_stream none = {0};
+        return npy_stream_read(&none, found, fetch_data, &fetch, offset, buffer, length, error);
+    }
+    struct array_stream *stream = tc_slots_take(&npz->streams, found->array, error);
+    if (!stream)
+        return false;
+    fetch.unpacking = &stream->unpacking;
+    bool ok =
+        npy_stream_read(&stream->stream, found, fetch_data, &fetch, offset, buffer, length, error);
+    tc_slots_give(&npz->streams, stream);
+    return ok;
+}
+
+static void empty_stream(void *state) {
+    struct array_stream *stream = state;
+    npy_stream_release(&stream->stream);
+    zip_stream_release(&stream->unpacking);
 }
 
 static struct tc_text name_of(const struct zip_member *member) {
@@ -101,7 +124,7 @@ static bool read_header(struct tc_reader *reader, struct npy_array *array, struc
     struct npz_reader *npz = reader->state;
     const struct zip_member *member = array->owner;
     struct npy_header *header = &array->header;
-    struct fetch fetch = {reader, array};
+    struct fetch fetch = {.reader = reader, .array = array, .unpacking = &npz->unpacking};
     if (!zip_member_readable(member, error) ||
         !npy_header_read(reader, fetch_member, &fetch, member->size, member->data, header, error))
         return false;
@@ -178,6 +201,10 @@ static bool check_duplicate_members(struct tc_reader *reader, struct tc_error *e
 
 static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
     struct npz_reader *npz = reader->state;
+    tc_slots_init(&npz->streams, sizeof(struct array_stream), empty_stream);
+    /* Arrays that are put into another order take more memory than others, and fields of one array
+     * have one stream: then one is read after the other. */
+    reader->streams = true;
     if (!zip_open_archive(&npz->zip, reader, error))
         return false;
     struct npy_array *arrays =
@@ -197,7 +224,11 @@ static bool open_npz(struct tc_reader *reader, struct tc_error *error) {
         if (!add_array(reader, member, array, error) ||
             !count_unpacked(reader, member, array, &unpacked, error))
             return false;
+        reader->streams &= !array->header.fortran && !array->header.structured;
     }
+    if (!reader->streams)
+        npz->streams.most = 1;
+    zip_stream_release(&npz->unpacking);
     if (count == 0 && npz->zip.count)
         return refuse_foreign(&npz->zip, error);
     return check_duplicate_members(reader, error) && npy_list_finish(&npz->list, reader, error) &&
@@ -213,6 +244,17 @@ static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
     *extent = (struct tc_extent){.input = reader->input,
                                  .offset = found->array->base + found->array->header.data};
     return npy_is_raw(found);
+}
+
+static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                    struct tc_strided *strided) {
+    const struct npz_reader *npz = reader->state;
+    if (npy_is_object(tensor))
+        return false;
+    const struct npy_tensor *found = &npz->list.tensors[tensor->cookie];
+    strided->input = reader->input;
+    strided->offset = found->array->base + found->array->header.data;
+    return npy_strided(found, &strided->view);
 }
 
 /* Checks each stored member once, also where several tensors, the fields of a
@@ -273,7 +315,7 @@ static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_e
 static void close_npz(struct tc_reader *reader) {
     struct npz_reader *npz = reader->state;
     zip_stream_release(&npz->unpacking);
-    npy_stream_release(&npz->stream);
+    tc_slots_release(&npz->streams);
     npy_list_release(&npz->list);
     zip_release(&npz->zip);
 }
@@ -307,9 +349,10 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     (void)error;
     struct npz_writer *npz = writer->state;
     int level = writer->plan->options->write.compress;
-    zip_writer_init(&npz->zip, writer->out,
-                    level == TC_COMPRESS_DEFAULT ? TC_DEFLATE_DEFAULT_LEVEL : level);
-    writer->sees_bytes = true; /* for the CRC */
+    writer->deflate_level = level == TC_COMPRESS_DEFAULT ? TC_DEFLATE_DEFAULT_LEVEL : level;
+    zip_writer_init(&npz->zip, writer->out, writer->deflate_level, tc_layout_step(writer->plan));
+    writer->sees_bytes = true;
+    writer->wants_crc = true;
     return true;
 }
 
@@ -324,15 +367,15 @@ static bool put(struct tc_writer *writer, size_t index, struct tc_source *source
     memcpy(name + item->name.length, extension.bytes, extension.length);
     struct tc_buffer header = {0};
     bool ok =
-        npy_header_write(&header, item, error) &&
+        npy_header_write(&header, item, NULL, error) &&
         zip_member_begin(&npz->zip, (struct tc_text){name, item->name.length + extension.length},
-                         header.length + item->nbytes, error) &&
+                         header.length + item->nbytes, header.length, error) &&
         zip_member_write(&npz->zip, header.bytes, header.length, error);
     tc_buffer_release(&header);
     struct tc_chunk *chunk;
     enum tc_next next = TC_NEXT_FAILED;
     while (ok && (next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK) {
-        ok = zip_member_write(&npz->zip, chunk->bytes, chunk->length, error);
+        ok = zip_member_write_chunk(&npz->zip, chunk, error);
         tc_chunk_release(chunk);
     }
     return ok && next == TC_NEXT_END && zip_member_end(&npz->zip, error);
@@ -360,6 +403,7 @@ const struct tc_backend tc_backend_npz = {
     .max_rank = NPY_MAX_RANK,
     .max_name = UINT16_MAX - 4,
     .empty_name = true,
+    .max_align = ZIP_MOST_ALIGNMENT,
     .compression = "deflate",
     .default_level = TC_DEFLATE_DEFAULT_LEVEL,
     .max_level = TC_DEFLATE_MAX_LEVEL,
@@ -370,6 +414,7 @@ const struct tc_backend tc_backend_npz = {
     .open = open_npz,
     .read = read_npz,
     .extent = extent,
+    .strided = strided,
     .check_sums = check_sums,
     .close = close_npz,
     .writer_size = sizeof(struct npz_writer),

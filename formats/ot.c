@@ -25,6 +25,7 @@
 #include "formats/pickle/option.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/write.h"
+#include "formats/zip/write.h"
 
 struct ot_reader {
     bool is_onnx;
@@ -144,6 +145,7 @@ const struct tc_backend tc_backend_ot = {
               TC_SET(TC_C64) | TC_SET(TC_C128),
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
+    .max_align = ZIP_MOST_ALIGNMENT,
     .options =
         (const struct tc_format_option *const[]){&pickle_mode_option, &ot_dialect_option, NULL},
     .probe = probe_ot,

@@ -129,7 +129,6 @@ const struct tc_backend tc_backend_pb = {
     .dtypes = ONNX_DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
-    .empty_name = true,
     .probe = onnx_probe_tensor,
     .reader_size = sizeof(struct onnx),
     .open = open_pb,

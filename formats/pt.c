@@ -14,12 +14,13 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/table.h"
 #include "formats/pickle/opcodes.h"
 #include "formats/pickle/option.h"
 #include "formats/shards.h"
 #include "formats/torch/torch.h"
+#include "formats/torch/tree.h"
 #include "formats/torch/write.h"
+#include "formats/zip/write.h"
 
 static bool is_tar(const struct tc_probe *probe) {
     return probe->length >= 262 && memcmp(probe->head + 257, "ustar", 5) == 0;
@@ -87,25 +88,10 @@ static bool open_pt(struct tc_reader *reader, struct tc_error *error) {
               : is_tar(&probe)            ? torch_open_tar(torch, error)
               : torch_packed_seen(&probe) ? torch_open_packed(torch, error)
                                           : torch_open_plain(torch, error);
+    /* Of pickles that are not torch's the tensors are wanted, and not the classes that they
+     * are objects of. */
+    reader->plain |= reader->beyond && !zip && !torch_legacy_seen(&probe) && !is_tar(&probe);
     return ok && torch_finish(torch, error);
-}
-
-static bool read_pt(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                    void *buffer, size_t length, struct tc_error *error) {
-    return torch_read(reader->state, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    return torch_extent(reader->state, tensor, extent);
-}
-
-static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
-    return torch_verify(reader->state, wanted, error);
-}
-
-static void close_pt(struct tc_reader *reader) {
-    torch_release(reader->state);
 }
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
@@ -119,21 +105,24 @@ const struct tc_backend tc_backend_pt = {
     .mime = "application/zip",
     .framework = "pt",
     .caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA |
-            TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE,
+            TC_CAN_TENSOR_METADATA | TC_CAN_LOAD_LAZILY | TC_NEEDS_SEEK | TC_CAN_TIE | TC_CAN_NEST,
     .dtypes = TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) |
               TC_SET(TC_F32) | TC_SET(TC_F64) | TC_SET(TC_C64) | TC_SET(TC_C128) | TC_SET(TC_C32) |
               TC_SET_F8 | TC_SET(TC_F4),
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .empty_name = true,
+    .max_align = ZIP_MOST_ALIGNMENT,
     .options = (const struct tc_format_option *const[]){&pickle_mode_option, NULL},
     .probe = probe_pt,
     .reader_size = sizeof(struct torch),
     .open = open_pt,
-    .read = read_pt,
-    .extent = extent,
-    .check_sums = check_sums,
-    .close = close_pt,
+    .read = torch_reader_read,
+    .extent = torch_reader_extent,
+    .strided = torch_reader_strided,
+    .check_sums = torch_reader_check_sums,
+    .close = torch_reader_close,
+    .tree = torch_tree,
     .writer_size = sizeof(struct torch_writer),
     .check = torch_write_check,
     .begin = begin,

@@ -262,7 +262,7 @@ bool tc_registry_explain(struct tc_input *input, struct tc_error *error) {
 struct tc_reader *tc_registry_open(const char *path, const struct tc_backend *backend,
                                    const struct tc_format_options *options,
                                    struct tc_error *error) {
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = tc_reader_input(options, path, NULL, error);
     return input ? tc_registry_open_input(input, backend, options, error) : NULL;
 }
 
@@ -285,9 +285,12 @@ struct tc_reader *tc_registry_open_input(struct tc_input *input, const struct tc
     struct tc_reader *reader = tc_reader_open(backend, input, options, error);
     bool sidecar = !(backend->caps & TC_CAN_FILE_METADATA) && backend->caps & TC_CAN_WRITE;
     if (reader && ((sidecar && !tc_sidecar_restore(reader, error)) ||
+                   !tc_metadata_types_restore(reader, error) ||
                    !tc_aliases_restore(reader, error) || !something_left(reader, error))) {
         tc_reader_close(reader);
         return NULL;
     }
+    if (reader && input->copied)
+        tc_reader_warn(reader, "the server gives no ranges: all of the file was fetched first");
     return reader;
 }

@@ -24,6 +24,7 @@
 #include "core/format/source.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
+#include "core/plan/layout.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -32,6 +33,7 @@
 #include "formats/shards.h"
 #include "formats/tensor_entry.h"
 
+#define PREFIX_BYTES 8u
 #define HEADER_LIMIT UINT64_C(100000000)
 #define DTYPES                                                                                     \
     (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_BF16) | TC_SET(TC_F32) |       \
@@ -115,7 +117,7 @@ static bool parse_header(struct tc_reader *reader, uint64_t length, struct tc_er
 static bool open_safetensors(struct tc_reader *reader, struct tc_error *error) {
     struct safetensors_reader *safetensors = reader->state;
     struct tc_input *input = reader->input;
-    unsigned char prefix[8];
+    unsigned char prefix[PREFIX_BYTES];
     if (input->size < sizeof prefix)
         return tc_reader_cut_short(reader, sizeof prefix, true, error);
     if (!tc_input_read(input, 0, prefix, sizeof prefix, error))
@@ -195,8 +197,9 @@ struct safetensors_writer {
     uint64_t *offsets; /* of the items, in the file */
 };
 
-static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
-                       const struct tc_output_file *file) {
+static void add_header(struct tc_buffer *text, const struct tc_writer *writer) {
+    const struct tc_plan *plan = writer->plan;
+    const struct tc_output_file *file = writer->file;
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
     tc_json_open_object(&json, NULL);
     if (file->metadata.count)
@@ -214,14 +217,16 @@ static void add_header(struct tc_buffer *text, const struct tc_plan *plan,
         offset += item->nbytes;
     }
     tc_json_close(&json);
-    tc_buffer_addf(text, "%*s", (int)(-text->length & 7), "");
+    uint64_t end = PREFIX_BYTES + text->length;
+    uint64_t data = tc_layout_start(writer, (end + 7) & ~UINT64_C(7));
+    tc_buffer_add_spaces(text, data - end);
 }
 
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
     struct safetensors_writer *safetensors = writer->state;
     const struct tc_output_file *file = writer->file;
     struct tc_buffer text = {0};
-    add_header(&text, writer->plan, file);
+    add_header(&text, writer);
     bool ok = tc_buffer_ok(&text, error);
     if (ok && text.length > HEADER_LIMIT) {
         tc_fail(error, TC_UNSUPPORTED, "header-limit",
@@ -229,7 +234,7 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
                 (unsigned long long)HEADER_LIMIT);
         ok = tc_error_because(error, TC_REASON_HEADER_SIZE);
     }
-    unsigned char prefix[8];
+    unsigned char prefix[PREFIX_BYTES];
     tc_store(prefix, text.length, sizeof prefix);
     uint64_t offset = sizeof prefix + text.length;
     ok = ok && tc_outfile_write(writer->out, prefix, sizeof prefix, error) &&
@@ -244,10 +249,14 @@ static bool begin(struct tc_writer *writer, struct tc_error *error) {
     return safetensors->offsets != NULL;
 }
 
+static uint64_t place(const struct tc_writer *writer, size_t item) {
+    const struct safetensors_writer *safetensors = writer->state;
+    return safetensors->offsets[item];
+}
+
 static bool put(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error) {
-    const struct safetensors_writer *safetensors = writer->state;
-    writer->out->position = safetensors->offsets[item];
+    writer->out->position = place(writer, item);
     return tc_source_write(source, writer->out, error);
 }
 
@@ -270,6 +279,8 @@ const struct tc_backend tc_backend_safetensors = {
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
     .empty_name = true,
+    .max_align = TC_MOST_ALIGNMENT,
+    .shares_blocks = true,
     .probe = probe,
     .reader_size = sizeof(struct safetensors_reader),
     .open = open_safetensors,
@@ -280,6 +291,7 @@ const struct tc_backend tc_backend_safetensors = {
     .compare = compare,
     .check = check,
     .begin = begin,
+    .place = place,
     .put = put,
     .sharding =
         &(const struct tc_sharding){

@@ -1,5 +1,7 @@
 #include "formats/shards.h"
 
+#include "core/io/thread_pool.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "core/base/path.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
+#include "formats/dcp/hf.h"
 #include "formats/registry.h"
 
 void shards_init(struct shards *shards, struct tc_reader *reader) {
@@ -19,6 +22,8 @@ void shards_init(struct shards *shards, struct tc_reader *reader) {
     tc_name_map_init(&shards->places, &reader->arena);
     tc_name_map_init(&shards->listed, &reader->arena);
     shards->most_tensors = reader->options->limits.tensors;
+    shards->options = *reader->options;
+    shards->options.part = true;
     shards->ready = true;
 }
 
@@ -50,14 +55,14 @@ bool shards_add_file(struct shards *shards, struct tc_text file, uint32_t *posit
         *position = *present;
         return true;
     }
-    if (shards->places.count >= TC_MAX_SHARDS) {
-        tc_fail(error, TC_UNSAFE, "shard-limit", "the index names more than %u shards",
-                TC_MAX_SHARDS);
+    /* Without an index they may be arrays, of which a folder can have more. */
+    unsigned most = shards->without_index ? TC_MAX_FOLDER_ENTRIES : TC_MAX_SHARDS;
+    if (shards->places.count >= most) {
+        tc_fail(error, TC_UNSAFE, "shard-limit", "the model has more than %u shards", most);
         return tc_error_hint(error, TC_FIXED_LIMIT);
     }
     *position = (uint32_t)shards->places.count;
-    if (!grow_files(shards, error) ||
-        !tc_name_add(&shards->places, file, *position, TC_MAX_SHARDS, error))
+    if (!grow_files(shards, error) || !tc_name_add(&shards->places, file, *position, most, error))
         return false;
     shards->files[*position] = (struct shard_file){.name = file, .position = *position};
     return true;
@@ -110,7 +115,8 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
         tc_input_close(input);
         return NULL;
     }
-    if (input->device == reader->input->device && input->inode == reader->input->inode)
+    if (!shards->own && input->device == reader->input->device &&
+        input->inode == reader->input->inode)
         tc_fail(error, TC_INVALID, "shard-index", "the index names itself as a shard");
     else if (tc_registry_is_index(backend))
         tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
@@ -119,7 +125,7 @@ static struct tc_reader *open_shard(struct shards *shards, struct tc_reader *rea
         tc_input_close(input);
         return NULL;
     }
-    struct tc_reader *shard = tc_reader_open(backend, input, reader->options, error);
+    struct tc_reader *shard = tc_reader_open(backend, input, &shards->options, error);
     if (shard && shard->shard_count) {
         tc_fail(error, TC_INVALID, "shard-index", "a shard is itself an index");
         tc_error_in_file(error, shard->input->path);
@@ -199,6 +205,8 @@ static void check_size(const struct shards *shards, const struct tc_reader *read
 static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_t position,
                         struct tc_error *error) {
     struct tc_reader *shard = shards->readers[position];
+    tc_metadata_remove(&shard->table.metadata, TC_TEXT(DCP_HF_SHARDING));
+    tc_metadata_remove(&shard->table.metadata, TC_TEXT(DCP_HF_VERSION));
     if (!merge_tensors(shards, reader, position, error))
         return false;
     check_size(shards, reader, position);
@@ -207,6 +215,8 @@ static bool merge_shard(struct shards *shards, struct tc_reader *reader, uint32_
         return tc_error_in_file(error, shard->input->path);
     reader->checksum |= shard->checksum;
     reader->compressed |= shard->compressed;
+    bool streams = shard->streams || !tc_table_is_sequential(&shard->table);
+    reader->streams = streams && (position == 0 || reader->streams);
     reader->leaves |= shard->leaves;
     reader->shards_differ |= shard->backend != reader->shard_backend;
     reader->beyond = reader->beyond ? reader->beyond : shard->beyond;
@@ -219,18 +229,25 @@ static bool join_metadata(const struct shards *shards, struct tc_reader *reader,
                           struct tc_error *error) {
     const struct tc_metadata **maps = calloc(shards->count + 1, sizeof *maps);
     size_t *conflicts = calloc(shards->count + 1, sizeof *conflicts);
+    size_t *type_conflicts = calloc(shards->count + 1, sizeof *type_conflicts);
     static const struct tc_metadata none;
     for (size_t i = 0; maps && i < shards->count; i++)
         maps[i] = shards->readers[i] ? &shards->readers[i]->table.metadata : &none;
-    bool ok = maps && conflicts ? tc_metadata_join(&reader->table.metadata, maps, shards->count,
-                                                   &reader->arena, conflicts, error)
-                                : tc_fail_memory(error);
+    bool ok = maps && conflicts && type_conflicts
+                  ? tc_metadata_join(&reader->table.metadata, maps, shards->count, &reader->arena,
+                                     conflicts, error)
+                  : tc_fail_memory(error);
+    for (size_t i = 0; maps && i < shards->count; i++)
+        maps[i] = shards->readers[i] ? &shards->readers[i]->metadata_types : &none;
+    ok = ok && tc_metadata_join(&reader->metadata_types, maps, shards->count, &reader->arena,
+                                type_conflicts, error);
     for (size_t i = 0; ok && i < shards->count; i++)
         ok = !conflicts[i] ||
              tc_reader_note(reader, TC_LOSS, TC_KIND_INPUT, tc_text_of(shards->names[i]), error,
                             "shards disagree with earlier ones on metadata, which is kept as those "
                             "have it");
     free(conflicts);
+    free(type_conflicts);
     free(maps);
     return ok;
 }
@@ -367,21 +384,58 @@ bool shards_extent(struct shards *shards, const struct tc_tensor *tensor,
     return tc_reader_extent(shards->readers[tensor->cookie], in_shard(shards, tensor), extent);
 }
 
-static bool verify_each(struct shards *shards, const bool *wanted, struct tc_error *error) {
-    size_t at = 0; /* the table holds the shards' tensors one after the other */
-    for (size_t i = 0; i < shards->count; i++) {
-        struct tc_reader *shard = shards->readers[i];
-        if (!shard)
-            continue;
-        const bool *here = wanted ? wanted + at : NULL;
-        at += shard->table.count;
-        if (!shard->backend->check_sums || shard->backend->check_sums(shard, here, error))
-            continue;
-        tc_error_in_file(error, shard->input->path);
-        if (!tc_reader_forgive(shard, error))
-            return false;
-    }
+bool shards_strided(struct shards *shards, const struct tc_tensor *tensor,
+                    struct tc_strided *strided) {
+    return tc_reader_strided(shards->readers[tensor->cookie], in_shard(shards, tensor), strided);
+}
+
+/* What the threads share that check shards. A job is a shard. */
+struct checking {
+    const struct shards *shards;
+    const bool *wanted; /* NULL: all tensors */
+    size_t next;
+    size_t at; /* the table holds the shards' tensors one after the other */
+};
+
+struct check {
+    struct tc_reader *shard;
+    const bool *wanted;
+};
+
+static bool next_check(void *context, void *job) {
+    struct checking *checking = context;
+    const struct shards *shards = checking->shards;
+    while (checking->next < shards->count && !shards->readers[checking->next])
+        checking->next++;
+    if (checking->next == shards->count)
+        return false;
+    struct tc_reader *shard = shards->readers[checking->next++];
+    *(struct check *)job =
+        (struct check){shard, checking->wanted ? checking->wanted + checking->at : NULL};
+    checking->at += shard->table.count;
     return true;
+}
+
+static bool check_shard(void *context, struct tc_pool_worker *worker, const void *job,
+                        struct tc_error *error) {
+    const struct check *check = job;
+    struct tc_reader *shard = check->shard;
+    (void)context;
+    (void)worker;
+    if (!shard->backend->check_sums || shard->backend->check_sums(shard, check->wanted, error))
+        return true;
+    tc_error_in_file(error, shard->input->path);
+    return tc_reader_forgive(shard, error);
+}
+
+static bool verify_each(struct shards *shards, const bool *wanted, struct tc_error *error) {
+    struct checking checking = {.shards = shards, .wanted = wanted};
+    const struct tc_pool_work work = {.context = &checking,
+                                      .next = next_check,
+                                      .job_size = sizeof(struct check),
+                                      .run = check_shard};
+    size_t threads = tc_thread_count();
+    return tc_pool_run(&work, threads < shards->count ? threads : shards->count, error);
 }
 
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,

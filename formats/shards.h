@@ -46,6 +46,8 @@ struct shards {
     struct tc_name_map listed; /* tensors the index names; the number is the shard's */
     bool without_index;        /* the tensors are those that the files hold: none is listed */
     bool ready;
+    bool own; /* set by the backend: the file that names the shards is one of them */
+    struct tc_format_options options; /* the index's, for a part of a model */
 };
 
 void shards_init(struct shards *shards, struct tc_reader *reader);
@@ -74,6 +76,8 @@ bool shards_incomplete(const struct shards *shards);
 bool shards_read(struct shards *shards, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error);
 bool shards_extent(struct shards *shards, const struct tc_tensor *tensor, struct tc_extent *extent);
+bool shards_strided(struct shards *shards, const struct tc_tensor *tensor,
+                    struct tc_strided *strided);
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
                    struct tc_error *error);
 void shards_release(struct shards *shards);

@@ -15,7 +15,10 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/format/source.h"
+#include "core/io/chunk_pipe.h"
 #include "core/io/publish.h"
+#include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/sparse_group.h"
@@ -129,7 +132,7 @@ static bool find_group(struct tf_reader *tf, struct wire *wire, struct tf_tensor
 /* Adds one of several sparse tensors, as NAME.INDEX. */
 static bool add_next_sparse(struct tf_reader *tf, struct wire *wire, uint64_t index,
                             struct tc_error *error) {
-    struct tf_tensor group[3];
+    struct tf_tensor group[3] = {0};
     struct tc_buffer text = {0};
     tc_buffer_add_text(&text, tf->reader->stem);
     tc_buffer_addf(&text, ".%llu", (unsigned long long)index);
@@ -169,7 +172,7 @@ static bool add_strings(struct tf_reader *tf, const struct tf_tensor *strings,
         return add_many_sparse(tf, strings, error);
     if (strings->count == 3) {
         struct wire wire = wire_open(&tf->source, strings->start, strings->end);
-        struct tf_tensor group[3];
+        struct tf_tensor group[3] = {0};
         struct tc_error ignored = {0}; /* add_list meets it again, and names the tensor */
         if (find_group(tf, &wire, group, &ignored) && is_sparse(group))
             return add_sparse(tf, group, tf->reader->stem, error);
@@ -205,7 +208,29 @@ static void close_tf(struct tc_reader *reader) {
     tf_reader_release(reader->state);
 }
 
+/* A sparse tensor says by itself which of its parts is which. */
+static bool holds_metadata(const struct tc_item *item) {
+    for (size_t i = 0; i < item->metadata->count; i++)
+        if (!tc_text_starts(item->metadata->pairs[i].key, TC_SPARSE_KEYS))
+            return false;
+    return true;
+}
+
+static bool put(struct tc_writer *writer, size_t index, struct tc_source *source,
+                struct tc_error *error) {
+    struct tc_chunk *chunk;
+    enum tc_next next;
+    (void)index;
+    if (writer->file->count == 1)
+        return tc_source_write(source, writer->out, error);
+    while ((next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK)
+        tc_chunk_release(chunk);
+    return next == TC_NEXT_END;
+}
+
 static bool begin(struct tc_writer *writer, struct tc_error *error) {
+    if (writer->file->count > 1)
+        return tf_write_sparse(writer, error);
     struct tc_buffer head = {0};
     bool ok = tf_write_head(&head, &writer->plan->items[writer->file->first], error) &&
               tc_outfile_write(writer->out, head.bytes, head.length, error);
@@ -218,7 +243,7 @@ const struct tc_backend tc_backend_tf = {
     .summary = "TensorFlow tensor",
     .extensions = (const char *const[]){".tensor", NULL},
     .mime = "application/x-protobuf",
-    .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END,
+    .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END | TC_CAN_HOLD_SPARSE,
     .dtypes = TF_DTYPES,
     .max_rank = TC_MAX_RANK,
     .max_name = TC_MAX_NAME_BYTES,
@@ -229,6 +254,9 @@ const struct tc_backend tc_backend_tf = {
     .read = read_tf,
     .extent = extent,
     .close = close_tf,
+    .compare = tf_compare,
     .check = tf_check,
+    .holds_metadata = holds_metadata,
     .begin = begin,
+    .put = put,
 };

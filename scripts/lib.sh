@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts beside it: packages, builds, jobs. Sourced, not run.
 #
-#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint analyse sanitize bench fuzz interop arm64
+#   tconv_setup PURPOSE...   installs what PURPOSE (build test lint analyse sanitize bench disks fuzz interop arm64
 #                            parallel slurm) lacks, or exits 6
 #   tconv_build NAME         configures and builds build/NAME; returns 1 after showing why it failed
 #   tconv_slot               waits until fewer background jobs run than there are cores
@@ -21,15 +21,17 @@ tconv_packages() {
             pkg-config=cmd:pkg-config libzstd-dev=pc:libzstd \
             libssl-dev=pc:libcrypto libsodium-dev=pc:libsodium libpcre2-dev=pc:libpcre2-8 \
             liblzma-dev=pc:liblzma libjansson-dev=pc:jansson libbz2-dev=file:/usr/include/bzlib.h \
-            libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c
+            libprotobuf-c-dev=pc:libprotobuf-c protobuf-c-compiler=cmd:protoc-c \
+            libcurl4-openssl-dev=pc:libcurl
         ;;
     test)
         echo libcriterion-dev=pc:criterion libzip-dev=pc:libzip zlib1g-dev=pc:zlib python3=cmd:python3 \
-            zstd=cmd:zstd time=cmd:time groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish jq=cmd:jq
+            zstd=cmd:zstd time=cmd:time valgrind=cmd:valgrind groff-base=cmd:groff make=cmd:make zsh=cmd:zsh fish=cmd:fish jq=cmd:jq
         ;;
     lint) echo clang-format-14=cmd:clang-format-14 clang-tidy-14=cmd:clang-tidy-14 ;;
     analyse) echo cppcheck=cmd:cppcheck clang-tools-14=cmd:scan-build-14 clang=cmd:clang ;;
     bench) echo python3=cmd:python3 openssl=cmd:openssl zstd=cmd:zstd time=cmd:time ;;
+    disks) echo xfsprogs=cmd:mkfs.xfs btrfs-progs=cmd:mkfs.btrfs e2fsprogs=cmd:mkfs.ext4 ;;
     sanitize) echo clang=cmd:clang libclang-rt-14-dev=fuzzer: llvm-14=symbolizer: ;;
     fuzz) echo "$(tconv_packages sanitize)" libzip-dev=pc:libzip ;;
     arm64)
@@ -131,7 +133,7 @@ tconv_options() {
         echo --buildtype=debug -Doptimization=2 -Db_sanitize=address,undefined -Db_lundef=false \
             -Dtests=true -Dwerror=true
         ;;
-    zlib) echo --buildtype=debugoptimized -Dtests=true -Dwerror=true -Disal=disabled ;;
+    zlib) echo --buildtype=debugoptimized -Dtests=true -Dwerror=true -Disal=disabled -Dremote=disabled ;;
     arm64)
         echo --buildtype=debugoptimized -Dtests=true -Dwerror=true \
             --cross-file="$tconv_root/build/arm64.ini"

@@ -24,7 +24,7 @@ RECOGNISED = {
     "7z": b"7z\xbc\xaf\x27\x1c\0\4" + bytes(24),
     "RAR": b"Rar!\x1a\7\1\0" + bytes(24),
     "zstd": zstd(b"hello"),
-    "GGUF": b"GGUF\3\0\0\0" + bytes(16),
+    "ggml": b"lmgg\3\0\0\0" + bytes(16),
     "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(88),
     "tar": tar(),
     "ELF": b"\x7fELF\2\1\1" + bytes(57),

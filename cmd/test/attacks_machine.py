@@ -148,7 +148,7 @@ def memory_runs_out(command, folder):
         if result.code == IO:
             said = re.search("memory|thread|Resource temporarily", text(result.err))
             check_equal(bool(said), True, f"what is said with {kib} KiB", result)
-    check_equal((codes[0], codes[-1]), (IO, OK), f"some fail, some don't: {codes}")
+    check_equal((IO in codes, codes[-1]), (True, OK), f"some fail, some don't: {codes}")
 
 
 @scene("C11")

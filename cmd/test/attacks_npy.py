@@ -6,7 +6,7 @@ import struct
 
 from attacks import Input, cuts, row
 from files import Tensor, f32, npy
-from harness import INVALID, MIB, OK, SANITIZED, UNSAFE, UNSUPPORTED, limited
+from harness import INVALID, MIB, OK, STACKS, UNSAFE, UNSUPPORTED
 
 FILE = "in.npy"
 THREE = {"in": f32(1, 2, 3)}
@@ -47,10 +47,7 @@ def nested(depth):
 
 @row("N05", INVALID, FILE)
 def nesting():
-    prefixes = {"": (), " small stack": limited("-s 64")}
-    if SANITIZED:  # the sanitizers alone need more stack than that
-        del prefixes[" small stack"]
-    for label, prefix in prefixes.items():
+    for label, prefix in STACKS.items():
         allowed = ("--max-header", "1M")
         yield Input(f"60,000{label}", nested(60_000), prefix=prefix)
         yield Input(f"100,000{label}", nested(100_000), UNSAFE, prefix=prefix)

@@ -51,15 +51,16 @@ def in_any_framing(row_id, outcome):
 
 
 def framed(row_id, one, wrap, label="", **common):
-    """A row's inputs with their pickles in another file."""
+    """A row's inputs with their pickles in another file. One with options keeps its own commands."""
     outcome, function = PICKLES[row_id]
     for item in function(one):
+        own = {"commands": item.commands} if item.options and item.commands else {}
         yield replace(
             item,
             label=f"{label}{item.label}",
             content=wrap(item.content),
             outcome=outcome if item.outcome is None else item.outcome,
-            **common,
+            **{**common, **own},
         )
 
 
@@ -305,6 +306,15 @@ def cycles(one):
         whole = item.outcome is None
         reason = item.message or "holds itself"
         yield replace(item, message=reason, tensors=ONE if whole else None)
+        if whole:
+            yield replace(
+                item,
+                label=f"{item.label}, --strict",
+                outcome=UNSUPPORTED,
+                commands=("convert",),
+                options=("--strict",),
+                message="--strict: ",
+            )
 
 
 def cyclic_values(one):

@@ -416,6 +416,15 @@ def keys():
     ):
         keyed = op.EMPTY_DICT + code(key) + tensor() + op.SETITEM
         yield Input(f"{label} as key", named(keyed), tensors={"?0": THREE})
+        # The name is a change, which --strict=all refuses.
+        yield Input(
+            f"{label} as key, --strict=all",
+            named(keyed),
+            UNSUPPORTED,
+            commands=("convert",),
+            options=("--strict=all",),
+            message="structure",
+        )
         second = op.EMPTY_DICT + op.MARK + (code("x") + two + code(key) + tensor()) + op.SETITEMS
         yield Input(
             f"{label} as key below",

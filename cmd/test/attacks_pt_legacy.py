@@ -7,7 +7,7 @@ from attacks import Input, cuts, row
 from attacks_pickle import FILE, ONE, PICKLES, framed
 from attacks_pt import LONG_LINE
 from files import f32
-from harness import INVALID, MIB, OK, SANITIZED, UNSAFE, UNSUPPORTED
+from harness import FEWER, INVALID, MIB, OK, UNSAFE, UNSUPPORTED
 from pickles import (
     LEGACY_TENSOR,
     MAGIC,
@@ -180,7 +180,7 @@ def whole_module():
 @row("L09", UNSAFE, FILE)
 def pickles_again():
     # The machine is the same: a sanitizer build has seen it on the zip's.
-    for row_id in list(PICKLES)[:: 3 if SANITIZED else 1]:
+    for row_id in list(PICKLES)[:: 3 if FEWER else 1]:
         yield from framed(row_id, LEGACY_TENSOR, legacy, f"{row_id} ", commands=("hash",))
     yield Input(
         "P24 GLOBAL of 1 GB",

@@ -6,7 +6,7 @@ import struct
 
 from attacks import Input, cuts, row
 from files import Tensor, compact, f32, safetensors, safetensors_raw
-from harness import INVALID, OK, UNSAFE, UNSUPPORTED
+from harness import INVALID, MIB, OK, UNSAFE, UNSUPPORTED
 
 FILE = "in.safetensors"
 TWO = {"a": f32(1, 2), "b": f32(3)}
@@ -163,7 +163,9 @@ def write_abuse(folder, size):
 @row("S07", UNSAFE, FILE, commands=("hash",))
 def abuse():
     yield Input("101 MB", functools.partial(write_abuse, size=101_000_000), seconds=2)
-    yield Input("99 MB", functools.partial(write_abuse, size=99_000_000), INVALID)
+    size = 99_000_000
+    bar = 64 * MIB + 3 * size  # as for an honest header
+    yield Input("99 MB", functools.partial(write_abuse, size=size), INVALID, rss=bar)
 
 
 @row("S08", {INVALID, UNSAFE}, FILE, commands=("hash",))

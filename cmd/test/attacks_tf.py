@@ -4,7 +4,7 @@ import struct
 
 from attacks import Input, cuts, row
 from files import Tensor, f32
-from harness import INVALID, MIB, OK, SANITIZED, UNSAFE, UNSUPPORTED, limited
+from harness import INVALID, MIB, OK, STACKS, UNSAFE, UNSUPPORTED
 from protobufs import varint
 from tf_files import field, masked_crc, record, tensor_proto, tensor_proto_of
 
@@ -180,13 +180,10 @@ NESTED = {
 
 @row("F06", UNSAFE, FILE)
 def nested():
-    prefixes = {"": (), ", small stack": limited("-s 64")}
-    if SANITIZED:  # the sanitizers alone need more stack than that
-        del prefixes[", small stack"]
     for kind in ("functions", "lists"):
         shallow, deep = graph(10, NESTED[kind]), graph(10_000, NESTED[kind])
         yield Input(f"{kind}, 10 deep", shallow, UNSUPPORTED, message="graph")
-        for label, prefix in prefixes.items():
+        for label, prefix in STACKS.items():
             yield Input(f"{kind}, 10,000 deep{label}", deep, prefix=prefix)
         yield Input(f"{kind}, as .pb", deep, file="in.pb")
         model = field(1, 1) + field(2, field(1, field(1, b"")) + field(2, deep))

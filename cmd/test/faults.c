@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cmd/test/fault_classes.h"
@@ -40,14 +41,18 @@ static struct planned {
 } planned[MOST_FAULTS];
 static size_t planned_count;
 
-static struct record {
-    enum fault_class class;
-    long number;
-    void *frames[MOST_FRAMES];
-    int depth;
-} records[MOST_RECORDS];
-static atomic_size_t record_count;
-static atomic_long calls[FAULT_CLASSES];
+/* Shared with the processes that a command starts, such as those of a batch: the Nth call is the
+ * Nth of them all, and the report has the faults of all. */
+static struct shared {
+    struct record {
+        enum fault_class class;
+        long number;
+        void *frames[MOST_FRAMES];
+        int depth;
+    } records[MOST_RECORDS];
+    atomic_size_t record_count;
+    atomic_long calls[FAULT_CLASSES];
+} * shared;
 static atomic_bool counting;
 static int report_fd = -1;
 
@@ -91,12 +96,13 @@ static void plan_fault(char *text) {
 static void report(void) {
     counting = false;
     for (size_t i = 0; i < FAULT_CLASSES; i++)
-        dprintf(report_fd, "calls %s %ld\n", classes[i].name, (long)calls[i]);
-    size_t count = record_count < MOST_RECORDS ? record_count : MOST_RECORDS;
+        dprintf(report_fd, "calls %s %ld\n", classes[i].name, (long)shared->calls[i]);
+    size_t count = shared->record_count < MOST_RECORDS ? shared->record_count : MOST_RECORDS;
     for (size_t i = 0; i < count; i++) {
-        dprintf(report_fd, "fault %s %ld", classes[records[i].class].name, records[i].number);
-        for (int frame = 0; frame < records[i].depth; frame++)
-            dprintf(report_fd, " %tx", (char *)records[i].frames[frame] - &__executable_start);
+        const struct record *record = &shared->records[i];
+        dprintf(report_fd, "fault %s %ld", classes[record->class].name, record->number);
+        for (int frame = 0; frame < record->depth; frame++)
+            dprintf(report_fd, " %tx", (char *)record->frames[frame] - &__executable_start);
         dprintf(report_fd, "\n");
     }
 }
@@ -112,6 +118,9 @@ void faults_begin(void) {
     for (char *one = strtok_r(text, ",", &rest); one && planned_count < MOST_FAULTS;
          one = strtok_r(NULL, ",", &rest))
         plan_fault(one);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        abort();
     /* The first call loads a library, which later needs memory or is forbidden. */
     void *frames[MOST_FRAMES];
     backtrace(frames, MOST_FRAMES);
@@ -126,23 +135,31 @@ void faults_begin(void) {
         }
         atexit(report);
     }
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        _exit(99);
     counting = true;
+}
+
+void faults_end(void) {
+    counting = false;
 }
 
 static const struct planned *take(enum fault_class class) {
     if (!counting)
         return NULL;
-    long number = atomic_fetch_add(&calls[class], 1) + 1;
+    long number = atomic_fetch_add(&shared->calls[class], 1) + 1;
     for (size_t i = 0; i < planned_count; i++) {
         const struct planned *fault = &planned[i];
         if (fault->class != class || number < fault->number ||
             (number > fault->number && !fault->onward))
             continue;
-        size_t at = atomic_fetch_add(&record_count, 1);
+        size_t at = atomic_fetch_add(&shared->record_count, 1);
         if (at < MOST_RECORDS) {
-            records[at].class = class;
-            records[at].number = number;
-            records[at].depth = backtrace(records[at].frames, MOST_FRAMES);
+            struct record *record = &shared->records[at];
+            record->class = class;
+            record->number = number;
+            record->depth = backtrace(record->frames, MOST_FRAMES);
         }
         return fault;
     }

@@ -15,7 +15,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import INVALID, IO, OK, SANITIZER_TEXT, TCONV, USAGE, Failed, Server, text
+from harness import (
+    INVALID, IO, OK, SANITIZER_TEXT, TCONV, UNSUPPORTED, USAGE, Failed, Server, note_run, text,
+)
 
 CLASSES = (
     "memory open read list write copy sync close status rename unlink mkdir lock thread random system"
@@ -27,6 +29,11 @@ TRANSFERS = ("read", "write", "copy")  # may do less than they were asked for
 # always say that there is too little.)
 HARMLESS = (
     (("status", "open"), "fill_standard_descriptors", "what is not there is opened"),
+    (("mkdir",), "temporary_folder_make", "there is another place for it"),
+    (("close",), "tree_walk", "a folder, of which nothing was written"),
+    (("close",), "visit", "the same"),
+    (("unlink",), "take_results", "it goes with its folder"),
+    (("close",), "run_through", "a copy of standard output, or the end of a pipe"),
     (("close",), "free_input", "nothing was written through it"),
     (("close",), "free_files", "what was written was checked before"),
     (("close",), "stage_all", "the same"),
@@ -36,11 +43,13 @@ HARMLESS = (
     (("status",), "may_be_opened", "what was opened is looked at again"),
     (("status",), "open_external", "the same"),
     (("status",), "tc_is_folder", "a folder that is taken for a file shows when it is opened"),
+    (("status",), "kernel_is_faster", "then the kernel copies"),
     (("status",), "tc_outfile_reserve", "a disk that is full shows when it is written to"),
     (("status",), "tc_tempfile_check", "the same"),
     (("status",), "open_unnamed", "files wait under names then"),
     (("system",), "most_unnamed", "the usual number of descriptors will do"),
-    (("system",), "tc_thread_count", "then all processors count"),
+    (("system",), "usable_cores", "then all processors count"),
+    (("open", "read", "close"), "load_figure", "then there is no quota"),
     (("system",), "tc_sign", "it needs no random bytes"),
     (("system",), "tc_signature_valid", "the same"),
     (("lock",), "replace_by_unnamed", "file systems without locks lock nowhere"),
@@ -50,20 +59,74 @@ HARMLESS = (
     (("open",), "memory_file", "a file on disk will do"),
     (("random",), "tc_random", "there are others, from the start of the program"),
     (("copy",), "kernel_copy", "the bytes are read and written then"),
+    (("close",), "start", "a pipe, of which nothing was written"),
+    (("close",), "close_for_child", "the same"),
+    (("close",), "become_child", "the same"),
+    (("close",), "drain", "the same"),
+    (("close",), "batch_run", "the same"),
+    (("close",), "join_folder", "a folder"),
+    (("close",), "begins_as_record", "nothing was written through it"),
+    (("close",), "limit_folder", "a folder"),
+    (("close",), "recover_beside", "the same"),
+    (("system",), "become_child", "its pipes end with its parent, too"),
+    (("status",), "confine", "the folder of the pattern may be read then"),
+    (("status",), "prepare", "the conversion looks again"),
+    (("status",), "batch_list_check", "the same"),
+    (("unlink",), "remove_empty_folders", "an empty folder stays"),
+    (("status", "unlink", "close"), "batch_log_close", "an empty log stays"),
+    (("close",), "tc_remote_start", "the other side's end of a socket"),
+    (("close",), "tc_remote_end", "a socket, whose other side goes with it"),
+    (("close",), "read_token", "nothing was written through it"),
+    (("close", "open", "read"), "read_token", "then there is no token"),
+    (("random",), "backoff", "then the clock decides"),
+    (("mkdir",), "temporary_folder_make", "there are other folders for temporary files"),
+    (("memory",), "keep_direct", "the next request asks for the address again"),
+    (("close",), "send_stream", "a pipe that was read to its end"),
+    (("close",), "tree_walk", "a folder, of which nothing was written"),
+    (("unlink",), "take_results", "the temporary folder goes with all that is in it"),
+    (("system",), "load", "another name of the library may do"),
+)
+# Failures after which the run may go on or not, as the case is.
+EITHER = (
+    (("thread",), "tc_thread_start", "most work is then done by the threads that there are"),
+    (("system",), "start", "a model waits for another's process, where there is one"),
+    (("status",), "is_own_file", "of a model that is no folder it makes no difference"),
+    (("read",), "read_all", "what command and fetcher say after the last answer matters to nobody"),
+    (("read",), "receive", "the same"),
+    (("read",), "send_stream", "what the store has already is read and thrown away"),
+    (("write",), "flush", "the same"),
+    (("write",), "tc_write_quietly", "the same"),
 )
 # The same for a function and all that it calls.
+EITHER_BELOW = (
+    (("memory",), "convert_without_copy", "its second pass must give the bytes of the first"),
+)
+# As HARMLESS, for a function and all that it calls.
 SYSTEM = tuple(kind for kind in CLASSES if kind != "memory")
+REMOVING = ("unlink", "rename", "open", "list", "status", "close")  # what it takes to remove a tree
 HARMLESS_BELOW = (
+    ((*REMOVING, "memory"), "index_folder_clean", "the next run can"),
+    ((*REMOVING, "memory"), "index_folder_remove", "the folder of parts is left then, which is said"),
     (SYSTEM, "sandbox_begin", "--sandbox=auto goes without what the system does not have"),
     (SYSTEM, "sandbox_inputs", "the same"),
     (SYSTEM, "sandbox_complete", "the same"),
+    (SYSTEM, "confine_fetcher", "the same, of the process that fetches"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
-    (("unlink", "rename"), "remove_staging", "the output is in place; the next run removes the rest"),
+    (CLASSES, "tc_publish_recover_folder", "the same"),
+    (REMOVING, "remove_later", "a process of its own removes what is temporary, as far as it can"),
+    (REMOVING, "remove_staging", "the output is in place; the next run removes the rest"),
+    (REMOVING, "remove_later", "a warning says what is left"),
+    (("status",), "model_copy_shared_blobs", "then links to those are refused"),
     (("unlink",), "remove_temporaries", "the next run removes the rest"),
     (("memory",), "tc_reader_wants", "the plan asks once more, and reports it"),
     (("memory",), "report_ledger", "the output is in place, and a warning says what is missing"),
     (("memory",), "report_done", "the same"),
+    (SYSTEM, "batch_log_done", "then the model is not passed over, but done"),
+    (("status",), "model_copy_blobs", "then links to blobs are refused"),
+    (("status",), "check_open", "the path is looked at instead"),
+    (SYSTEM, "load_receipt", "then the output is written again"),
+    (SYSTEM, "same_outputs", "the same"),
 )
 
 
@@ -78,8 +141,14 @@ class Scenario:
     environment: dict = field(default_factory=dict)
     stdin: str = "/dev/null"
     reports: tuple = ()  # files that tell of failures, too: each is the old one or a document
+    aside: tuple = ()  # files that may be those of the run before, where a command can't go back
     varies: tuple = ()  # files that differ from run to run: only their names count
+    # Outputs that succeed or fail each by itself, by how their names begin; and where one of them
+    # is a source that goes, the output that must be there first.
+    apart: tuple = ()
+    after: dict = field(default_factory=dict)
     code: int = OK
+    again: int = OK  # what the same command ends with once it is done
 
 
 @dataclass(frozen=True)
@@ -171,6 +240,7 @@ class Commands:
             variables["TCONV_TEST_FAULT"] = plan
         words = ["tconv", *map(str, arguments)]
         result = self.server.run(words, str(cwd), variables, stdin, 60)
+        note_run([TCONV, *words[1:]], result.code, result.cpu_seconds, result.rss)
         calls, faults = {}, []
         for line in report.read_text().splitlines():
             word, kind, number, *rest = line.split(" ")
@@ -204,7 +274,7 @@ def contents(place):
 
 
 def is_temporary(name):
-    return any(part.startswith(".") and ".tconv-" in part for part in name.split("/"))
+    return any(part.startswith(".") and ".tconv-" in part[1:] for part in name.split("/"))
 
 
 class Bench:
@@ -218,7 +288,7 @@ class Bench:
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
             (self.place / name).write_bytes(data)
         for command in scenario.prepare:
-            made = self.server.run(command, self.place)
+            made = self.server.run(command, self.place, environment=scenario.environment)
             if made.code != OK:
                 raise made.failed("what comes before the command failed")
         self.old = contents(self.place)
@@ -251,10 +321,42 @@ class Bench:
 
     def cleans_up(self):
         """Whether the next run succeeds and leaves no temporary names."""
+        for name, data in self.old.items():  # sources that went
+            if name.startswith(tuple(self.scenario.after)):
+                (self.place / name).write_bytes(data)
         again = self.run()
-        # What was appended can't be appended again, and a key is not replaced.
-        repeated = {"append": INVALID, "keygen": USAGE}.get(self.scenario.arguments[0])
-        return again.code in (self.whole.code, repeated) and self.is_new(contents(self.place))
+        done = again.code in (self.whole.code, self.scenario.again)
+        found = contents(self.place)
+        for name in self.scenario.aside:
+            if found.get(name) == self.old.get(name):
+                found = {**found, name: self.new[name]}
+        return done and self.is_new(found)
+
+    def settled(self, found):
+        """What is there after a failure, with those outputs taken back that were written all the
+        same: each by itself, as a whole."""
+        if not self.scenario.apart:
+            return found
+        new, settled = self.masked(self.new), dict(found)
+
+        def part(whole, start):
+            return {name: data for name, data in whole.items() if name.startswith(start)}
+
+        done = [
+            start
+            for start in self.scenario.apart
+            if self.masked(part(found, start)) == part(new, start)
+        ]
+        for start in done:
+            if self.scenario.after.get(start, start) in done:
+                for name in part(settled, start):
+                    del settled[name]
+                settled.update(part(self.old, start))
+        # The folder of the outputs and the log of a batch are there once one of them is.
+        for name in settled.keys() - self.old.keys():
+            if name in self.new and (self.new[name] is None or name in self.scenario.varies):
+                del settled[name]
+        return {**settled, **{name: self.old[name] for name in self.scenario.varies if name in self.old}}
 
     def refused(self, found):
         """Whether readers see that the output is incomplete."""
@@ -281,11 +383,22 @@ class Bench:
         self.server.end()
 
 
+def names_of(fault):
+    """The functions that led to a fault, innermost first."""
+    return [name.partition(" ")[0] for name in fault.functions() if not IN_THE_WRAPPER.match(name)]
+
+
+def either(fault):
+    """Whether this failure may be shrugged off, but need not be."""
+    names = names_of(fault)
+    return any(fault.kind in kinds and names[:1] == [name] for kinds, name, _ in EITHER) or any(
+        fault.kind in kinds and name in names for kinds, name, _ in EITHER_BELOW
+    )
+
+
 def harmless(fault):
     """Whether this failure may be shrugged off."""
-    names = [
-        name.partition(" ")[0] for name in fault.functions() if not IN_THE_WRAPPER.match(name)
-    ]
+    names = names_of(fault)
     return any(fault.kind in kinds and names[:1] == [name] for kinds, name, _ in HARMLESS) or any(
         fault.kind in kinds and name in names for kinds, name, _ in HARMLESS_BELOW
     )
@@ -298,7 +411,7 @@ def message_problems(run, bench):
         lines.pop()
     errors = [line for line in lines if line.startswith("tconv: error: ")]
     several = bench.scenario.reports or len(set(bench.scenario.arguments) & set(bench.old)) > 1
-    several = several or "." in bench.scenario.arguments
+    several = several or "." in bench.scenario.arguments or bench.scenario.apart
     several = several or all("memory" in error for error in errors)
     if not errors or lines[-1] != errors[-1] or (len(errors) > 1 and not several):
         return [f"expected: one last line `tconv: error: …`, got {len(errors)}"]
@@ -309,7 +422,7 @@ def message_problems(run, bench):
         return []
     if errors[0].startswith("tconv: error: .: "):
         return []  # the folder that it runs in
-    named = ["standard output", "temporary file", "output's folder"]
+    named = ["standard output", "temporary file", "temporary folder", "process that fetches", "output's folder"]
     named += [*bench.old, *bench.new, *bench.scenario.arguments]
     if not any(name in errors[0] for name in named):
         return ["expected: a message that names the file"]
@@ -322,12 +435,12 @@ def outcome_problems(run, bench, found):
         return []  # it is in place, though perhaps not after a power cut
     if bench.is_new(found) and run.out != bench.whole.out:
         return []  # it is in place, but its report could not be printed
-    found = {**found, **bench.documents(found)}
+    found = bench.settled({**found, **bench.documents(found)})
     old = {**bench.old, **bench.documents(bench.old)}
     left = [name for name in found if is_temporary(name)]
     seen = {name: data for name, data in found.items() if name not in left}
     # What could not be put back or removed waits for the next run, as after a kill.
-    stuck = {fault.kind for fault in run.faults} & {"unlink", "rename", "sync", "status"}
+    stuck = {fault.kind for fault in run.faults} & {"sync", *REMOVING}
     if left and stuck and (len(run.faults) > 1 or stuck == {"unlink"}):
         if seen != old and not bench.is_new(seen) and not bench.refused(seen):
             return [f"expected: the old one, or none; but {difference(old, seen)}"]
@@ -341,14 +454,16 @@ def outcome_problems(run, bench, found):
 def success_problems(run, bench, found, partly):
     """What is wrong with a run that succeeded."""
     problems = []
-    left = [name for name in found if is_temporary(name)]
-    if left and any(fault.kind == "unlink" for fault in run.faults) and bench.cleans_up():
+    # Parts that could not be removed are said to be left, and go with the next run.
+    said = b"the parts are joined, but could not all be removed" in run.err
+    left = [name for name in found if is_temporary(name) or (said and name not in bench.new)]
+    if left and any(fault.kind in REMOVING for fault in run.faults) and bench.cleans_up():
         found = {name: data for name, data in found.items() if name not in left}
     if not bench.is_new(found):
         problems.append(f"got: success, but {difference(bench.new, found)}")
     if run.out != bench.whole.out and not bench.scenario.varies:
         problems.append("got: success, but another standard output")
-    loud = [] if partly else [fault for fault in run.faults if not harmless(fault)]
+    loud = [fault for fault in run.faults if not partly and not harmless(fault) and not either(fault)]
     if loud:
         problems.append(f"got: success though {loud[0].kind} {loud[0].number} failed")
     return problems
@@ -365,6 +480,8 @@ def judge(run, bench, partly):
             return ["got: a sanitizer's report"]
         if run.code == bench.whole.code:
             return success_problems(run, bench, found, partly)
+        if run.code == UNSUPPORTED and b"libcurl" in run.err:
+            return outcome_problems(run, bench, found)  # it could not be loaded
         if run.code != IO:
             return [f"expected: exit {bench.whole.code} or {IO}"]
         problems = message_problems(run, bench)

@@ -208,11 +208,13 @@ def zip64_end(count, size, offset, position):
 
 def zip_file(members, comment=b"", base=0, disk=0):
     """A zip archive of members; `base` is what its offsets count besides (bytes put before it)."""
-    body, central = b"", b""
+    body, central, offset = [], [], base
     for member in members:
-        central += member.central(base + len(body))
-        body += member.local()
-    return body + central + zip_end(len(members), len(central), base + len(body), comment, disk)
+        central.append(member.central(offset))
+        body.append(member.local())
+        offset += len(body[-1])
+    listed = b"".join(central)
+    return b"".join([*body, listed, zip_end(len(members), len(listed), offset, comment, disk)])
 
 
 def npz(tensors, method=0):
@@ -436,6 +438,8 @@ def _minifloat(bits, exponent_bits, mantissa_bits, bias, kind):
 def values(tensor):
     """A tensor's elements as Python numbers; complex ones as pairs in a row."""
     dtype, data = tensor.dtype, tensor.data
+    if dtype == "BOOL":
+        return [int(byte != 0) for byte in data]
     if dtype in _MINIFLOAT:
         return [_minifloat(byte, *_MINIFLOAT[dtype]) for byte in data]
     if dtype == "F8_E8M0":
@@ -445,7 +449,6 @@ def values(tensor):
             struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2)
         ]
     code = {
-        "BOOL": "B",
         "U8": "B",
         "I8": "b",
         "U16": "H",

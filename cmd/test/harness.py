@@ -6,6 +6,8 @@ when the exit code or one of the rules for failures is broken.
 
     TCONV            path of the binary, required
     TCONV_SANITIZED  1 for a sanitizer build: more time, no bars on time and memory
+    TCONV_COVERAGE   1 for a build that counts which lines run, where SANITIZED is 1, too
+    TCONV_REMOTE     0 for a build without libcurl, which refuses addresses
     TCONV_FULL       1 is the same as --full
     TCONV_TEST_JOBS  cases at once, where it is not the number of cores: other suites run beside it
     TCONV_TEST_EXEC  1 starts a program for every command; otherwise most are forked from one that
@@ -43,6 +45,9 @@ from pathlib import Path
 OK, DIFFERENT, USAGE, INVALID, UNSUPPORTED, UNSAFE, IO = 0, 1, 2, 3, 4, 5, 6
 MIB = 1 << 20
 SANITIZED = os.environ.get("TCONV_SANITIZED") == "1"
+COVERAGE = os.environ.get("TCONV_COVERAGE") == "1"
+REMOTE = os.environ.get("TCONV_REMOTE", "1") == "1"
+FEWER = SANITIZED and not COVERAGE  # of many cases of a kind some are enough
 FULL = os.environ.get("TCONV_FULL") == "1"
 EXEC = FULL or os.environ.get("TCONV_TEST_EXEC") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine
@@ -351,6 +356,11 @@ def limited(*limits):
     return ("sh", "-c", "".join(f"ulimit {limit} && " for limit in limits) + 'exec "$0" "$@"')
 
 
+# What follows a case's name, and the prefix that runs it so: as it is, and on a small stack, unless the
+# sanitizers, which need more stack than that for themselves, are in.
+STACKS = {"": ()} if SANITIZED else {"": (), ", small stack": limited("-s 64")}
+
+
 def unprivileged():
     """A prefix that gives up root's power to read everything."""
     if os.geteuid() != 0:
@@ -466,7 +476,7 @@ heed_signals()
 def one_in(share, case_id):
     """Whether a sanitizer build runs this case, of which there are many of a kind: one in `share`,
     chosen by the id. Other builds, and --full, run all."""
-    return not SANITIZED or FULL or zlib.crc32(case_id.encode()) % share == 0
+    return not FEWER or FULL or zlib.crc32(case_id.encode()) % share == 0
 
 
 class Suite:

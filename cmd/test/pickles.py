@@ -8,7 +8,6 @@ opcodes already and anything else is encoded, so that code nests:
 The stdlib's pickle module names the opcodes: `import pickle as op`.
 """
 
-import array
 import functools
 import pickle as op
 import struct
@@ -105,12 +104,13 @@ def pickled(value, protocol=2):
 
 
 def distinct_puts(count):
-    """PUT opcodes for so many different memo entries, made column by column."""
-    numbers = array.array("I", range(count)).tobytes()
-    opcodes = bytearray(op.LONG_BINPUT + bytes(4)) * count
-    for place in range(4):
-        opcodes[1 + place :: 5] = numbers[place::4]
-    return bytes(opcodes)
+    """PUT opcodes for so many different memo entries, made by their upper halves."""
+    lower = [op.LONG_BINPUT + struct.pack("<H", number) for number in range(1 << 16)]
+    parts = []
+    for first in range(0, count, 1 << 16):
+        upper = struct.pack("<H", first >> 16)
+        parts += [upper.join(lower[: count - first]), upper]
+    return b"".join(parts)
 
 
 # tensors and arrays

@@ -11,6 +11,7 @@ from files import Tensor
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MODEL_GRAPH = 7
 INITIALIZER = 5
+SPARSE_INITIALIZER = 15
 MINUS_ONE = 2**64 - 1  # as protobuf has it
 
 DATA_TYPES = {
@@ -47,8 +48,13 @@ STRING = 8
 # Making
 
 
+SHORT = [bytes([value]) for value in range(0x80)]
+
+
 def varint(value):
     """A number in its shortest form; negative ones take ten bytes."""
+    if 0 <= value <= 0x7F:
+        return SHORT[value]
     value %= 2**64
     out = bytearray()
     while value > 0x7F:
@@ -246,15 +252,76 @@ def read_tensor(data, folder):
     return found.get(8, [b""])[0].decode(), Tensor(dtype, shape, content)
 
 
+def transposed(data, rows, columns):
+    """A matrix of numbers of 8 bytes, turned."""
+    assert len(data) == rows * columns * 8, "a matrix of another size"
+    places = [row * columns + column for column in range(columns) for row in range(rows)]
+    return b"".join(data[place * 8 : place * 8 + 8] for place in places)
+
+
+def rows_of(matrix):
+    """The rows of a matrix of I64."""
+    count, width = matrix.shape
+    return list(struct.iter_unpack(f"<{width}q", matrix.data)) if count else []
+
+
+def coo(name, indices, values, sizes):
+    """The parts of a sparse tensor as tconv has them, by names, of indices [nnz, rank], values [nnz]
+    and the sizes."""
+    assert (indices.dtype, indices.shape) == ("I64", [values.shape[0], len(sizes)]), indices
+    assert len(values.shape) == 1, values
+    for place in rows_of(indices):
+        assert all(0 <= index < size for index, size in zip(place, sizes)), f"{place} in {sizes}"
+    turned = transposed(indices.data, *indices.shape)
+    shape = struct.pack(f"<{len(sizes)}q", *sizes)
+    return {
+        f"{name}.indices": Tensor("I64", indices.shape[::-1], turned),
+        f"{name}.values": values,
+        f"{name}.shape": Tensor("I64", [len(sizes)], shape),
+    }
+
+
+def read_sparse(data, folder):
+    """The name, the parts and the sizes of a SparseTensorProto: values 1, which have the name;
+    indices 2, in ascending order, none twice; dims 3."""
+    found = message(data)
+    ((values,), (indices,)), sizes = (found[1], found[2]), numbers(found.get(3, []))
+    (name, values), (_, indices) = read_tensor(values, folder), read_tensor(indices, folder)
+    parts, places = coo(name, indices, values, sizes), rows_of(indices)
+    assert name, "a sparse tensor without a name"
+    assert places == sorted(set(places)), "indices that do not ascend"
+    return name, parts, sizes
+
+
+def graph_of(path):
+    return message(path.read_bytes())[MODEL_GRAPH][0]
+
+
+def sparse_tensors(path):
+    """The sparse initializers of a model by name, each its dtype and sizes."""
+    found = message(graph_of(path)).get(SPARSE_INITIALIZER, [])
+    read = [read_sparse(each, path.parent) for each in found]
+    return {name: (parts[f"{name}.values"].dtype, sizes) for name, parts, sizes in read}
+
+
 def read_onnx(path):
-    """The initializers of a model."""
-    graph = message(message(path.read_bytes())[MODEL_GRAPH][0])
-    return dict(read_tensor(each, path.parent) for each in graph.get(INITIALIZER, []))
+    """The initializers of a model as they stand there, sparse ones as their parts."""
+    tensors = {}
+    for place, value in fields(graph_of(path)):
+        if place == INITIALIZER:
+            more = dict([read_tensor(value, path.parent)])
+        elif place == SPARSE_INITIALIZER:
+            more = read_sparse(value, path.parent)[1]
+        else:
+            continue
+        assert not tensors.keys() & more.keys(), f"two of a name: {list(more)}"
+        tensors |= more
+    return tensors
 
 
 def companions(path):
     """The files that hold a model's external data."""
-    graph = message(message(path.read_bytes())[MODEL_GRAPH][0])
+    graph = message(graph_of(path))
     places = [entries(message(each).get(13, [])) for each in graph.get(INITIALIZER, [])]
     return {path.parent / place["location"] for place in places if place}
 
@@ -269,7 +336,8 @@ def read_metadata(path):
 
 
 LOWEST_IR = {"U4": 10, "I4": 10, "F4": 11, "F8_E8M0": 12, "F6_E2M3": 14, "F6_E3M2": 14}
-LOWEST_OPSET = {4: 9, 9: 19, 10: 21, 11: 23, 12: 24, 14: 28}
+SPARSE_IR = 6  # which has sparse initializers
+LOWEST_OPSET = {4: 9, SPARSE_IR: 11, 9: 19, 10: 21, 11: 23, 12: 24, 14: 28}
 ALIGNMENT = 1 << 16
 
 
@@ -278,11 +346,11 @@ def faults(path):
     of the same type, external data that is not aligned, overlaps or leaves a gap of its own."""
     top = message(path.read_bytes())
     graph = message(top[MODEL_GRAPH][0])
-    tensors = read_onnx(path)
+    tensors, sparse = read_onnx(path), sparse_tensors(path)
     found = []
     ir = max(
         [
-            4,
+            SPARSE_IR if sparse else 4,
             *(
                 LOWEST_IR.get(t.dtype, 9 if t.dtype.startswith("F8") else 4)
                 for t in tensors.values()
@@ -301,7 +369,9 @@ def faults(path):
         kind = message(message(output[2][0])[1][0])
         sizes = [message(dim)[1][0] for dim in message(kind[2][0]).get(1, [])]
         outputs[output[1][0].decode()] = (DTYPES[kind[1][0]], sizes)
-    if outputs != {name: (t.dtype, t.shape) for name, t in tensors.items()}:
+    parts = {f"{name}.{role}" for name in sparse for role in ("indices", "values", "shape")}
+    dense = {name: (t.dtype, t.shape) for name, t in tensors.items() if name not in parts}
+    if outputs != dense | sparse:
         found.append("the outputs are others than the initializers")
     end = 0
     for each in graph.get(INITIALIZER, []):

@@ -208,6 +208,11 @@ def lzma_alone(data, **options):
     return lzma.compress(data, lzma.FORMAT_ALONE, filters=filters)
 
 
+def gzip_with(flags, fields):
+    """gzip with optional fields in its header: extra 4, name 8, comment 16, checksum 2."""
+    return lambda data: b"\x1f\x8b\x08" + bytes([flags]) + bytes(6) + fields + gzip.compress(data)[10:]
+
+
 PACKERS = (
     ("gzip", gzip.compress),
     ("zlib", zlib.compress),
@@ -231,6 +236,11 @@ def packed():
             f"{label}, an empty stream first",
             lambda p, f=pack: {"in.gz": f(b"") + f(p)},
         )
+    for label, pack in (
+        ("a name", gzip_with(8, b"name\0")),
+        ("all fields but a checksum", gzip_with(28, b"\3\0abcname\0comment\0")),
+    ):
+        yield f"gzip with {label}", lambda p, f=pack: {"in.gz": f(p)}
     yield "xz, then LZMA", lambda p: {"in.xz": lzma.compress(p[:9]) + lzma_alone(p[9:])}
     for label, options in (
         ("no mark", {"lc": 0, "lp": 2, "pb": 1}),

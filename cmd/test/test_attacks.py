@@ -5,8 +5,10 @@ import sys
 
 import attacks
 import attacks_checkpoints  # noqa: F401
+import attacks_dcp  # noqa: F401
 import attacks_deathtensors  # noqa: F401  (each registers its rows)
 import attacks_foreign  # noqa: F401
+import attacks_gguf  # noqa: F401
 import attacks_machine  # noqa: F401
 import attacks_npy  # noqa: F401
 import attacks_npz  # noqa: F401
@@ -17,9 +19,12 @@ import attacks_pt  # noqa: F401
 import attacks_pt_legacy  # noqa: F401
 import attacks_pt_tar  # noqa: F401
 import attacks_safetensors  # noqa: F401
+import attacks_scales  # noqa: F401
 import attacks_shards  # noqa: F401
 import attacks_tf  # noqa: F401
+import attacks_trees  # noqa: F401
 import attacks_values  # noqa: F401
+import attacks_zero  # noqa: F401
 from harness import Skip, Suite, one_in
 
 FEW = 4  # files of a row all go through the sanitizers, of the others one in five

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "cmd/batch_list.h"
-#include "cmd/jobserver.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/io/jobserver.h"
 #include "formats/registry.h"
 
 static void check_place(const char *destination, const char *relative, bool folder,
@@ -50,35 +50,35 @@ Test(batch_list, patterns) {
 Test(jobserver, tokens_are_taken_and_given_back) {
     int pair[2];
     char flags[128];
-    struct jobserver server;
+    struct tc_jobserver server;
     cr_assert_eq(pipe(pair), 0);
     cr_assert_eq(write(pair[1], "+-", 2), 2);
     snprintf(flags, sizeof flags, " -j --jobserver-auth=98,99 --jobserver-auth=%d,%d", pair[0],
              pair[1]);
-    jobserver_open(&server, flags);
-    cr_assert(jobserver_take(&server));
-    cr_assert(jobserver_take(&server));
-    cr_assert_not(jobserver_take(&server));
-    jobserver_give(&server);
-    cr_assert(jobserver_take(&server));
-    jobserver_close(&server);
+    tc_jobserver_open(&server, flags);
+    cr_assert(tc_jobserver_take(&server));
+    cr_assert(tc_jobserver_take(&server));
+    cr_assert_not(tc_jobserver_take(&server));
+    tc_jobserver_give(&server);
+    cr_assert(tc_jobserver_take(&server));
+    tc_jobserver_close(&server);
     char tokens[3];
     cr_assert_eq(read(pair[0], tokens, 3), 2);
     cr_assert(memchr(tokens, '+', 2) && memchr(tokens, '-', 2));
 }
 
 Test(jobserver, one_that_is_not_for_us_is_left_alone) {
-    struct jobserver server;
+    struct tc_jobserver server;
     static const char *const flags[] = {"--jobserver-auth=-2,-2", "--jobserver-auth=900,901",
                                         "--jobserver-auth=fifo:/nowhere", "--jobserver-auth=x"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        jobserver_open(&server, flags[i]);
+        tc_jobserver_open(&server, flags[i]);
         cr_assert(server.named && server.read_fd == -1);
-        cr_assert_not(jobserver_take(&server));
-        jobserver_close(&server);
+        cr_assert_not(tc_jobserver_take(&server));
+        tc_jobserver_close(&server);
     }
-    jobserver_open(&server, NULL);
+    tc_jobserver_open(&server, NULL);
     cr_assert_not(server.named);
-    jobserver_open(&server, "-j4");
+    tc_jobserver_open(&server, "-j4");
     cr_assert_not(server.named);
 }

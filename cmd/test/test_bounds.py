@@ -10,6 +10,7 @@ program's own count (TCONV_TEST_MEMORY, in test builds) is held against the page
 import functools
 import sys
 
+import files
 from bounds import FILES, SHARE
 from harness import CPU_SECONDS, MIB, OK, SANITIZED, Suite, health_faults, text, tconv
 
@@ -139,8 +140,41 @@ def hook_case(folder):
         raise result.failed(f"expected: a count of about {size}, got {counted}")
 
 
+# What a tensor may take, as the program counts it (arrays that grow are larger than what is touched
+# of them), by the input's format: 100 bytes are its name and place in the
+# file, twice. A .pt has a pickle, whose nodes are gone before the conversion starts.
+MANY = 50_000
+BYTES_A_TENSOR = {"safetensors": 800, "deathtensors": 720, "pt": 740, "npz": 920}
+
+
+def many_case(folder):
+    """Of many small tensors each takes a few hundred bytes, whatever is done with them."""
+    if SANITIZED:
+        return
+    header = {
+        f"model.layers.{i // 10}.weight.{i % 10}": {
+            "dtype": "F32",
+            "shape": [4],
+            "data_offsets": [16 * i, 16 * i + 16],
+        }
+        for i in range(MANY)
+    }
+    (folder / "many.safetensors").write_bytes(files.safetensors_raw(header, bytes(16 * MANY)))
+    for name, most in BYTES_A_TENSOR.items():
+        if name != "safetensors":
+            tconv("-q", "many.safetensors", f"many.{name}", "--no-sync", cwd=folder)
+        target = "deathtensors" if name == "safetensors" else "safetensors"
+        for args in (("info", f"many.{name}"), (f"many.{name}", f"out.{target}", "--no-sync")):
+            env = {"TCONV_TEST_MEMORY": str(folder / "n")}
+            result = tconv(*args, cwd=folder, env=env)
+            counted = int((folder / "n").read_text())
+            if result.code != OK or counted > MANY * most + 4 * MIB:
+                raise result.failed(f"expected: at most {most} bytes a tensor, got {counted / MANY:.0f}")
+
+
 def cases(full):
     yield "hook", hook_case
+    yield "many tensors", many_case
     for number, (name, make) in enumerate(FILES.items()):
         yield name, functools.partial(file_case, number, make, name, full)
 

@@ -77,7 +77,7 @@ def action_runs(folder):
     for name in re.findall(r"\. \"\$TCONV_SOURCE/(.*)\"", build):
         check_equal((ROOT / ".github/actions/tconv/../../.." / name).exists(), True, name)
     for command, code in (("scan", INVALID), ("verify", DIFFERENT), ("check --schema tconv.schema.json", INVALID)):
-        for paths, expected in (("good.safetensors", OK), ("good.safetensors\nbad.npz", code)):
+        for paths, expected in (("good.safetensors\n", OK), ("good.safetensors\n\nbad.npz\n", code)):
             env = {"TCONV_COMMAND": command, "TCONV_PATHS": paths, "TCONV_JUNIT": "t.xml", "TCONV_SARIF": "t.sarif"}
             result = run("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", work, cwd=folder,
                          env={**environment(), **env})

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import files
 from files import Tensor
-from harness import DATA, TCONV, WORK, Skip, Suite, check_equal, run
+from hub_server import sample_hub
+from harness import DATA, REMOTE, TCONV, WORK, Skip, Suite, check_equal, run
 
 ROOT = DATA.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,7 +51,13 @@ def make_samples(folder):
     (folder / "llm").mkdir()
     (folder / "llm" / "model.safetensors").write_bytes(files.safetensors(model(), metadata=metadata))
     (folder / "llm" / "config.json").write_text("{}")
-    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin"):
+    (folder / "mixtral").mkdir()
+    result = run(TCONV, "-q", "--shard-size", "1", "model.safetensors", "mixtral/model.safetensors", cwd=folder)
+    check_equal(result.code, 0, "making a folder in shards", result)
+    (folder / "mixtral" / "config.json").write_text("{}")
+    shutil.copytree(DATA / "dcp" / "ranks", folder / "dcp")
+    shutil.copytree(DATA / "zero" / "stage2", folder / "run")
+    for name in ("model.npz", "model.deathtensors", "pytorch_model.bin", "model.gguf"):
         result = run(TCONV, "-q", "model.safetensors", name, cwd=folder)
         check_equal(result.code, 0, f"making {name}", result)
     (folder / "models" / "tuned").mkdir(parents=True)
@@ -83,8 +90,14 @@ def run_script(samples, script, folder):
     if re.search(r"\bjq\b", script) and not shutil.which("jq"):
         raise Skip("jq is not here")
     shutil.copytree(samples, folder, dirs_exist_ok=True)
-    path = f"{samples.parent / 'bin'}:{os.environ['PATH']}"
-    return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env={"PATH": path, "TCONV": "tconv"})
+    env = {"PATH": f"{samples.parent / 'bin'}:{os.environ['PATH']}", "TCONV": "tconv"}
+    if "hf://" not in script and "tconv hub" not in script:
+        return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env=env)
+    if not REMOTE:
+        raise Skip("no libcurl")
+    hub, more = sample_hub(folder, {"model.safetensors": (samples / "model.safetensors").read_bytes()})
+    with hub:
+        return run("bash", "-euo", "pipefail", "-c", script, cwd=folder, env=env | more)
 
 
 def check_block(samples, script, folder):

@@ -19,6 +19,7 @@ import itertools
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,13 +29,14 @@ import zlib
 import faults
 import fault_scenarios
 from faults import CLASSES, TRANSFERS, Bench, Scenario
-from harness import FULL, IO, OK, SANITIZED, TCONV, UNSUPPORTED, Failed, Skip, Suite, check_equal
+from harness import COVERAGE, FEWER, FULL, IO, OK, REMOTE, SANITIZED, TCONV, UNSUPPORTED, Failed, Skip, Suite, check_equal
 
 SEED = int(os.environ.get("TCONV_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 MOST_CALLS = 20_000
 # The quick part takes each fault of a few commands, and every so manieth of the others. A run takes
-# ten times as long under a sanitizer, and what that adds are leaks where memory fails.
-STRIDE = 1 if FULL and not SANITIZED else 5 if FULL else 20 if SANITIZED else 40
+# ten times as long under a sanitizer, and what that adds are leaks where memory fails. To count
+# lines more of them are made: many a line runs only where one certain call fails.
+STRIDE = 1 if FULL and not SANITIZED else 5 if FULL or COVERAGE else 20 if SANITIZED else 40
 WHOLE = () if SANITIZED else ("convert", "shards over old")
 FEW = ("convert, json", "signed receipt of shards", "append", "stats page", "diff", "scan a folder")
 PAIRS = (400 if FULL else 8) // (8 if SANITIZED else 1)
@@ -67,9 +69,9 @@ def numbers(case_id, plan, calls, stride):
 def each_fault(case_id, scenario, stride, folder):
     bench = Bench(scenario, folder)
     made, problems = collections.Counter(), []
-    modes = ("", "+") if FULL or not SANITIZED else ("",)
+    modes = ("", "+") if FULL or not FEWER else ("",)
     plans = [(kind, f"{kind}:%d{mode}", False) for kind in CLASSES for mode in modes]
-    if FULL or not SANITIZED:
+    if FULL or not FEWER:
         plans += [(kind, f"{kind}/short:%d+", True) for kind in TRANSFERS]
         plans += [(kind, f"{kind}/EINTR:%d", True) for kind in TRANSFERS]
     try:
@@ -166,11 +168,11 @@ def recovery(step, stride, folder):
 # program's own mistake, or are printing, for which cmd/test/test_machine.py has full disks.
 NEVER_FAIL = re.compile(
     r"""_|mem|str|isatty|f?print|fputs|putc|puts|fwrite|fflush|ferror|fclose|qsort|pthread_(attr|mutex|cond|join|sigmask)
-    |sig|raise|umask|get(env|pid|ppid|euid|auxval)|clock_gettime|gmtime_r|nanosleep|sysconf|free|malloc_usable
+    |sig|raise|umask|get(env|pid|ppid|euid|auxval)|clock_gettime|gmtime_r|nanosleep|sysconf|free|malloc_usable|malloc_trim
     |closedir|dirfd|alarm|chdir|dup2|putenv|unsetenv|atexit|backtrace|dprintf|abort|_exit|kill|waitpid
     |poll|munmap|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c
-    |ZSTD_(free|is|get|CStream|DCtx_set)|EVP_(Digest(Update|Final)|MD_CTX_free|sha256)|BZ2_bzDecompressEnd
-    |environ|stdout|stderr|setvbuf|globfree|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit""",
+    |ZSTD_(free|is|get|CStream|DCtx_set)|EVP_(Digest(Update|Final)|MD_CTX_free|sha1|sha256)|BZ2_bzDecompressEnd
+    |environ|time(gm)?$|stdout|stderr|setvbuf|_?longjmp|globfree|inet_(aton|pton)|shutdown|lzma_end|pcre2_(code_free|get|match_(context|data)_free|set)|isal_|ioctl|setrlimit|prlimit|posix_fadvise|sync_file_range""",
     re.X,
 )
 # Only the hooks of tests call these (cmd/sandbox_probe.c, cmd/fork_server.c).
@@ -198,9 +200,95 @@ def nothing_missed(folder):
     check_equal(sorted(missed), [], "calls that no test lets fail (cmd/test/wrapped_calls.c)")
 
 
+# Options that do not change which files are written, or how: what is in them, what is read and
+# printed, and what does not concern a file that a scenario of another command has not got already.
+NOT_ABOUT_FILES = set(
+    """checksum no-checksum order metadata drop-metadata tied ot-dialect densify strict dry-run progress
+    progress-fd dtype lossy saturate restore-dtype include exclude filter sort rows rename map
+    strip-prefix prefix from variant max-header max-tensors max-memory max-size max-pickle npy-void
+    pickle strings sandbox json quiet verbose help plan to no-sync plot schema pubkey allow keep-going
+    files0-from jobs makefile compress align no-verify receipt-tensors atol rtol ignore-metadata full requests
+    gguf-version dequantize repo-type revision private create-pr message delete-original
+    threads tree""".split()
+)
+# A batch hands them to the conversions, which have them in scenarios of their own; so do others
+# that carry out a plan.
+SHARED = set(
+    """keep-metadata onnx-external verify receipt sign depfile no-clobber if-changed keep-shards
+    per-tensor only-weights merge shard-size prune""".split()
+)
+
+
+def command_of(scenario):
+    first = scenario.arguments[0]
+    return first if first in fault_scenarios.commands() else "convert"
+
+
+def all_commands(folder):
+    """Each command has scenarios, and each option by which it writes files is in one of them."""
+    every = {**fault_scenarios.WRITING, **fault_scenarios.READING, **fault_scenarios.remote_scenarios()}
+    tried = {command_of(scenario) for scenario in every.values()}
+    check_equal(sorted(fault_scenarios.commands() - tried), ["version"], "commands without a scenario")
+    used = collections.defaultdict(set)
+    for scenario in every.values():
+        words = {word.partition("=")[0] for word in scenario.arguments}
+        used[command_of(scenario)] |= words
+        used["all"] |= words
+    missing = []
+    for name in sorted(fault_scenarios.commands()):
+        for options in fault_scenarios.options(name):
+            long = options[0].removeprefix("--")
+            known = used["all" if long in SHARED else name]
+            if long not in NOT_ABOUT_FILES and not known & set(options):
+                missing.append(f"{name} --{long}")
+    check_equal(missing, [], "options that no scenario has (cmd/test/fault_scenarios.py)")
+def pull(stride, folder):
+    """What a failed run leaves in the Hub's cache is no content that is not whole, and the next run goes on with it."""
+    hub, environment = fault_scenarios.remote()
+    repo = hub.repos["models/org/model"]
+    whole = repo.commits[repo.refs["main"]]
+    server, made = faults.Commands(folder), collections.Counter()
+    cache = folder / "cache"
+    variables = {**environment, "HF_HUB_CACHE": str(cache)}
+    words = ("hub", "pull", "org/model")
+
+    def check(run):
+        for path in cache.rglob("blobs/*"):
+            data = path.read_bytes()
+            if not path.name.endswith(".incomplete") and data not in whole.values():
+                raise run.failed(f"{path.name} is not whole")
+
+    try:
+        for kind, mode in itertools.product(CLASSES, ("", "+")):
+            for number in numbers("pull", kind + mode, 100, stride):
+                shutil.rmtree(cache, ignore_errors=True)
+                run = server.run(words, folder, f"{kind}:{number}{mode}", variables)
+                if not run.faults and run.code == OK:
+                    break
+                made[kind] += 1
+                not_loaded = run.code == UNSUPPORTED and b"libcurl" in run.err
+                if run.code not in (OK, IO) and not not_loaded:
+                    raise run.failed(f"expected: exit {OK} or {IO}")
+                check(run)
+                again = server.run(words, folder, "", variables)
+                if again.code != OK:
+                    raise again.failed(f"expected: exit {OK} after {kind}:{number}{mode}")
+                found = {path.name: path.read_bytes() for path in cache.glob("*/snapshots/*/*")}
+                check_equal(found == whole, True, f"the snapshot after {kind}:{number}{mode}")
+    finally:
+        server.end()
+    with counting:
+        counts.update(made)
+
+
 def cases():
     yield "nothing missed", nothing_missed
-    some = FULL or not SANITIZED
+    yield "all commands", all_commands
+    if REMOTE and (FULL or not SANITIZED):
+        yield "hub pull", functools.partial(pull, STRIDE)
+        for name, scenario in fault_scenarios.remote_scenarios().items():
+            yield f"command {name}", functools.partial(each_fault, name, scenario, STRIDE)
+    some = FULL or not FEWER
     for name, scenario in {**fault_scenarios.WRITING, **fault_scenarios.READING}.items():
         if some or name in FEW:
             stride = 1 if name in WHOLE else STRIDE
@@ -209,7 +297,7 @@ def cases():
     for step in range(1, 60, 1 if FULL else 9) if some else ():
         yield f"recovery {step}", functools.partial(recovery, step, STRIDE)
     for name, scenario in fault_scenarios.pairs():
-        if FULL or zlib.crc32(name.encode()) % (40 if SANITIZED else 8) == 0:
+        if FULL or zlib.crc32(name.encode()) % (40 if FEWER else 8) == 0:
             yield f"pair {name}", functools.partial(convertible, name, scenario, STRIDE)
 
 

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 
-from harness import DATA, OK, TCONV, Skip, Suite, check_equal, expect, run
+from hub_server import sample_hub
+from harness import DATA, OK, REMOTE, TCONV, Skip, Suite, check_equal, expect, run
 from test_docs import make_samples
 
 COMPLETIONS = DATA.parent / "cmd" / "completions"
@@ -73,12 +74,20 @@ def check_examples(arguments, folder):
     (folder / "bin").mkdir()
     (folder / "bin" / "tconv").symlink_to(TCONV)
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    if not REMOTE:
+        found = [each for each in found if "hf://" not in each[0] and not each[0].startswith("tconv hub")]
+    hub, env = sample_hub(folder, {"model.safetensors": (folder / "model.safetensors").read_bytes()})
+    with hub:
+        run_examples(arguments, found, folder, {"PATH": path, **env})
+
+
+def run_examples(arguments, found, folder, env):
     for line, what in found:
         # convert needs no word of its own
         known = line.split()[1] == arguments[0] if arguments and arguments[0] != "convert" else True
         check_equal((line.split()[0], known), ("tconv", True), f"an example of the command: {line}")
         check_equal(bool(re.fullmatch(r"[A-Z].*\.", what)), True, f"a sentence: {what}")
-        result = run("bash", "-euo", "pipefail", "-c", line, cwd=folder, env={"PATH": path})
+        result = run("bash", "-euo", "pipefail", "-c", line, cwd=folder, env=env)
         check_equal(result.code, OK, f"the exit code of {line}", result)
         check_equal(b"nothing to do" in result.err, False, f"an idle option of {line}", result)
 
@@ -88,7 +97,7 @@ def check_format_options(folder):
     lines = expect(folder, OK, "formats", "--json").out.decode().splitlines()
     declared = {option["name"]: option for line in lines for option in json.loads(line)["options"]}
     check_equal(
-        set(declared), {"--npy-void", "--pickle", "--strings", "--onnx-external", "--ot-dialect"}, "options"
+        set(declared), {"--npy-void", "--gguf-version", "--pickle", "--strings", "--onnx-external", "--ot-dialect"}, "options"
     )
     listed = expect(folder, OK, "formats").out.decode()
     offered = {command: {line[0]: line for line in words(command)} for command in ("convert", "info", "scan")}

@@ -8,9 +8,10 @@ import shutil
 import sys
 
 from batches import digest, environment, files_in, model, needs, tree
-from harness import INVALID, IO, OK, UNSAFE, USAGE, Suite, check_equal, expect, run, tconv
+from harness import FEWER, FULL, INVALID, IO, OK, UNSAFE, USAGE, Suite, check_equal, expect, run, tconv
 
 FORMATS = ["safetensors", "deathtensors", "pt"]
+STRIDE = 4 if FEWER and not FULL else 1  # from a step at which a run is killed to the next
 
 
 def jobs(folder, *args):
@@ -171,6 +172,221 @@ def makefile(folder):
     check_equal("x/b" in result.out.decode(), False, "what is up to date", result)
 
 
+ODD = b"odd \xff 'name"
+
+
+def model_folder(folder, seed=1):
+    """A model folder in three shards, with files and folders besides, and names of any bytes."""
+    model(folder / "whole.safetensors", seed)
+    place = folder / "m/hf"
+    (place / "sub/empty").mkdir(parents=True)
+    expect(folder, OK, "-q", "whole.safetensors", "m/hf/model.safetensors", "--shard-size", "40K")
+    (place / "config.json").write_text('{"a": 1}')
+    (place / "sub/x.part.json").write_text("this is nobody's record")
+    with open(os.fsencode(place) + b"/" + ODD, "w") as file:
+        file.write("odd")
+    (place / "sub").chmod(0o700)
+    place.chmod(0o750)
+    return place
+
+
+def everything(top):
+    """All that is in a folder, with permissions and bytes."""
+    found = {}
+    for path, folders, names in os.walk(os.fsencode(top)):
+        found[os.path.relpath(path, os.fsencode(top))] = os.stat(path).st_mode
+        for name in names:
+            where = os.path.join(path, name)
+            with open(where, "rb") as file:
+                found[os.path.relpath(where, os.fsencode(top))] = (os.stat(where).st_mode, file.read())
+    return found
+
+
+def folder_joined(to, more, folder):
+    """A model folder becomes a job a shard and one for the rest; joined it is what one run writes."""
+    place = model_folder(folder)
+    shard_size = ["--shard-size", "60K"] if "--shard-size" in more else []
+    lines = jobs(folder, "m", "out", "-t", to, "-q", *more)
+    check_equal(len(lines), (2 if shard_size else 3) + 1, "a job a shard, and one")
+    check_equal(all("out/hf.parts/" in line and "--replace" not in line for line in lines), True, "\n".join(lines))
+    run_jobs(folder, reversed(lines))
+    check_equal((folder / "out/hf").exists(), False, "nothing has its name before the join")
+    check_equal(oct((folder / "out/hf.parts").stat().st_mode & 0o777), oct(0o750), "who may look at parts")
+    expect(folder, OK, "-q", "m/hf", "one/", "-t", to, *more)
+    # The parts are found from above, by the folder that they become, and by their own.
+    names = {"pt": "out", "safetensors": "out/hf", "deathtensors": "out/hf.parts/"}
+    expect(folder, OK, "index", "-q", names[to], "--receipt", "r.json", *(word for word in more if word == "--verify"))
+    check_equal(everything(folder / "out/hf"), everything(folder / "one"), "files")
+    check_equal(os.listdir(folder / "out"), ["hf"], "what is left")
+    check_equal(digest(folder / "out/hf"), digest(place), "the digest")
+    expect(folder, OK, "verify", "--receipt", "r.json", "out/hf")
+    receipt = json.loads((folder / "r.json").read_text())["receipt"]
+    check_equal("sub/x.part.json" in {one["name"] for one in receipt["outputs"]}, not more or "--only-weights" not in more, "copies")
+    (folder / "out/hf/model.extra").write_text("gone")
+    # Again, in the place of what is there.
+    run_jobs(folder, lines)
+    run_jobs(folder, lines[1:])
+    expect(folder, OK, "index", "-q", "out")
+    check_equal(everything(folder / "out/hf"), everything(folder / "one"), "files of the second time")
+    expect(folder, OK, "index", "out")
+
+
+def folder_refusals(folder):
+    """Parts of a folder that are missing, are others, or are more than the records say."""
+    model_folder(folder)
+    lines = jobs(folder, "m", "out", "-t", "pt", "-q", "--verify")
+    parts = folder / "out/hf.parts"
+    rest = parts / "pytorch_model.bin.index.json.files.part.json"
+
+    def fails(code, mention, change, *more):
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        run_jobs(folder, lines)
+        change()
+        before = everything(folder / "out")
+        expect(folder, code, "index", "out", *more, mention=mention)
+        check_equal(everything(folder / "out"), before, "nothing changed")
+
+    def edit(**members):
+        text = json.loads(rest.read_text())
+        rest.write_text(json.dumps({**text, **members}, separators=(",", ":")))
+
+    def copied(**members):
+        files_ = json.loads(rest.read_text())["files"]
+        one = next(one for one in files_ if one.get("name") == "config.json")
+        one.update(members)
+        edit(files=[one])
+
+    fails(INVALID, "--shard 0/3", lambda: os.remove(rest))
+    fails(INVALID, "missing", lambda: os.remove(parts / "pytorch_model-00002-of-00003.bin.part.json"))
+    fails(INVALID, "config.json", lambda: (parts / "files/config.json").write_text("{}"))
+    fails(IO, "config.json", lambda: os.remove(parts / "files/config.json"))
+    fails(INVALID, "config.json", lambda: (parts / "files/config.json").write_text('{"a": 2}'), "--verify")
+    fails(INVALID, "thesis", lambda: (parts / "thesis").write_text("precious"))
+    fails(INVALID, "another run", lambda: edit(plan="0" * 64))
+    fails(INVALID, "another shard", lambda: edit(name="other"))
+    fails(INVALID, "shard", lambda: edit(shard=1))
+    fails(INVALID, "folder", lambda: edit(folder=2))
+    fails(INVALID, "permissions", lambda: edit(mode=0o7777))
+    for name in ("../escape", "/etc/passwd", "sub/../../escape", ""):
+        fails(UNSAFE, "leads out", lambda name=name: copied(name=name))
+    fails(INVALID, "two names", lambda: copied(hex="00"))
+    fails(INVALID, "size", lambda: copied(mode=1))
+    # Behind a link: out of the sandbox, or else no file of the job's.
+    fails({UNSAFE, IO}, "config.json", lambda: ((parts / "files/config.json").unlink(), (parts / "files/config.json").symlink_to(folder / "m/hf/config.json")))
+
+    def moved():
+        parts.rename(folder / "out/elsewhere")
+
+    fails(INVALID, ".parts", moved)
+
+    def stranger():
+        (folder / "out/hf").mkdir()
+        (folder / "out/hf/thesis").write_text("precious")
+
+    fails(USAGE, "--replace", stranger)
+    expect(folder, OK, "index", "-q", "out", "--replace")
+    check_equal(digest(folder / "out/hf"), digest(folder / "m/hf"), "the digest")
+    for text in ("0/4", "4/3", "0/0"):
+        expect(folder, USAGE, "m/hf", "p.parts/", "-t", "pt", "--shard", text)
+    expect(folder, USAGE, "m/hf/model.safetensors.index.json", "o.safetensors", "--shard-size", "40K", "--shard=0/3", mention="shard 0")
+
+
+def folder_killed(folder):
+    """A job, and the join, killed at every step by which something gets its name; then run again."""
+    place = model_folder(folder)
+    lines = jobs(folder, "m", "out", "-t", "pt", "-q")
+    expect(folder, OK, "-q", "m/hf", "one/", "-t", "pt")
+    wanted = everything(folder / "one")
+    words = lines[3].partition(" && ")[2]
+    for variables in ({}, {"TCONV_TEST_NAMED": "1", "TCONV_TEST_NO_LINKS": "1", "TCONV_TEST_NO_EXCHANGE": "1"}):
+        steps = {"job": 0, "join": 0}
+        for number, kill in enumerate(range(1, 200, STRIDE)):
+            run_jobs(folder, lines[:3])
+            job = run("sh", "-ec", words, cwd=folder, env={**environment(), **variables, "TCONV_TEST_KILL": str(kill)})
+            steps["job"] += job.code != 0
+            run_jobs(folder, lines[3:])
+            join = tconv("index", "-q", "out", cwd=folder, env={**variables, "TCONV_TEST_KILL": str(kill)}, exec=True)
+            steps["join"] += join.code != 0
+            # What has the model's name is whole at any time.
+            if (folder / "out/hf").exists() and not list((folder / "out").glob(".hf.tconv-*")):
+                check_equal(everything(folder / "out/hf"), wanted, f"the folder, killed at step {kill}")
+            expect(folder, OK, "index", "-q", "out")
+            check_equal(everything(folder / "out/hf"), wanted, f"the folder after a kill at step {kill}")
+            if number % 2:
+                shutil.rmtree(folder / "out/hf")
+            if not job.code and not join.code:
+                break
+        check_equal(steps["job"] * STRIDE > 3 and steps["join"] * STRIDE > 5, True, f"steps at which it was killed: {steps}")
+    check_equal(os.listdir(folder / "out"), ["hf"] if (folder / "out/hf").exists() else [], "what is left")
+    check_equal(digest(place), digest(folder / "one"), "the digest")
+
+
+def trees_joined(folder):
+    """One command joins all models below a folder, and writes a receipt beside each."""
+    model_folder(folder)
+    tree(folder / "m", ("a", "x/b"))
+    lines = jobs(folder, "m", "out", "-t", "safetensors", "--shard-size", "40K", "-q", "--receipts")
+    check_equal(any("--receipt" in line for line in lines), False, "no job writes the receipt of all")
+    run_jobs(folder, lines)
+    expect(folder, USAGE, "index", "out", "--receipt", "r.json", mention="--receipts")
+    os.remove(folder / "out/x/b-00001-of-00003.safetensors.part.json")
+    result = tconv("index", "-q", "out", "--receipts", cwd=folder)
+    check_equal((result.code, b"1 of 3 shards is missing" in result.err), (INVALID, True), "a shard is missing", result)
+    check_equal(digest(folder / "out/hf"), digest(folder / "m/hf"), "the others are joined")
+    run_jobs(folder, [line for line in lines if "out/x/b" in line])
+    expect(folder, OK, "index", "-q", "out", "--receipts")
+    for name, output in {"a": "a.safetensors.index.json", "x/b": "x/b.safetensors.index.json", "hf": "hf"}.items():
+        source = folder / "m" / (name if name == "hf" else f"{name}.safetensors")
+        check_equal(digest(folder / "out" / output), digest(source), name)
+    expect(folder, OK, "verify", "--receipt", "out/hf.receipt.json", "out/hf")
+    expect(folder, OK, "verify", "--receipt", "out/x/b.safetensors.receipt.json")
+
+
+def folder_jobs(folder):
+    """The job of a model folder can run again, as any other, and makes no other folder go."""
+    model(folder / "m/hf/model.safetensors", 1)
+    (folder / "m/hf/config.json").write_text("{}")
+    lines = jobs(folder, "m", "out", "-t", "pt", "-q")
+    check_equal(len(lines), 1, "jobs")
+    for text in ("{}", '{"a": 1}'):
+        (folder / "m/hf/config.json").write_text(text)
+        run_jobs(folder, lines)
+        check_equal((folder / "out/hf/config.json").read_text(), text, "the configuration")
+    check_equal(jobs(folder, "m", "out", "-t", "pt", "-q"), lines, "the list once more")
+    shutil.rmtree(folder / "out/hf")
+    (folder / "out/hf").mkdir()
+    (folder / "out/hf/thesis.txt").write_text("precious")
+    for mode in ("--jobs", "--makefile"):
+        expect(folder, USAGE, "batch", mode, "m", "out", "-t", "pt", mention="out/hf")
+    check_equal("--replace" in jobs(folder, "m", "out", "-t", "pt", "-q", "--replace")[0], True, "as the user says")
+
+
+def folder_makefile(folder):
+    """A model folder is made again where one of its files changed, and where one is gone."""
+    needs("make")
+    model(folder / "m/hf/model.safetensors", 1)
+    for name in ("config.json", "a b.txt"):
+        (folder / "m/hf" / name).write_text("{}")
+    (folder / "Makefile").write_bytes(tconv("batch", "--makefile", "m", "out", "-t", "pt", "-q", cwd=folder).out)
+
+    def make(expected):
+        result = run("make", "-j2", cwd=folder, env=environment())
+        check_equal((result.code, expected in result.out), (0, True), f"make: {expected}", result)
+
+    make(b"tconv")
+    make(b"Nothing to be done")
+    later = (folder / "out/hf").stat().st_mtime + 5
+    model(folder / "m/hf/model.safetensors", 2)
+    os.utime(folder / "m/hf/model.safetensors", (later, later))
+    make(b"tconv")
+    check_equal(digest(folder / "out/hf"), digest(folder / "m/hf"), "the digest")
+    os.utime(folder / "m/hf/model.safetensors", (1e9, 1e9))
+    os.remove(folder / "m/hf/a b.txt")
+    os.utime(folder / "m/hf", (later + 5, later + 5))
+    make(b"tconv")
+    check_equal(files_in(folder / "out/hf"), ["config.json", "pytorch_model.bin"], "files")
+
+
 def pattern_rules(folder):
     """tconv.mk has a rule between any two formats, and none but the first of a chain."""
     needs("make")
@@ -232,13 +448,15 @@ def if_changed(folder):
         expect(folder, OK, "-q", "a.safetensors", *to)
 
 
-CASES = [from_shards, refusals, other_run, odd_shards, makefile, pattern_rules, resharding, if_changed]
+CASES = [from_shards, refusals, other_run, odd_shards, makefile, folder_refusals, folder_killed, trees_joined, folder_jobs, folder_makefile, pattern_rules, resharding, if_changed]
 
 
 def cases():
     for to in FORMATS:
         for verify in ([], ["--verify"]):
             yield f"joined {to} {' '.join(verify)}", lambda folder, to=to, verify=verify: joined(to, verify, folder)
+    for to, more in (("pt", []), ("safetensors", ["--verify"]), ("deathtensors", ["--shard-size", "60K"]), ("pt", ["--only-weights"])):
+        yield f"folder joined {to} {' '.join(more)}", lambda folder, to=to, more=more: folder_joined(to, more, folder)
     for case in CASES:
         yield case.__name__, case
 

@@ -4,13 +4,14 @@
 import functools
 import json
 import pickle as op
+import subprocess
 import sys
 from dataclasses import dataclass
 
 from attacks_foreign import RECOGNISED
 from attacks_pt import zip_tricks
 from files import Member, f32, npy, npz, safetensors, zip_file
-from harness import DATA, INVALID, IO, USAGE, Suite, check_equal, expect, text
+from harness import DATA, INVALID, IO, SANITIZED, USAGE, Suite, check_equal, expect, tconv, text
 from pickles import (
     LEGACY_TENSOR,
     TAR_VALUE,
@@ -38,7 +39,7 @@ from pickles import (
     torch_tar_members,
     zip_of,
 )
-from scan_files import PROGRAMS
+from scan_files import PROGRAMS, gzip_with
 from scans import BROKEN, CLEAN, EXIT, OTHER, UNSAFE, scan
 
 NAMING = (op.GLOBAL, op.STACK_GLOBAL, op.INST, op.EXT1, op.EXT2, op.EXT4)
@@ -249,6 +250,12 @@ def broken_on_purpose():
     for flags in (0x1, 0x20, 0x40, 0x2000):
         archive = zip_file([Member(target, EVIL, flags=flags), Member(b"archive/version", b"3\n")])
         yield Case(f"zip with flags {flags:#x}", archive, {UNSAFE, BROKEN}, file="in.pt")
+    for label, content in (
+        ("a checksum behind its end", gzip_with(10, b"aaaaaaa\0")(EVIL)[:18]),
+        ("an extra field behind its end", gzip_with(4, b"\xff\xff")(EVIL)),
+        ("a name without an end", gzip_with(8, b"a" * 1100)(EVIL)),
+    ):
+        yield Case(f"gzip header with {label}", content, BROKEN, file="in.gz")
     yield Case("a pickle before a zip", EVIL + pt(HONEST), names=SYSTEM)
 
 
@@ -434,6 +441,59 @@ def calls_are_listed(folder):
     check_equal("os.system" in json.dumps(found["calls"]), True, "os.system among calls", result)
 
 
+def changing_folder(folder):
+    """A folder in which files and folders are turned into links, and back, while it is scanned: what they lead to is
+    never looked at."""
+    top = folder / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    honest = (DATA / "pt" / "tied.pt").read_bytes()
+    for number in range(40):
+        (top / "a" / "b" / f"{number:02}.pt").write_bytes(honest)
+    outside = folder / "outside" / "b"
+    outside.mkdir(parents=True)
+    for number in range(40):
+        (outside / f"{number:02}.pt").write_bytes(EVIL)
+    turner = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os\n"
+            "os.symlink('../outside', 'top/link')\n"
+            "os.symlink('../../../outside/b/20.pt', 'top/file')\n"
+            "while not os.path.exists('stop'):\n"
+            "    for one, other in (('top/a', 'top/link'), ('top/a/b/20.pt', 'top/file')):\n"
+            "        try:\n"
+            "            os.rename(one, 'kept'); os.rename(other, one)\n"
+            "            os.rename(one, other); os.rename('kept', one)\n"
+            "        except OSError as error:\n"
+            "            raise SystemExit(error)\n",
+        ],
+        cwd=folder,
+    )
+    try:
+        for _ in range(6 if SANITIZED else 30):
+            result = tconv("scan", "--json", "top", cwd=folder)
+            *found, _last = map(json.loads, result.out.splitlines())
+            verdicts = {line["verdict"] for line in found if "verdict" in line}
+            check_equal(verdicts <= {"clean"}, True, f"verdicts {verdicts}", result)
+            codes = {line["error"]["code"] for line in found if "error" in line}
+            check_equal(codes <= {"changed", "open"}, True, f"codes {codes}", result)
+    finally:
+        (folder / "stop").touch()
+        turner.wait()
+    check_equal(turner.returncode, 0, "the one who turns them")
+
+
+def unwritten_reports(folder):
+    """A report that can't be written is the exit code, where it is higher than that of what was found."""
+    (folder / "in.pt").write_bytes(EVIL)
+    (folder / "folder").mkdir()
+    for option in ("--sarif", "--junit"):
+        for place, wanted in (("none/x", IO), ("folder", USAGE), ("report", EXIT[UNSAFE])):
+            result = tconv("scan", "-q", option, place, "in.pt", cwd=folder)
+            check_equal(result.code, wanted, f"{option} {place}", result)
+
+
 def several_files(contents, codes, folder):
     """One object a file, all files done."""
     names = [f"{number}.pkl" for number in range(len(contents))]
@@ -499,7 +559,7 @@ def cases(_suite):
         ("broken and unsafe", [broken, EVIL, clean], {1, 3}),
     ):
         yield f"several: {label}", functools.partial(several_files, contents, codes)
-    for kind in ("7z", "RAR", "gzip", "xz", "zstd", "GGUF", "HDF5", "ELF"):
+    for kind in ("7z", "RAR", "gzip", "xz", "zstd", "ggml", "HDF5", "ELF"):
         yield f"error: {kind}", functools.partial(no_pickle, kind)
     for label, content in (
         ("empty", b""),
@@ -513,6 +573,8 @@ def cases(_suite):
         yield f"never clean: {label}", functools.partial(never_clean, content)
     for file in sorted((DATA / "bad").glob("scan_*")):  # that were clean once
         yield f"never clean: {file.name}", functools.partial(never_clean, file.read_bytes())
+    yield "a folder that changes", changing_folder
+    yield "reports that can't be written", unwritten_reports
     yield "error: missing", lambda folder: expect(folder, IO, "scan", "in.pt", mention="in.pt")
     yield "error: no file", lambda folder: expect(folder, USAGE, "scan")
 

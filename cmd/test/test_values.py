@@ -1,7 +1,14 @@
 #!/usr/bin/env python3
-"""Values arrive bit for bit: every pattern of the small dtypes, NaN payloads, promotion."""
+"""Values arrive bit for bit: every pattern of the small dtypes, NaN payloads, promotion.
 
+And they are counted right: histograms of every dtype, beside those of a few lines of Python.
+"""
+
+import bisect
 import functools
+import json
+import math
+import random
 import struct
 import sys
 
@@ -17,6 +24,7 @@ from files import (
     read_safetensors,
     safetensors,
     same_values,
+    values,
 )
 from harness import OK, Suite, check_equal, expect
 
@@ -134,7 +142,60 @@ def widened(dtype, target, home, folder, source="safetensors"):
     )
 
 
+BINS = 40
+
+
+def numbers(tensor):
+    """What a histogram counts: of complex numbers their magnitudes, of the others what is finite."""
+    found = [float(bool(value) if tensor.dtype == "BOOL" else value) for value in values(tensor)]
+    if tensor.dtype.startswith("C"):
+        found = [math.hypot(real, imaginary) for real, imaginary in zip(found[::2], found[1::2])]
+    return [value for value in found if math.isfinite(value)]
+
+
+def bins_of(found):
+    """As numpy.histogram: bins hold their lower edge, the last one its upper edge, too."""
+    low, high = min(found), max(found)
+    edges = [at * ((high - low) / BINS) + low for at in range(BINS)]
+    counts = [0] * BINS
+    for value in found:
+        counts[bisect.bisect_right(edges, value) - 1] += 1
+    return counts
+
+
+def bins_by_tconv(folder, tensor):
+    (folder / "in.pt").write_bytes(pickles.pt_of({"w": tensor}))
+    result = expect(folder, OK, "stats", "--plot", "--json", "in.pt")
+    return json.loads(result.out)["tensors"][0]["histogram"]
+
+
+def histogram(dtype, folder):
+    """Values of all sizes, more than one block of them."""
+    dice = random.Random(f"histogram {dtype}")
+    width = torch_files.WIDTHS[dtype]
+    code = {"F16": "e", "C32": "e", "F32": "f", "C64": "f", "F64": "d", "C128": "d"}.get(dtype)
+    if dtype == "BF16":
+        data = b"".join(struct.pack("<f", dice.gauss(0, 1))[2:] for _ in range(5000))
+    elif code:
+        data = b"".join(struct.pack(f"<{code}", dice.gauss(0, 1)) for _ in range(10000))
+    else:
+        data = dice.randbytes(5000 * width)
+    tensor = Tensor(dtype, [len(data) // width], data)
+    check_equal(bins_by_tconv(folder, tensor), bins_of(numbers(tensor)), f"histogram of {dtype}")
+
+
+def large_histogram(folder):
+    """A tensor that several threads read: what each of them counted is added up."""
+    part = struct.pack("<4096f", *range(4096))
+    bins = bins_by_tconv(folder, Tensor("F32", [4096 * 1000], part * 1000))
+    expected = bins_of([float(value) for value in range(4096)])
+    check_equal(bins, [1000 * count for count in expected], "histogram")
+
+
 def cases():
+    for dtype in SAME:
+        yield f"histogram {dtype}", functools.partial(histogram, dtype)
+    yield "histogram of a large tensor", large_histogram
     for dtype in SAME:
         able = [each for each in READERS if dtype not in LACKS[each]]
         for source in able:

@@ -8,6 +8,7 @@ import struct
 import sys
 
 import files
+import gguf_files
 import protobufs
 import tf_files
 import torch_files
@@ -41,16 +42,21 @@ HOLDS = {
     "pt": NUMPY | {"BF16", "C32", "F8_E8M0", "F4"} | F8,
     "ot": (NUMPY | {"BF16"}) - {"U16", "U32", "U64"},
     **dict.fromkeys(("onnx", "pb", "external.onnx", "dialect.ot"), set(protobufs.DATA_TYPES)),
+    "gguf": set(gguf_files.DTYPES),
 }
+MOST_RANK = {"gguf": 4}
 OPTIONS = {"external.onnx": ["--onnx-external"], "dialect.ot": ["--ot-dialect", "onnx"]}
 ONE_TENSOR = ("npy", "pb", "tensor")
 PROMOTES = {
+    "BOOL": ["I8"],
+    "U8": ["I16"],
     "U16": ["I32"],
     "U32": ["I64"],
     "BF16": ["F32"],
     "F8_E8M0": ["BF16", "F32"],
     "C32": ["C64", "C128"],
     **{dtype: ["F16"] for dtype in F8},
+    **{dtype: ["F32"] for dtype in gguf_files.BLOCKS},
 }
 
 
@@ -68,6 +74,7 @@ READERS = {
     "pt": torch_files.read_tensors,
     "ot": read_ot,
     "pb": protobufs.read_pb,
+    "gguf": gguf_files.read_tensors,
     **dict.fromkeys(("onnx", "external.onnx", "dialect.ot"), protobufs.read_onnx),
 }
 TORCH = ("pt", "ot")
@@ -97,6 +104,7 @@ SAFETENSORS_ORDER = [
     "F4",
     "BOOL",
 ]
+OF_FOLDERS = ("expected-dcp.json", "expected-zero.json")  # test_checkpoints.py has these
 # Files that the writer of the same format must reproduce byte for byte: little-endian, C order,
 # version 1; at most one metadata key.
 REPRODUCED = [
@@ -126,7 +134,7 @@ REPRODUCED += [
     for pattern in ("serialize_*", "scalar")
     for path in DATA.glob(f"tf/{pattern}.tensor")
 ]
-REPRODUCED += ["tfrecord/list.tfrecord"]
+REPRODUCED += ["tf/sparse.tensor", "tfrecord/list.tfrecord"]
 
 
 def stored_as(dtype, target):
@@ -201,7 +209,7 @@ def check_info(path, expected, folder):
         result,
     )
     size = (
-        sum(file.stat().st_size for file in path.parent.iterdir())
+        sum(f.stat().st_size for f in path.parent.iterdir() if f.name != "config.json")
         if expected.get("sharded")
         else path.stat().st_size
     )
@@ -215,10 +223,34 @@ def check_bad(path, expected, folder):
         expect(folder, CODES[expected["outcome"]], *command, mention=path.name)
 
 
-def output_name(tensors, target):
+def sparse_layouts(expected):
+    """The layouts of a file's sparse tensors, by name; one that says none is COO."""
+    return {
+        part["sparse_parent"]: part.get("sparse_layout", "coo")
+        for part in expected.get("tensor_metadata", {}).values()
+        if "sparse_parent" in part
+    }
+
+
+def coo_tensors(expected):
+    """Those in COO layout with one value for each index: what ONNX and TensorFlow have, too."""
+    shapes = {tensor["name"]: tensor["shape"] for tensor in expected["tensors"]}
+    layouts = sparse_layouts(expected).items()
+    return [n for n, layout in layouts if layout == "coo" and len(shapes[f"{n}.values"]) == 1]
+
+
+def lone_name(expected, target):
+    """The name of what a format for one tensor holds: a tensor, in TensorFlow's also a sparse one."""
+    tensors, sparse = expected["tensors"], coo_tensors(expected)
+    if len(tensors) == 1:
+        return tensors[0]["name"]
+    return sparse[0] if target == "tensor" and sparse and len(tensors) == 3 else None
+
+
+def output_name(expected, target):
     """A tensor alone is named by its file, so the file gets the tensor's name."""
-    named = target in ONE_TENSOR and len(tensors) == 1
-    return f"{tensors[0]['name']}.{target}" if named else f"out.{target}"
+    name = lone_name(expected, target) if target in ONE_TENSOR else None
+    return f"out.{target}" if name is None else f"{name}.{target}"
 
 
 def check_numbered(path, expected, target, folder):
@@ -259,9 +291,12 @@ def source_digest(path):
 def check_convert(path, expected, target, folder):
     tensors = expected["tensors"]
     homes = {tensor["name"]: stored_as(tensor["dtype"], target) for tensor in tensors}
-    out = folder / output_name(tensors, target)
-    options = OPTIONS.get(target, [])
-    if None in homes.values() or (target in ONE_TENSOR and len(tensors) != 1):
+    out = folder / output_name(expected, target)
+    # Flat, as the readers here see it; trees have tests of their own.
+    options = [*OPTIONS.get(target, []), "--tree=never"]
+    too_deep = any(len(tensor["shape"]) > MOST_RANK.get(target, 64) for tensor in tensors)
+    too_many = target in ONE_TENSOR and lone_name(expected, target) is None
+    if None in homes.values() or too_deep or too_many:
         expect(folder, UNSUPPORTED, path, out, *options)
         return
     result = expect(folder, OK, path, out, *options)
@@ -278,7 +313,7 @@ def check_convert(path, expected, target, folder):
     if target in TORCH:
         check_torch(out, expected, folder)
     if target in ONNX:
-        check_onnx(out, options, folder)
+        check_onnx(out, expected, options, folder)
     if "metadata" in expected or not expected.get("sharded"):
         check_metadata(out, path, expected, target)
     promoted = {tensor["name"] for tensor in tensors if tensor["dtype"] != homes[tensor["name"]]}
@@ -293,8 +328,13 @@ def check_convert(path, expected, target, folder):
         result,
     )
     if promoted:
-        original = read_original(path)
+        original = read_original(path, tensors, folder)
+        dequantised = {t["name"]: t["dequantised"] for t in tensors if "dequantised" in t}
         for name in sorted(promoted):
+            if name in dequantised:
+                digest = hashlib.sha256(written[name].data).hexdigest()
+                check_equal(digest, dequantised[name], f"values of {name}", result)
+                continue
             check_equal(
                 files.same_values(written[name], original[name]),
                 True,
@@ -303,8 +343,23 @@ def check_convert(path, expected, target, folder):
             )
 
 
-def read_original(path):
-    """The tensors of a file of testdata, its integers big-endian or not."""
+def read_original(path, tensors, folder):
+    """The tensors of a file of testdata: by way of a format that a reader here knows, where that
+    holds them with the hashes of the vectors, else by a reader for the file itself."""
+    copy = folder / "original.deathtensors"
+    result = tconv("-q", path, copy)
+    if result.code == OK:
+        held = files.read_deathtensors(copy)
+        if files.hash_text(held) == hash_lines(tensors):
+            return held
+    return read_by_itself(path)
+
+
+def read_by_itself(path):
+    """The same, its integers big-endian or not."""
+    if path.name.endswith(".safetensors.index.json"):
+        shards = sorted(path.parent.glob("*.safetensors"))
+        return {name: t for shard in shards for name, t in files.read_safetensors(shard).items()}
     if path.suffix != ".npy":
         return READERS[path.suffix[1:]](path)
     data = path.read_bytes()
@@ -323,25 +378,29 @@ def written_order(tensors, homes, target):
 
 
 def check_torch(out, expected, folder):
-    """An archive that torch takes; ties share a storage, sparse tensors are torch's own."""
+    """An archive that torch takes; ties share a storage, sparse and quantised tensors are torch's
+    own."""
     script = out.suffix == ".ot"
     check_equal(torch_files.faults(out, script), [], f"faults of {out.name}")
     contents = torch_files.read(out)
     check_equal(contents.ties(), ties(expected), "tensors of one storage")
-    layouts = {
-        roles["sparse_parent"]: roles.get("sparse_layout", "coo")
-        for roles in expected.get("tensor_metadata", {}).values()
-        if "sparse_parent" in roles
+    quantised = {
+        name: {key: value for key, value in own.items() if key.startswith("quant.")}
+        for name, own in expected.get("tensor_metadata", {}).items()
+        if "quant.scheme" in own
     }
-    check_equal(contents.layouts, {} if script else layouts, "sparse tensors")
+    check_equal(contents.layouts, {} if script else sparse_layouts(expected), "sparse tensors")
+    check_equal(contents.quantised, {} if script else quantised, "quantised tensors")
     again = folder / f"again{out.suffix}"
     result = expect(folder, OK, out, again)
     check_equal(again.read_bytes() == out.read_bytes(), True, "the same from a copy", result)
 
 
-def check_onnx(out, options, folder):
-    """The lowest versions, every tensor an output, data beside it where it should be."""
+def check_onnx(out, expected, options, folder):
+    """The lowest versions, every tensor an output, data beside it where it should be; sparse tensors
+    are ONNX's own where it has them."""
     check_equal(protobufs.faults(out), [], f"faults of {out.name}")
+    check_equal(list(protobufs.sparse_tensors(out)), coo_tensors(expected), "sparse tensors")
     (folder / "again").mkdir()
     again = folder / "again" / out.name
     result = expect(folder, OK, out, again, *options)
@@ -350,33 +409,113 @@ def check_onnx(out, options, folder):
         check_equal(same, True, f"{file.name} the same from a copy", result)
 
 
+def kept_metadata(expected, target):
+    """The metadata of tensors, less what the target's own sparse and quantised tensors say."""
+    parts = expected.get("tensor_metadata", {})
+    if target == "pt":
+        said = [name for name, own in parts.items() if {"sparse_parent", "quant.scheme"} & set(own)]
+    elif target in ONNX:
+        coo = coo_tensors(expected)
+        said = [name for name, own in parts.items() if own.get("sparse_parent") in coo]
+    else:
+        said = []
+    own_keys = ("sparse_", "quant.")
+    rest = {
+        name: {k: v for k, v in own.items() if name not in said or not k.startswith(own_keys)}
+        for name, own in parts.items()
+    }
+    return {name: own for name, own in rest.items() if own}
+
+
 def check_metadata(out, path, expected, target):
     """A file's metadata and its tensors', where the target has a place for them."""
     metadata = dict(expected.get("metadata", {}))
-    parts = expected.get("tensor_metadata", {})
+    parts = kept_metadata(expected, target)
     from_torch = path.suffix in (".pt", ".ot", ".pkl") or path.name.endswith(".bin.index.json")
     if from_torch and path.name != "onnx_dialect.ot" and target not in TORCH:
         metadata.setdefault("format", "pt")  # wherever it goes from here
     if target in TORCH:
         contents = torch_files.read(out)
         got, got_parts = contents.metadata, contents.tensor_metadata
-        if target == "pt":  # which says itself what is sparse
-            parts = {name: own for name, own in parts.items() if "sparse_parent" not in own}
     elif target == "safetensors":
         got = safetensors_metadata(out)
         got_parts = json.loads(got.pop(TENSOR_METADATA, "{}"))
     elif target in ONNX:
         got = protobufs.read_metadata(out)
         got_parts = json.loads(got.pop(TENSOR_METADATA, "{}"))
+    elif target == "gguf":
+        written = gguf_files.read(out)[0]
+        got_parts = gguf_files.tensor_metadata(written)
+        got = json.loads(expect(out.parent, OK, "info", "--json", out).out)["metadata"]
+        untyped = {key: value for key, value in metadata.items() if path.suffix != ".gguf"}
+        texts = {k: v for k, v in gguf_files.texts(written).items() if k in untyped}
+        check_equal(texts, untyped, f"strings of {out.name}")
     elif target == "deathtensors":
         _, header, _ = files.deathtensors_parts(out)
         got = header["global_metadata"]
         got_parts = {name: t["metadata"] for name, t in header["tensors"].items() if t["metadata"]}
     else:
         return
+    if path.suffix == ".gguf" and target != "gguf":
+        check_types(path, got)
     check_equal(got, metadata, f"metadata of {out.name}")
     if "tensor_metadata" in expected:
         check_equal(got_parts, parts, f"metadata of the tensors of {out.name}")
+
+
+def type_name(data):
+    """The word for the type of a value of GGUF metadata."""
+    kind = data[0]
+    names = "U8 I8 U16 I16 U32 I32 F32 BOOL STRING ARRAY U64 I64 F64".split()
+    return names[kind]
+
+
+def check_types(path, got):
+    """The types of a GGUF file's metadata travel as one key, which is taken out of `got`."""
+    types = {
+        key: type_name(data)
+        for key, data in gguf_files.read(path)[0].items()
+        if data[0] != gguf_files.STRING
+    }
+    text = got.pop("tconv.gguf_types", "{}")
+    kept = json.loads(text)
+    check_equal(list(kept), sorted(kept, key=str.encode), "order of the types")
+    check_equal(text, json.dumps(kept, separators=(",", ":")), "types are compact JSON")
+    check_equal(
+        {key: "ARRAY" if kind.startswith("[") else kind for key, kind in kept.items()},
+        types,
+        f"types of the metadata of {path.name}",
+    )
+
+
+def canonical(tensor):
+    """The bytes with every NaN as programs agree on it."""
+    form, one, limit, nan = {
+        "BF16": ("H", 0x7FFF, 0x7F80, 0x7FC0),
+        "F32": ("I", 0x7FFFFFFF, 0x7F800000, 0x7FC00000),
+    }.get(tensor.dtype, (None, 0, 0, 0))
+    if not form:
+        return tensor.data
+    bits = [nan if x & one > limit else x for x, in struct.iter_unpack(f"<{form}", tensor.data)]
+    return struct.pack(f"<{len(bits)}{form}", *bits)
+
+
+def check_dequantised(path, expected, key, folder):
+    """What the program of each layout makes of its weights, to the bit."""
+    options = ["--dtype", "F32"] if key == "dequantised_f32" else []
+    if expected.get("dequantise") == "invalid":
+        expect(folder, INVALID, path, "out.safetensors", "--dequantize", *options, mention=path.name)
+        return
+    result = expect(folder, OK, path, "out.safetensors", "--dequantize", *options)
+    written = files.read_safetensors(folder / "out.safetensors")
+    check_equal(sorted(written), [t["name"] for t in expected[key]], "names", result)
+    for tensor in expected[key]:
+        got = written[tensor["name"]]
+        if options and tensor["dtype"] != "F32":  # --dtype F32 widens the others, too
+            continue
+        check_equal([got.dtype, list(got.shape)], [tensor["dtype"], tensor["shape"]], "dtype, shape")
+        digest = hashlib.sha256(canonical(got)).hexdigest()
+        check_equal(digest, tensor["sha256"], f"values of {tensor['name']}", result)
 
 
 def safetensors_metadata(path):
@@ -390,8 +529,51 @@ def check_reproduced(path, folder):
     check_equal((folder / path.name).read_bytes(), path.read_bytes(), "bytes of the copy", result)
 
 
+def quantised_tensors(scheme, dtype):
+    """A quantised tensor as tconv holds it: how its values are computed, and all of its tensors."""
+    width = torch_files.WIDTHS[dtype]
+    integers = files.Tensor(dtype, [2, 3], bytes(range(250 - 6 * width, 250)))
+    if not scheme.channels:
+        how = {"quant.scheme": scheme.name, "quant.scale": "0.125", "quant.zero_point": "-7"}
+        return how, {"a.q": integers}
+    zero_points = (
+        files.f32(0.5, -1.5, 3.0)
+        if scheme.name.endswith("float_qparams")
+        else files.Tensor("I64", [3], struct.pack("<3q", 0, -3, 100))
+    )
+    scales = files.Tensor("F64", [3], struct.pack("<3d", 0.1, 2.0, 1e-9))
+    parts = {"a.q": integers, "a.q.scales": scales, "a.q.zero_points": zero_points}
+    return {"quant.scheme": scheme.name, "quant.axis": "1"}, parts
+
+
+def check_quantised(scheme, dtype, folder):
+    """Metadata that says how a tensor is quantised makes it a quantised one of torch, and back."""
+    how, tensors = quantised_tensors(scheme, dtype)
+    tensors["b"] = files.f32(1.0)
+    entries, data = files.entries_of(tensors)
+    entries["a.q"]["metadata"] = {**how, "note": "n"}
+    header = files.deathtensors_header(entries)
+    (folder / "a.deathtensors").write_bytes(files.deathtensors_raw(header, data))
+    result = expect(folder, OK, "a.deathtensors", "a.pt")
+    check_equal(torch_files.faults(folder / "a.pt", False), [], "faults of a.pt", result)
+    contents = torch_files.read(folder / "a.pt")
+    check_equal(contents.tensors, tensors, "tensors written", result)
+    check_equal(contents.quantised, {"a.q": how}, "quantised tensors", result)
+    check_equal(contents.tensor_metadata, {"a.q": {"note": "n"}}, "other metadata", result)
+    result = expect(folder, OK, "a.pt", "b.deathtensors")
+    _, header, _ = files.deathtensors_parts(folder / "b.deathtensors")
+    check_equal(header["tensors"]["a.q"]["metadata"], {**how, "note": "n"}, "metadata", result)
+    check_equal(files.read_deathtensors(folder / "b.deathtensors"), tensors, "tensors", result)
+
+
 def cases():
+    for scheme in torch_files.SCHEMES:
+        for dtype in torch_files.INTEGERS.values():
+            check = functools.partial(check_quantised, scheme, dtype)
+            yield f"quantised:{scheme.name}:{dtype}", check
     for source in sorted(DATA.glob("expected-*.json")):
+        if source.name in OF_FOLDERS:
+            continue
         for name, expected in json.loads(source.read_text()).items():
             path = DATA / name
             if expected["outcome"] != "ok":
@@ -399,7 +581,12 @@ def cases():
                 continue
             for what, check in (("hash", check_hash), ("list", check_list), ("info", check_info)):
                 yield f"{name}:{what}", functools.partial(check, path, expected)
-            for target in filter(lambda target: one_in(3, f"{name}:{target}"), HOLDS):
+            for key in ("dequantised", "dequantised_f32"):
+                if key in expected or (expected.get("dequantise") and key == "dequantised"):
+                    check = functools.partial(check_dequantised, path, expected, key)
+                    yield f"{name}:{key}", check
+            held = HOLDS if expected.get("converts", True) else ()  # a case has what not all targets hold
+            for target in filter(lambda target: one_in(3, f"{name}:{target}"), held):
                 check = check_numbered if target == "tfrecord" else check_convert
                 yield f"{name}:{target}", functools.partial(check, path, expected, target)
     for name in REPRODUCED:

@@ -4,8 +4,9 @@ import struct
 from pathlib import Path
 
 from files import Tensor
-from protobufs import block, fields, number
+from protobufs import block, coo, fields, message, number
 
+STRING = 7
 DTYPES = {
     "F32": 1,
     "F64": 2,
@@ -53,8 +54,22 @@ def read_tensor_proto(data):
     return Tensor(dtype, shape, message.get(4, b""))
 
 
+def read_sparse(name, data):
+    """The parts of what tf.io.serialize_sparse makes: strings [3], which are indices [nnz, rank],
+    values [nnz] and the shape [rank], each a TensorProto."""
+    found = message(data)
+    assert found[2] == [field(2, field(1, 3))], "a shape other than [3]"
+    indices, values, shape = (read_tensor_proto(string) for string in found[8])
+    assert (shape.dtype, len(shape.shape)) == ("I64", 1), shape
+    sizes = struct.unpack(f"<{shape.shape[0]}q", shape.data)
+    return coo(name, indices, values, sizes)
+
+
 def read_tensor(path):
-    return {Path(path).stem: read_tensor_proto(Path(path).read_bytes())}
+    """A dense tensor, or the parts of a sparse one."""
+    name, data = Path(path).stem, Path(path).read_bytes()
+    sparse = dict(fields(data))[1] == STRING
+    return read_sparse(name, data) if sparse else {name: read_tensor_proto(data)}
 
 
 def crc32c(data):

@@ -44,6 +44,12 @@ DTYPES = {
     "float8_e8m0fnu": "F8_E8M0",
     "float4_e2m1fn_x2": "F4",
 }
+QUANTISED = {  # quantised tensors and their storages have dtypes of their own
+    "QInt8Storage": ("qint8", "I8"),
+    "QUInt8Storage": ("quint8", "U8"),
+    "QInt32Storage": ("qint32", "I32"),
+}
+INTEGERS = dict(QUANTISED.values())
 WIDTHS = {
     **dict.fromkeys(("BOOL", "U8", "I8", "F4"), 1),  # torch counts pairs of F4
     **{dtype: 1 for dtype in DTYPES.values() if dtype.startswith("F8")},
@@ -62,18 +68,20 @@ ROLES = {
 # What torch.load(weights_only=True) and libtorch's own unpickler both run.
 OPCODES = set(
     "PROTO GLOBAL NEWOBJ REDUCE BUILD SETITEMS MARK TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_TUPLE "
-    "EMPTY_DICT NEWFALSE BININT BININT1 BININT2 LONG1 BINUNICODE BINPERSID BINGET BINPUT "
+    "EMPTY_DICT NEWFALSE BININT BININT1 BININT2 BINFLOAT LONG1 BINUNICODE BINPERSID BINGET BINPUT "
     "LONG_BINGET LONG_BINPUT STOP".split()
 )
 
 
 @dataclass
 class Contents:
-    """A file's tensors, sparse ones as their parts, and what only the file says of them."""
+    """A file's tensors, sparse ones as their parts, quantised ones as their integers, and what only
+    the file says of them."""
 
     tensors: dict = field(default_factory=dict)
     storages: dict = field(default_factory=dict)  # a tensor's name -> its storage's key
     layouts: dict = field(default_factory=dict)  # a sparse tensor's name -> coo, csr, …
+    quantised: dict = field(default_factory=dict)  # a tensor's name -> how to compute its values
     metadata: dict = field(default_factory=dict)
     tensor_metadata: dict = field(default_factory=dict)
 
@@ -90,6 +98,13 @@ class Contents:
 Storage = collections.namedtuple("Storage", "key dtype count")
 View = collections.namedtuple("View", "storage dtype offset size stride")
 Sparse = collections.namedtuple("Sparse", "layout parts")
+Quantised = collections.namedtuple("Quantised", "view scheme parameters")
+Scheme = collections.namedtuple("Scheme", "name channels")
+SCHEMES = [
+    Scheme("per_tensor_affine", False),
+    Scheme("per_channel_affine", True),
+    Scheme("per_channel_affine_float_qparams", True),
+]
 
 
 class Module:
@@ -108,15 +123,29 @@ def _rebuild_v3(storage, offset, size, stride, _grad, _hooks, dtype, *_):
     return View(storage, dtype, offset, size, stride)
 
 
+def _rebuild_quantised(storage, offset, size, stride, quantiser, _grad, _hooks):
+    """A quantiser is a scheme, then scale and zero point or, by channel, tensors of them and the axis
+    of the channels."""
+    scheme, *parameters = quantiser
+    kinds = (View, View, int) if scheme.channels else (float, int)
+    assert tuple(map(type, parameters)) == kinds, f"{scheme.name} of {parameters}"
+    return Quantised(
+        View(storage, INTEGERS[storage.dtype], offset, size, stride), scheme, parameters
+    )
+
+
 GLOBALS = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_v2,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuild_v3,
     ("torch._utils", "_rebuild_sparse_tensor"): Sparse,
+    ("torch._utils", "_rebuild_qtensor"): _rebuild_quantised,
     ("torch.serialization", "_get_layout"): lambda text: text.removeprefix("torch.sparse_"),
     ("torch.storage", "UntypedStorage"): None,
     ("__torch__", "Module"): Module,
     **{("torch", name): dtype for name, dtype in (*STORAGES.items(), *DTYPES.items())},
+    **{("torch", name): dtype for name, (dtype, _) in QUANTISED.items()},
+    **{("torch", scheme.name): scheme for scheme in SCHEMES},
 }
 
 
@@ -160,6 +189,18 @@ def _fill(contents, values, data):
             contents.tensors[f"{name}.shape"] = Tensor(
                 "I64", [len(shape)], struct.pack(f"<{len(shape)}q", *shape)
             )
+        elif isinstance(value, Quantised):
+            how = {"quant.scheme": value.scheme.name}
+            add(name, value.view)
+            if value.scheme.channels:
+                scales, zero_points, axis = value.parameters
+                add(f"{name}.scales", scales)
+                add(f"{name}.zero_points", zero_points)
+                how["quant.axis"] = str(axis)
+            else:
+                scale, zero_point = value.parameters
+                how |= {"quant.scale": repr(scale), "quant.zero_point": str(zero_point)}
+            contents.quantised[name] = how
         elif isinstance(value, View):
             add(name, value)
 
@@ -184,10 +225,8 @@ def _read_zip(path):
 def _read_legacy(path):
     stream = io.BytesIO(Path(path).read_bytes())
     _magic, _protocol, _system, values, keys = (Unpickler(stream).load() for _ in range(5))
-    widths = {
-        value.storage.key: WIDTHS[value.dtype] if value.storage.dtype else 1
-        for value in values.values()
-    }
+    views = [value.view if isinstance(value, Quantised) else value for value in values.values()]
+    widths = {view.storage.key: WIDTHS[view.dtype] if view.storage.dtype else 1 for view in views}
     data = {}
     for key in keys:
         (count,) = struct.unpack("<q", stream.read(8))

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #include "cmd/fork_server.h"
@@ -283,6 +284,10 @@ WRAP(int, fstatvfs64, int fd, struct statvfs *space) {
     return fault_fails(FAULT_STATUS) ? -1 : __real_fstatvfs64(fd, space);
 }
 
+WRAP(int, fstatfs64, int fd, struct statfs *system) {
+    return fault_fails(FAULT_STATUS) ? -1 : __real_fstatfs64(fd, system);
+}
+
 WRAP(int, access, const char *path, int mode) {
     return fault_fails(FAULT_STATUS) ? -1 : __real_access(path, mode);
 }
@@ -397,4 +402,34 @@ WRAP(int, glob64, const char *pattern, int flags, int (*failed)(const char *, in
 
 WRAP(int, socketpair, int domain, int type, int protocol, int pair[2]) {
     return fault_fails(FAULT_SYSTEM) ? -1 : __real_socketpair(domain, type, protocol, pair);
+}
+
+/* What remote files need besides */
+
+WRAP(char *, mkdtemp, char *pattern) {
+    return fault_fails(FAULT_MKDIR) ? NULL : __real_mkdtemp(pattern);
+}
+
+WRAP(int, symlinkat, const char *target, int folder, const char *path) {
+    return fault_fails(FAULT_RENAME) ? -1 : __real_symlinkat(target, folder, path);
+}
+
+WRAP(ssize_t, readlinkat, int folder, const char *path, char *target, size_t size) {
+    return fault_fails(FAULT_STATUS) ? -1 : __real_readlinkat(folder, path, target, size);
+}
+
+WRAP(ssize_t, recv, int fd, void *buffer, size_t length, int flags) {
+    return fault_transfer(FAULT_READ, &length) ? -1 : __real_recv(fd, buffer, length, flags);
+}
+
+WRAP(ssize_t, send, int fd, const void *bytes, size_t length, int flags) {
+    return fault_transfer(FAULT_WRITE, &length) ? -1 : __real_send(fd, bytes, length, flags);
+}
+
+WRAP(void *, dlopen, const char *name, int flags) {
+    return fault_fails(FAULT_SYSTEM) ? NULL : __real_dlopen(name, flags);
+}
+
+WRAP(void *, dlsym, void *library, const char *name) {
+    return fault_fails(FAULT_SYSTEM) ? NULL : __real_dlsym(library, name);
 }

@@ -1,3 +1,4 @@
+#define TC_ERRORS_ARE_HERE
 #include "core/base/error.h"
 
 #include <errno.h>

@@ -72,4 +72,16 @@ bool tc_error_hint(struct tc_error *error, const char *format, ...)
 
 const char *tc_class_name(enum tc_class class);
 
+/* clang's analyser looks into no other file, and so could not know that they return false. */
+#if defined __clang_analyzer__ && !defined TC_ERRORS_ARE_HERE
+#define tc_fail(...) ((void)tc_fail(__VA_ARGS__), false)
+#define tc_fail_errno(...) ((void)tc_fail_errno(__VA_ARGS__), false)
+#define tc_fail_memory(error) ((void)tc_fail_memory(error), false)
+#define tc_error_because(error, reason) ((void)tc_error_because(error, reason), false)
+#define tc_error_at(error, offset) ((void)tc_error_at(error, offset), false)
+#define tc_error_in_file(error, path) ((void)tc_error_in_file(error, path), false)
+#define tc_error_in_tensor(...) ((void)tc_error_in_tensor(__VA_ARGS__), false)
+#define tc_error_hint(...) ((void)tc_error_hint(__VA_ARGS__), false)
+#endif
+
 #endif

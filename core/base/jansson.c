@@ -1,6 +1,7 @@
 #include "core/base/jansson.h"
 
 #include <jansson.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -31,30 +32,65 @@ static bool check_syntax(const struct tc_document *document) {
 }
 
 static bool fail_parse(const struct tc_document *document, const json_error_t *failure) {
-    enum json_error_code code = json_error_code(failure);
-    /* Where memory is refused, most of jansson's functions fail without a message. */
-    if (code == json_error_out_of_memory || !failure->text[0])
-        return tc_fail_memory(document->error);
     tc_fail(document->error, TC_INVALID,
-            code == json_error_duplicate_key ? "duplicate-name" : "json", "%s", failure->text);
+            json_error_code(failure) == json_error_duplicate_key ? "duplicate-name" : "json", "%s",
+            failure->text);
     return tc_error_at(document->error, document->base + (uint64_t)failure->position);
+}
+
+/*
+ * jansson never learns that memory is lacking: where it can't grow the buffer of a string, it reads
+ * and writes beyond the end of that buffer. So all that it takes comes from the document's arena,
+ * and where that has no more, the call of jansson is left by longjmp. Its functions for memory take
+ * no context: hence the pointer, which is set while a document is parsed.
+ */
+struct parsing {
+    struct tc_document *document;
+    jmp_buf out;
+};
+static _Thread_local struct parsing *parsing;
+
+static void *take_memory(size_t size) {
+    void *memory = tc_arena_alloc(&parsing->document->arena, size, parsing->document->error);
+    if (!memory)
+        longjmp(parsing->out, 1);
+    return memory;
+}
+
+/* The arena goes as a whole. */
+static void leave_memory(void *memory) {
+    (void)memory;
+}
+
+static bool parse(struct parsing *own) {
+    struct tc_document *document = own->document;
+    json_error_t failure;
+    if (setjmp(own->out))
+        return false;
+    document->root = value_of(json_loadb(document->text.bytes, document->text.length,
+                                         JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure));
+    return document->root ? true : fail_parse(document, &failure);
 }
 
 bool tc_document_parse(struct tc_document *document, struct tc_text text, uint64_t base,
                        struct tc_error *error) {
-    json_error_t failure;
-    *document = (struct tc_document){.text = text, .base = base, .error = error};
+    struct parsing own = {.document = document};
+    *document = (struct tc_document){.text = text, .base = base, .code = "json", .error = error};
+    tc_arena_init(&document->arena, 0);
     if (!check_syntax(document))
         return false;
     tc_memory_earn(text.length);
-    json_set_alloc_funcs(tc_memory_malloc, tc_memory_free);
-    document->root = value_of(
-        json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure));
-    return document->root ? true : fail_parse(document, &failure);
+    json_set_alloc_funcs(take_memory, leave_memory);
+    parsing = &own;
+    bool ok = parse(&own);
+    parsing = NULL;
+    if (!ok)
+        tc_document_release(document);
+    return ok;
 }
 
 void tc_document_release(struct tc_document *document) {
-    json_decref(node(document->root));
+    tc_arena_release(&document->arena);
     document->root = NULL;
 }
 
@@ -149,7 +185,7 @@ bool tc_document_fail(const struct tc_document *document, const struct tc_docume
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    tc_fail(document->error, TC_INVALID, "json", "%s", message);
+    tc_fail(document->error, TC_INVALID, document->code, "%s", message);
     bool shared = json_is_boolean(node(value)) || json_is_null(node(value));
     if (!shared && find_offset(document, values_before(node(document->root), node(value)), &offset))
         tc_error_at(document->error, offset);
@@ -168,7 +204,7 @@ static const char *kind_name(enum tc_json_kind kind) {
 
 static bool fail_kind(const struct tc_document *document, const struct tc_document_value *value,
                       const char *expected) {
-    return tc_document_fail(document, value, "bad JSON (got %s, expected %s)",
+    return tc_document_fail(document, value, "a value of another kind (got %s, expected %s)",
                             kind_name(tc_document_kind(value)), expected);
 }
 

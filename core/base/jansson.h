@@ -38,7 +38,10 @@ struct tc_document {
     const struct tc_document_value *root;
     struct tc_text text; /* not owned: it must live as long as the document */
     uint64_t base;       /* where the text lies in its file */
+    const char *code;    /* of the error where what it says is wrong, and not its JSON; "json"
+                          * unless the caller sets another */
     struct tc_error *error;
+    struct tc_arena arena; /* of the values */
 };
 
 /* `error` is kept: the functions below fill it when they fail. Call

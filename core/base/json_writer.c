@@ -125,6 +125,14 @@ void tc_json_add_raw(struct tc_json_writer *json, const char *key, struct tc_tex
     tc_buffer_add_text(json->out, value);
 }
 
+void tc_json_add_bytes(struct tc_json_writer *json, const char *key, struct tc_text bytes) {
+    start_value(json, key);
+    tc_buffer_add_string(json->out, "\"");
+    for (size_t i = 0; i < bytes.length; i++)
+        tc_buffer_addf(json->out, "\\u%04x", (unsigned char)bytes.bytes[i]);
+    tc_buffer_add_string(json->out, "\"");
+}
+
 void tc_json_addf(struct tc_json_writer *json, const char *key, const char *format, ...) {
     char text[400]; /* the longest number of %f has 317 characters */
     va_list args;

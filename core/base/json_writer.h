@@ -33,9 +33,9 @@ enum tc_json_style {
                        * indent=2 and serde_json's pretty form; {} where empty */
 };
 
-/* How many levels may be open at once. What tconv writes has half as many, and
- * no input can make it nest deeper. */
-#define TC_JSON_LEVELS 16u
+/* How many levels may be open at once. Metadata of files, whose arrays nest at most 100 deep, has
+ * the most. */
+#define TC_JSON_LEVELS 112u
 
 struct tc_json_writer {
     struct tc_buffer *out;
@@ -61,6 +61,8 @@ void tc_json_end_line(struct tc_json_writer *json);
 void tc_json_add_key(struct tc_json_writer *json, struct tc_text key);
 
 void tc_json_add_text(struct tc_json_writer *json, const char *key, struct tc_text text);
+/* Bytes as text of the characters U+0000 to U+00FF, each escaped. */
+void tc_json_add_bytes(struct tc_json_writer *json, const char *key, struct tc_text bytes);
 void tc_json_add_string(struct tc_json_writer *json, const char *key, const char *string);
 void tc_json_add_number(struct tc_json_writer *json, const char *key, uint64_t number);
 /* Adds a finite number as Python's repr, any other as the string "NaN",

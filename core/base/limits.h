@@ -21,8 +21,9 @@
 /* The most shards of one index. Real models have at most a few hundred. */
 #define TC_MAX_SHARDS 100000u
 /* The most entries of one folder that is looked through for a model. Real ones have
- * some dozens, a folder with a file for each tensor some thousands. */
-#define TC_MAX_FOLDER_ENTRIES 100000u
+ * some dozens; a folder with a file for each tensor has as many as the model has tensors, and
+ * those with many experts have 150,000. */
+#define TC_MAX_FOLDER_ENTRIES 1000000u
 /* Folders in folders that are copied with a model. */
 #define TC_MAX_FOLDER_DEPTH 64u
 /* How many times its size a file may grow by decompression before --max-size

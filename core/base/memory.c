@@ -76,6 +76,7 @@ void tc_memory_earn_data(uint64_t bytes) {
 
 void tc_memory_begin_file(void) {
     refused = false;
+    settled = false;
     if (follows)
         tc_memory_follow();
 }
@@ -105,6 +106,10 @@ void tc_memory_lack(void) {
 
 void tc_memory_settle(void) {
     settled = true;
+}
+
+void tc_memory_trim(void) {
+    malloc_trim(0);
 }
 
 uint64_t tc_memory_peak(void) {
@@ -216,7 +221,8 @@ int tc_memory_scandir(const char *folder, struct dirent ***entries,
                       int (*filter)(const struct dirent *),
                       int (*compare)(const struct dirent **, const struct dirent **)) {
     int count = scandir(folder, entries, filter, compare);
-    if (count >= 0)
+    /* Of an empty folder there is none. */
+    if (count >= 0 && *entries)
         counted(*entries);
     for (int i = 0; i < count && *entries; i++)
         counted((*entries)[i]);

@@ -65,6 +65,8 @@ bool tc_memory_lacked(void);
 void tc_memory_lack(void);
 /* The output is in place: what is lacking from now on does it no harm. */
 void tc_memory_settle(void);
+/* Much was freed: the heap gives what it can back to the system. */
+void tc_memory_trim(void);
 /* The most bytes that were in use at once. */
 uint64_t tc_memory_peak(void);
 

@@ -25,19 +25,34 @@ static struct tc_text name_at(const struct tc_name_index *index, const void *arr
     return *(const struct tc_text *)((const char *)array + position * index->element);
 }
 
-uint32_t *tc_name_index_slot(const struct tc_name_index *index, const void *array,
-                             struct tc_text name) {
+static uint32_t hash_of(const struct tc_name_index *index, struct tc_text name) {
+    return (uint32_t)tc_shorthash(index->hash_key, name.bytes, name.length);
+}
+
+/* The slot that has the name, or the free one that it would get. */
+static struct tc_name_slot *search(const struct tc_name_index *index, const void *array,
+                                   struct tc_text name, uint32_t hash) {
     size_t mask = index->slot_count - 1;
-    size_t slot = (size_t)tc_shorthash(index->hash_key, name.bytes, name.length) & mask;
-    while (index->slots[slot] &&
-           !tc_text_equal(name_at(index, array, index->slots[slot] - 1), name))
-        slot = (slot + 1) & mask;
-    return &index->slots[slot];
+    size_t at = hash & mask;
+    const struct tc_name_slot *slots = index->slots;
+    while (slots[at].position &&
+           !(slots[at].hash == hash &&
+             tc_text_equal(name_at(index, array, slots[at].position - 1), name)))
+        at = (at + 1) & mask;
+    return &index->slots[at];
+}
+
+uint32_t *tc_name_index_slot(struct tc_name_index *index, const void *array, struct tc_text name) {
+    uint32_t hash = hash_of(index, name);
+    struct tc_name_slot *slot = search(index, array, name, hash);
+    slot->hash = hash;
+    return &slot->position;
 }
 
 bool tc_name_index_find(const struct tc_name_index *index, const void *array, struct tc_text name,
                         size_t *position) {
-    uint32_t found = index->slot_count ? *tc_name_index_slot(index, array, name) : 0;
+    uint32_t found =
+        index->slot_count ? search(index, array, name, hash_of(index, name))->position : 0;
     *position = found ? found - 1 : 0;
     return found != 0;
 }
@@ -47,10 +62,19 @@ void tc_name_index_clear(struct tc_name_index *index) {
         memset(index->slots, 0, index->slot_count * sizeof *index->slots);
 }
 
+/* Enters a name that is new: no other need be compared with it. */
+static void enter(struct tc_name_index *index, uint32_t position, uint32_t hash) {
+    size_t mask = index->slot_count - 1;
+    size_t at = hash & mask;
+    while (index->slots[at].position)
+        at = (at + 1) & mask;
+    index->slots[at] = (struct tc_name_slot){position, hash};
+}
+
 void tc_name_index_rebuild(struct tc_name_index *index, const void *array, size_t count) {
     tc_name_index_clear(index);
     for (size_t i = 0; i < count; i++)
-        *tc_name_index_slot(index, array, name_at(index, array, i)) = (uint32_t)i + 1;
+        enter(index, (uint32_t)i + 1, hash_of(index, name_at(index, array, i)));
 }
 
 static bool charge(struct tc_arena *arena, size_t count, size_t size, struct tc_error *error) {
@@ -58,8 +82,7 @@ static bool charge(struct tc_arena *arena, size_t count, size_t size, struct tc_
 }
 
 /* At most two of three slots are taken, so that a search ends soon. */
-bool tc_name_index_reserve(struct tc_name_index *index, const void *array, size_t count,
-                           size_t capacity, struct tc_error *error) {
+bool tc_name_index_reserve(struct tc_name_index *index, size_t capacity, struct tc_error *error) {
     size_t slot_count = index->slot_count ? index->slot_count : FIRST_SLOTS;
     while (slot_count < capacity * 3 / 2)
         slot_count *= 2;
@@ -67,12 +90,16 @@ bool tc_name_index_reserve(struct tc_name_index *index, const void *array, size_
         return true;
     if (!charge(index->arena, slot_count - index->slot_count, sizeof *index->slots, error))
         return false;
-    uint32_t *slots = reallocarray(index->slots, slot_count, sizeof *slots);
+    struct tc_name_slot *slots = calloc(slot_count, sizeof *slots);
     if (!slots)
         return tc_fail_memory(error);
+    struct tc_name_index old = *index;
     index->slots = slots;
     index->slot_count = slot_count;
-    tc_name_index_rebuild(index, array, count);
+    for (size_t i = 0; i < old.slot_count; i++)
+        if (old.slots[i].position)
+            enter(index, old.slots[i].position, old.slots[i].hash);
+    free(old.slots);
     return true;
 }
 
@@ -96,7 +123,7 @@ static bool grow(struct tc_name_map *map, struct tc_error *error) {
     if (!entries)
         return tc_fail_memory(error);
     map->entries = entries;
-    if (!tc_name_index_reserve(&map->index, entries, map->count, capacity, error))
+    if (!tc_name_index_reserve(&map->index, capacity, error))
         return false;
     map->capacity = capacity;
     return true;

@@ -26,11 +26,16 @@
  * each element starts with its name, a struct tc_text. The owner passes the
  * array at every call, since it may move when it grows.
  */
+struct tc_name_slot {
+    uint32_t position; /* in the array + 1; 0: the slot is free */
+    uint32_t hash;     /* so that few names but the right one are looked at */
+};
+
 struct tc_name_index {
-    struct tc_arena *arena; /* its budget counts the memory; NULL: no such budget */
-    size_t element;         /* bytes of an element of the array */
-    uint32_t *slots;        /* by hash: position in the array + 1, or 0 */
-    size_t slot_count;      /* a power of two, or 0 */
+    struct tc_arena *arena;     /* its budget counts the memory; NULL: no such budget */
+    size_t element;             /* bytes of an element of the array */
+    struct tc_name_slot *slots; /* by hash */
+    size_t slot_count;          /* a power of two, or 0 */
     uint8_t hash_key[16];
 };
 
@@ -39,17 +44,16 @@ struct tc_name_index {
 
 void tc_name_index_init(struct tc_name_index *index, struct tc_arena *arena, size_t element);
 void tc_name_index_release(struct tc_name_index *index);
-/* Makes room for `capacity` names and enters the `count` that the array has. */
-bool tc_name_index_reserve(struct tc_name_index *index, const void *array, size_t count,
-                           size_t capacity, struct tc_error *error);
+/* Makes room for `capacity` names. */
+bool tc_name_index_reserve(struct tc_name_index *index, size_t capacity, struct tc_error *error);
 /* Forgets all names, but keeps the memory. */
 void tc_name_index_clear(struct tc_name_index *index);
 /* Enters the names of the array anew, after its order changed. */
 void tc_name_index_rebuild(struct tc_name_index *index, const void *array, size_t count);
-/* The name's slot: it holds 1 + the name's position, or 0 where the name is not
- * there; an owner who adds the name writes it. There must be room for one more. */
-uint32_t *tc_name_index_slot(const struct tc_name_index *index, const void *array,
-                             struct tc_text name);
+/* What the name's slot holds: 1 + the name's position, or 0 where the name is not
+ * there; an owner who adds the name writes it. There must be room for one more. Only who may
+ * change the index may call this. */
+uint32_t *tc_name_index_slot(struct tc_name_index *index, const void *array, struct tc_text name);
 /* Whether the name is there, and its position. */
 bool tc_name_index_find(const struct tc_name_index *index, const void *array, struct tc_text name,
                         size_t *position);

@@ -12,7 +12,8 @@ static const char *const kind_names[TC_KINDS] = {
     [TC_KIND_SPARSE] = "sparse",       [TC_KIND_ORDER] = "order",
     [TC_KIND_TIES] = "ties",           [TC_KIND_STRUCTURE] = "structure",
     [TC_KIND_SELECTION] = "selection", [TC_KIND_DEQUANTISED] = "dequantised",
-    [TC_KIND_OPTION] = "option",       [TC_KIND_OUTPUT] = "output",
+    [TC_KIND_KEPT] = "kept",           [TC_KIND_OPTION] = "option",
+    [TC_KIND_OUTPUT] = "output",
 };
 
 /* The detail of all further notes where there are too many groups. */

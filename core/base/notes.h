@@ -38,6 +38,7 @@ enum tc_kind {
     TC_KIND_TIES,      /* tensors that share their data */
     TC_KIND_STRUCTURE, /* nesting and containers */
     TC_KIND_DEQUANTISED,
+    TC_KIND_KEPT,      /* a tensor that looks as if it would be left out */
     TC_KIND_SELECTION, /* a selection by the user that matched nothing */
     TC_KIND_OPTION,    /* an option that had no effect */
     TC_KIND_OUTPUT,    /* files next to the output */

@@ -134,6 +134,14 @@ void tc_buffer_add(struct tc_buffer *buffer, const void *bytes, size_t length) {
     buffer->bytes[buffer->length] = '\0';
 }
 
+void tc_buffer_add_spaces(struct tc_buffer *buffer, size_t count) {
+    if (!reserve(buffer, count))
+        return;
+    memset(buffer->bytes + buffer->length, ' ', count);
+    buffer->length += count;
+    buffer->bytes[buffer->length] = '\0';
+}
+
 void tc_buffer_add_text(struct tc_buffer *buffer, struct tc_text text) {
     tc_buffer_add(buffer, text.bytes, text.length);
 }
@@ -229,7 +237,8 @@ static size_t add_plain(struct tc_buffer *buffer, struct tc_text text, size_t at
     while (end < text.length && text.bytes[end] >= 0x20 && text.bytes[end] < 0x7F &&
            text.bytes[end] != '"' && text.bytes[end] != '\\')
         end++;
-    tc_buffer_add(buffer, text.bytes + at, end - at);
+    if (end > at) /* an empty text may have no bytes to point at */
+        tc_buffer_add(buffer, text.bytes + at, end - at);
     return end;
 }
 

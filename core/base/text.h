@@ -48,6 +48,7 @@ struct tc_buffer {
 
 void tc_buffer_release(struct tc_buffer *buffer);
 void tc_buffer_add(struct tc_buffer *buffer, const void *bytes, size_t length);
+void tc_buffer_add_spaces(struct tc_buffer *buffer, size_t count);
 void tc_buffer_add_text(struct tc_buffer *buffer, struct tc_text text);
 void tc_buffer_add_string(struct tc_buffer *buffer, const char *string);
 void tc_buffer_addf(struct tc_buffer *buffer, const char *format, ...)

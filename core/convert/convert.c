@@ -5,35 +5,37 @@
 
 #include "core/base/arena.h"
 #include "core/base/text.h"
+#include "core/convert/fill.h"
+#include "core/convert/side_by_side.h"
 #include "core/convert/stale_shards.h"
+#include "core/convert/view_copy.h"
 #include "core/format/backend.h"
-#include "core/format/densify.h"
 #include "core/format/reader.h"
 #include "core/format/source.h"
 #include "core/io/chunk_pipe.h"
+#include "core/io/flow.h"
 #include "core/io/publish_compare.h"
 #include "core/io/sha256.h"
-#include "core/plan/dtype_policy.h"
 #include "core/plan/kept_metadata.h"
-#include "core/tensor/cast.h"
-#include "core/tensor/dtype.h"
 
-#define SCRATCH_BYTES (16 * TC_CHUNK_BYTES)
 /* Copies from file to file are made in steps, so that progress can be reported. */
 #define COPY_STEP (UINT64_C(64) << 20)
 
 /* One output file while it is written. A visit is one of its items that has data. */
 struct job {
     struct tc_plan *plan;
-    const struct tc_convert_options *options;
     const struct tc_output_file *file;
     size_t *visits; /* the items' positions in the plan, in the order in which they are written */
     size_t visit_count;
-    bool *direct; /* by visit: copied from file to file, not through the pipe */
-    struct tc_pipe pipe;
-    bool piping;
-    uint64_t done;
-    struct tc_read_back *read_back; /* gets the tensors' hashes; NULL: they are not needed */
+    bool *direct; /* by visit: copied from file to file, not through the flow */
+    size_t threads;
+    struct tc_fill fill;
+    struct tc_flow flow;
+    bool flowing;
+    bool any_order; /* chunks come in any order, and are written at their places */
+    struct tc_progress_sum *progress;
+    bool reports;                   /* this is the main thread, which reports progress */
+    struct tc_read_back *read_back; /* gets the tensors' sums; NULL: they are not needed */
 };
 
 struct item_source {
@@ -45,131 +47,10 @@ struct item_source {
     struct tc_extent extent;
 };
 
-static void advance(void *context, uint64_t bytes) {
-    struct job *job = context;
-    job->done += bytes;
-    /* Verification reads everything a second time. */
-    uint64_t total = job->plan->bytes_out * (job->read_back ? 2 : 1);
-    if (job->options->progress)
-        job->options->progress(job->options->context, job->done < total ? job->done : total, total);
-}
-
-static bool read_item(const struct tc_item *item, uint64_t offset, void *buffer, size_t length,
-                      struct tc_error *error) {
-    return item->densify
-               ? tc_densify_read(item->densify, offset, buffer, length, error)
-               : tc_reader_read(item->reader, item->tensor, offset, buffer, length, error);
-}
-
-/* Fills a chunk with an item's bytes as they are written, from `at` on, by casting. */
-static bool read_cast(const struct tc_plan *plan, const struct tc_item *item, uint64_t at,
-                      struct tc_chunk *chunk, unsigned char *scratch, struct tc_error *error) {
-    size_t from = tc_dtype_bits(item->tensor->dtype) / 8;
-    size_t to = tc_dtype_bits(item->dtype) / 8;
-    size_t count = chunk->length / to;
-    if (!read_item(item, item->skip + at / to * from, scratch, count * from, error))
-        return false;
-    tc_cast(item->tensor->dtype, item->dtype, scratch, chunk->bytes, count, item->report);
-    return tc_policy_check(plan, item, error) || tc_error_in_file(error, item->reader->input->path);
-}
-
-/* Where only some rows of a compressed tensor are taken, reads the rest, since its
- * checksum is checked only at its end. */
-static bool read_rest(const struct tc_item *item, unsigned char *scratch, struct tc_error *error) {
-    uint64_t at = item->skip + item->taken;
-    while (item->tensor->sequential && at < item->tensor->nbytes) {
-        uint64_t left = item->tensor->nbytes - at;
-        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
-        if (!tc_reader_read(item->reader, item->tensor, at, scratch, step, error))
-            return false;
-        at += step;
-    }
-    return true;
-}
-
-/* Reads an item and sends it through the pipe; `hash` gets all that is sent, and may
- * be NULL. */
-static bool produce_item(struct job *job, size_t visit, unsigned char *scratch,
-                         struct tc_sha256 *hash, struct tc_error *error) {
-    const struct tc_item *item = &job->plan->items[job->visits[visit]];
-    for (uint64_t at = 0; at < item->nbytes;) {
-        struct tc_chunk *chunk;
-        if (tc_pipe_take(&job->pipe, &chunk, error) != TC_NEXT_CHUNK)
-            return false;
-        uint64_t left = item->nbytes - at;
-        /* TC_CHUNK_BYTES is a multiple of every element's size. */
-        chunk->length = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
-        chunk->item = visit;
-        bool ok = item->dtype == item->tensor->dtype
-                      ? read_item(item, item->skip + at, chunk->bytes, chunk->length, error)
-                      : read_cast(job->plan, item, at, chunk, scratch, error);
-        if (!ok) {
-            tc_chunk_release(chunk);
-            return false;
-        }
-        at += chunk->length;
-        if (hash)
-            tc_sha256_update(hash, chunk->bytes, chunk->length);
-        tc_pipe_send(&job->pipe, chunk);
-    }
-    return read_rest(item, scratch, error);
-}
-
-/* Data that is copied from file to file does not pass through the pipe, so it is
- * read once more for its hash. */
-static bool hash_direct(const struct tc_item *item, unsigned char *scratch, struct tc_sha256 *hash,
-                        struct tc_error *error) {
-    for (uint64_t at = 0; at < item->nbytes;) {
-        uint64_t left = item->nbytes - at;
-        size_t step = left < TC_CHUNK_BYTES ? left : TC_CHUNK_BYTES;
-        if (!read_item(item, item->skip + at, scratch, step, error))
-            return false;
-        tc_sha256_update(hash, scratch, step);
-        at += step;
-    }
-    return true;
-}
-
-static bool produce_visit(struct job *job, size_t visit, unsigned char *scratch,
-                          struct tc_error *error) {
-    const struct tc_item *item = &job->plan->items[job->visits[visit]];
-    struct tc_sha256 hash;
-    if (!job->read_back)
-        return job->direct[visit] || produce_item(job, visit, scratch, NULL, error);
-    if (!tc_sha256_init(&hash, error))
-        return false;
-    bool ok = job->direct[visit] ? hash_direct(item, scratch, &hash, error)
-                                 : produce_item(job, visit, scratch, &hash, error);
-    tc_sha256_finish(&hash, job->read_back->sums[job->visits[visit]]);
-    return ok;
-}
-
-/* A narrowing cast reads more bytes than it sends: up to 16 for one. Small models need less. */
-static size_t scratch_bytes(const struct job *job) {
-    uint64_t most = 1;
-    for (size_t visit = 0; visit < job->visit_count && most < SCRATCH_BYTES; visit++) {
-        const struct tc_item *item = &job->plan->items[job->visits[visit]];
-        most = item->tensor->nbytes > most ? item->tensor->nbytes : most;
-        most = item->nbytes > most ? item->nbytes : most;
-    }
-    return most < SCRATCH_BYTES ? most : SCRATCH_BYTES;
-}
-
-static bool produce(struct tc_pipe *pipe, void *context, struct tc_error *error) {
-    (void)pipe;
-    struct job *job = context;
-    unsigned char *scratch = malloc(scratch_bytes(job));
-    if (!scratch)
-        return tc_fail_memory(error);
-    bool ok = true;
-    for (size_t visit = 0; visit < job->visit_count && ok; visit++) {
-        struct tc_densify *densify = job->plan->items[job->visits[visit]].densify;
-        ok = produce_visit(job, visit, scratch, error);
-        if (densify)
-            tc_densify_unload(densify);
-    }
-    free(scratch);
-    return ok;
+static void advance(struct job *job, uint64_t bytes) {
+    tc_progress_add(job->progress, bytes);
+    if (job->reports)
+        tc_progress_report(job->progress);
 }
 
 static enum tc_next next_chunk(struct tc_source *base, struct tc_chunk **chunk,
@@ -178,24 +59,48 @@ static enum tc_next next_chunk(struct tc_source *base, struct tc_chunk **chunk,
     *chunk = NULL;
     if (source->left == 0)
         return TC_NEXT_END;
-    enum tc_next next = tc_pipe_next(&source->job->pipe, chunk, error);
+    enum tc_next next = tc_flow_next(&source->job->flow, chunk, error);
     if (next == TC_NEXT_END)
         tc_fail(error, TC_INTERNAL, "flow", "the stream of data ended early");
     if (next != TC_NEXT_CHUNK)
         return TC_NEXT_FAILED;
-    if ((*chunk)->item != source->visit || (*chunk)->length > source->left) {
+    if ((*chunk)->item != source->visit || (*chunk)->unpacked > source->left) {
         tc_chunk_release(*chunk);
         *chunk = NULL;
         tc_fail(error, TC_INTERNAL, "flow", "the stream of data is out of step");
         return TC_NEXT_FAILED;
     }
-    source->left -= (*chunk)->length;
-    advance(source->job, (*chunk)->length);
+    source->left -= (*chunk)->unpacked;
+    advance(source->job, (*chunk)->unpacked);
     return TC_NEXT_CHUNK;
+}
+
+/* Whether an item is copied in blocks, since its elements lie in a file in another order. */
+static bool is_strided(const struct job *job, const struct tc_writer *writer,
+                       const struct tc_item *item) {
+    struct tc_strided strided;
+    /* What is read back needs the sum of the stream. */
+    return !job->read_back && tc_outfile_seekable(writer->out) && !item->skip &&
+           item->nbytes == item->tensor->nbytes &&
+           tc_reader_strided(item->reader, item->tensor, &strided) &&
+           tc_view_copy_pays(&strided, item->nbytes, job->threads);
+}
+
+static bool copy_strided(struct item_source *source, struct tc_outfile *out,
+                         struct tc_error *error) {
+    const struct tc_item *item = source->item;
+    const struct job *job = source->job;
+    struct tc_strided strided;
+    source->left = 0;
+    return tc_reader_strided(item->reader, item->tensor, &strided) &&
+           tc_view_copy(&strided, item->nbytes, out, job->threads, job->progress, job->reports,
+                        error);
 }
 
 static bool copy_direct(struct item_source *source, struct tc_outfile *out,
                         struct tc_error *error) {
+    if (!tc_reader_extent(source->item->reader, source->item->tensor, &source->extent))
+        return copy_strided(source, out, error);
     uint64_t offset = source->extent.offset + source->item->skip;
     while (source->left) {
         uint64_t step = source->left < COPY_STEP ? source->left : COPY_STEP;
@@ -247,23 +152,49 @@ static bool order_visits(struct job *job, const struct tc_writer *writer, struct
     return true;
 }
 
-static bool needs_pipe(struct job *job, const struct tc_writer *writer) {
-    bool pipe = false;
+/* Decides which items are copied from file to file. */
+static void find_direct(struct job *job, const struct tc_writer *writer) {
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         const struct tc_item *item = &job->plan->items[job->visits[visit]];
         struct tc_extent extent;
-        job->direct[visit] = !writer->sees_bytes && !item->densify &&
+        job->direct[visit] = !writer->sees_bytes && !item->densify && !item->dequantise &&
                              item->dtype == item->tensor->dtype &&
-                             tc_reader_extent(item->reader, item->tensor, &extent);
-        pipe |= job->read_back || (!job->direct[visit] && item->nbytes);
+                             (tc_reader_extent(item->reader, item->tensor, &extent) ||
+                              is_strided(job, writer, item));
     }
-    return pipe;
 }
 
-/* Waits for the producer, which may still find damage behind the last byte taken. */
-static bool end_pipe(struct job *job, struct tc_error *error) {
+/* Whether items that are read in sequence are best read side by side, and written as they come. */
+static bool takes_any_order(const struct job *job, const struct tc_writer *writer) {
+    size_t count = 0;
+    if (!writer->backend->place || writer->sees_bytes || !tc_outfile_seekable(writer->out))
+        return false;
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
+        const struct tc_item *item = &job->plan->items[job->visits[visit]];
+        count += item->tensor->sequential && item->reader->streams;
+    }
+    return count > 1;
+}
+
+static bool start_flow(struct job *job, const struct tc_writer *writer, struct tc_error *error) {
+    job->fill = (struct tc_fill){.plan = job->plan,
+                                 .visits = job->visits,
+                                 .direct = job->direct,
+                                 .visit_count = job->visit_count,
+                                 .read_back = job->read_back,
+                                 .wants_crc = writer->wants_crc,
+                                 .deflate_level = writer->deflate_level};
+    job->flowing = tc_fill_needed(&job->fill);
+    job->any_order = takes_any_order(job, writer);
+    if (job->flowing && !tc_fill_start(&job->fill, &job->flow, job->threads, job->any_order, error))
+        job->flowing = false;
+    return job->flowing || error->class == TC_OK;
+}
+
+/* Waits for the other threads, which may still find damage behind the last byte taken. */
+static bool end_flow(struct job *job, struct tc_error *error) {
     struct tc_chunk *chunk;
-    enum tc_next next = tc_pipe_next(&job->pipe, &chunk, error);
+    enum tc_next next = tc_flow_next(&job->flow, &chunk, error);
     if (next != TC_NEXT_CHUNK)
         return next == TC_NEXT_END;
     tc_chunk_release(chunk);
@@ -277,12 +208,39 @@ static bool put_item(struct tc_writer *writer, size_t item, struct tc_source *so
                        : tc_source_write(source, writer->out, error);
 }
 
-static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
-    if (needs_pipe(job, writer)) {
-        if (!tc_pipe_start(&job->pipe, produce, job, error))
-            return false;
-        job->piping = true;
+/* Writes chunks as they come, each at its place, and copies the other items. */
+static bool put_pieces(struct job *job, struct tc_writer *writer, struct tc_error *error) {
+    struct tc_chunk *chunk;
+    enum tc_next next;
+    for (size_t visit = 0; visit < job->visit_count; visit++) {
+        size_t position = job->visits[visit];
+        const struct tc_item *item = &job->plan->items[position];
+        struct item_source source = {
+            .job = job, .item = item, .visit = visit, .left = item->nbytes};
+        if (!job->direct[visit])
+            continue;
+        writer->out->position = writer->backend->place(writer, position - job->file->first);
+        if (!copy_direct(&source, writer->out, error))
+            return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
     }
+    while ((next = tc_flow_next(&job->flow, &chunk, error)) == TC_NEXT_CHUNK) {
+        size_t item = job->visits[chunk->item] - job->file->first;
+        uint64_t at = writer->backend->place(writer, item) + chunk->offset;
+        bool ok = tc_outfile_write_at(writer->out, at, chunk->bytes, chunk->length, error);
+        advance(job, chunk->length);
+        tc_chunk_release(chunk);
+        if (!ok)
+            return false;
+    }
+    return next == TC_NEXT_END;
+}
+
+static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *error) {
+    find_direct(job, writer);
+    if (!start_flow(job, writer, error))
+        return false;
+    if (job->any_order)
+        return put_pieces(job, writer, error);
     for (size_t visit = 0; visit < job->visit_count; visit++) {
         size_t position = job->visits[visit];
         const struct tc_item *item = &job->plan->items[position];
@@ -291,15 +249,18 @@ static bool put_all(struct job *job, struct tc_writer *writer, struct tc_error *
                                      .item = item,
                                      .visit = visit,
                                      .left = item->nbytes};
-        if (job->direct[visit])
-            tc_reader_extent(item->reader, item->tensor, &source.extent);
-        if (!put_item(writer, position - job->file->first, &source.base, error))
-            return tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+        if (!put_item(writer, position - job->file->first, &source.base, error)) {
+            /* A copy of several tensors as one that fails is no matter of the last of them. */
+            bool several = job->direct[visit] && error->class == TC_IO;
+            if (!several)
+                tc_error_in_tensor(error, item->tensor->name.bytes, item->tensor->name.length);
+            return false;
+        }
         if (source.left)
             return tc_fail(error, TC_INTERNAL, "put", "%s did not take all of a tensor",
                            writer->backend->name);
     }
-    return !job->piping || end_pipe(job, error);
+    return !job->flowing || end_flow(job, error);
 }
 
 static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfile *companion,
@@ -314,15 +275,15 @@ static bool write_file(struct job *job, struct tc_outfile *out, struct tc_outfil
     writer.state = calloc(1, target->writer_size ? target->writer_size : 1);
     bool ok = writer.state ? target->begin(&writer, error) : tc_fail_memory(error);
     ok = ok && order_visits(job, &writer, error) && put_all(job, &writer, error);
-    /* The writer's hashing thread may still hold chunks of the pipe, so finish or
-     * abort comes before the pipe ends. */
+    /* The writer's hashing thread may still hold chunks of the flow, so finish or
+     * abort comes before the flow ends. */
     if (ok)
         ok = !target->finish || target->finish(&writer, error);
     else if (writer.state && target->abort)
         target->abort(&writer);
-    if (job->piping)
-        tc_pipe_end(&job->pipe);
-    job->piping = false;
+    if (job->flowing)
+        tc_fill_end(&job->fill, &job->flow);
+    job->flowing = false;
     free(job->visits);
     free(job->direct);
     job->visits = NULL;
@@ -348,31 +309,69 @@ static bool write_texts(const struct tc_plan *plan, struct tc_publish *publish,
     return ok;
 }
 
-static bool write_files(struct job *job, struct tc_publish *publish, struct tc_error *error) {
-    struct tc_plan *plan = job->plan;
-    for (size_t p = 0; p < plan->file_count; p++) {
-        job->file = &plan->files[p];
-        struct tc_outfile *out = tc_outfile_open(publish, job->file->name, error);
-        struct tc_outfile *companion = out && job->file->companion
-                                           ? tc_outfile_open(publish, job->file->companion, error)
-                                           : NULL;
-        if (!out || (job->file->companion && !companion))
-            return false;
-        /* Not for a compressed output, which may need less. */
-        if (p == 0 && !plan->options->write.compress &&
-            !tc_outfile_reserve(companion ? companion : out, plan->bytes_out, error))
-            return false;
-        if (!write_file(job, out, companion, error) ||
-            (companion && !tc_outfile_seal(companion, error)) || !tc_outfile_seal(out, error))
-            return false;
-    }
+/* What all files of an output have in common while they are written. */
+struct writing {
+    struct tc_plan *plan;
+    struct tc_publish *publish;
+    struct tc_read_back *read_back; /* NULL: sums are not needed */
+    struct tc_progress_sum *progress;
+};
+
+static bool open_file(void *context, size_t number, struct tc_open_file *open,
+                      struct tc_error *error) {
+    const struct writing *writing = context;
+    const struct tc_plan *plan = writing->plan;
+    const struct tc_output_file *file = &plan->files[number];
+    open->out = tc_outfile_open(writing->publish, file->name, error);
+    open->companion = open->out && file->companion
+                          ? tc_outfile_open(writing->publish, file->companion, error)
+                          : NULL;
+    if (!open->out || (file->companion && !open->companion))
+        return false;
+    /* Not for an output that may need less: a compressed one, or one that shares blocks. */
+    return number || plan->options->write.compress ||
+           plan->options->write.align == TC_ALIGN_SHARE ||
+           tc_outfile_reserve(open->companion ? open->companion : open->out, plan->bytes_out,
+                              error);
+}
+
+static bool write_opened(void *context, size_t number, const struct tc_open_file *open,
+                         size_t threads, bool is_main, struct tc_error *error) {
+    const struct writing *writing = context;
+    struct job *job = malloc(sizeof *job); /* too large for a small stack */
+    if (!job)
+        return tc_fail_memory(error);
+    *job = (struct job){.plan = writing->plan,
+                        .file = &writing->plan->files[number],
+                        .threads = threads,
+                        .progress = writing->progress,
+                        .reports = is_main,
+                        .read_back = writing->read_back};
+    bool ok = write_file(job, open->out, open->companion, error) &&
+              (!open->companion || tc_outfile_seal(open->companion, error)) &&
+              tc_outfile_seal(open->out, error);
+    free(job);
+    return ok;
+}
+
+static void report_progress(void *context) {
+    const struct writing *writing = context;
+    tc_progress_report(writing->progress);
+}
+
+static bool write_files(struct writing *writing, struct tc_error *error) {
+    struct tc_plan *plan = writing->plan;
+    const struct tc_files_work work = {
+        .context = writing, .open = open_file, .write = write_opened, .report = report_progress};
+    if (!tc_files_write(&work, plan->file_count, tc_plan_side_by_side(plan), error))
+        return false;
     if (plan->index_name) {
-        struct tc_outfile *out = tc_outfile_open(publish, plan->index_name, error);
+        struct tc_outfile *out = tc_outfile_open(writing->publish, plan->index_name, error);
         if (!out || !plan->target->sharding->write_index(plan, out, error) ||
             !tc_outfile_seal(out, error))
             return false;
     }
-    return write_texts(plan, publish, error);
+    return write_texts(plan, writing->publish, error);
 }
 
 /* Lists all files of the readers; the output gets no more permissions than they have. */
@@ -441,15 +440,72 @@ static bool check_targets(struct tc_conversion *conversion, struct tc_error *err
            check_name(conversion, plan->sidecar_name, error);
 }
 
+/* Opens the files that were written and not opened yet. */
+static bool open_outputs(struct tc_conversion *conversion, struct tc_error *error) {
+    size_t count = 0;
+    size_t number = 0;
+    for (const struct tc_outfile *out = conversion->publish.files; out; out = out->next)
+        count++;
+    struct tc_input **outputs = reallocarray(conversion->outputs, count + 1, sizeof *outputs);
+    if (!outputs)
+        return tc_fail_memory(error);
+    conversion->outputs = outputs;
+    for (const struct tc_outfile *out = conversion->publish.files; out; out = out->next) {
+        if (number++ < conversion->output_count)
+            continue;
+        outputs[number - 1] = tc_outfile_reopen(out, &conversion->pool, error);
+        if (!outputs[number - 1])
+            return false;
+        conversion->output_count++;
+    }
+    return true;
+}
+
+static bool start_output_sums(struct tc_conversion *conversion, struct tc_error *error) {
+    return open_outputs(conversion, error) &&
+           tc_file_sums_start(&conversion->output_sums, conversion->outputs,
+                              conversion->output_count, error);
+}
+
+bool tc_conversion_sums(struct tc_conversion *conversion, struct tc_error *error) {
+    struct tc_file_sums *inputs = &conversion->input_sums;
+    struct tc_file_sums *outputs = &conversion->output_sums;
+    if (!inputs->hex &&
+        !tc_file_sums_start(inputs, conversion->inputs, conversion->input_count, error))
+        return false;
+    if (!(outputs->hex || start_output_sums(conversion, error)) ||
+        !tc_file_sums_finish(inputs, error) || !tc_file_sums_finish(outputs, error))
+        return false;
+    /* Files may have been added since, such as those beside the weights. */
+    size_t before = conversion->output_count;
+    struct tc_file_sums more = {0};
+    bool ok = open_outputs(conversion, error);
+    size_t added = conversion->output_count - before;
+    char(*hex)[2 * TC_SHA256_BYTES + 1] =
+        ok && added ? reallocarray(outputs->hex, conversion->output_count, sizeof *hex) : NULL;
+    if (added) {
+        ok = hex != NULL || (ok && tc_fail_memory(error));
+        outputs->hex = hex ? hex : outputs->hex;
+        ok = ok && tc_file_sums_start(&more, conversion->outputs + before, added, error) &&
+             tc_file_sums_finish(&more, error);
+        for (size_t i = 0; i < added && ok; i++)
+            memcpy(hex[before + i], more.hex[i], sizeof *hex);
+        tc_file_sums_release(&more);
+    }
+    return ok;
+}
+
 /* Reads the sealed files again and compares. */
-static bool check_output(struct tc_conversion *conversion, struct job *job,
+static bool check_output(struct tc_conversion *conversion, struct tc_progress_sum *progress,
                          struct tc_error *error) {
     const struct tc_convert_options *options = conversion->options;
-    struct tc_watch watch = {.step = advance, .context = job};
+    struct tc_watch watch = {.step = tc_progress_step, .context = progress};
     if (!options->read_back)
         return true;
     if (options->disturb)
         options->disturb(&conversion->publish);
+    if (options->sums && !start_output_sums(conversion, error))
+        return false;
     return tc_read_back_check(&conversion->read_back, conversion->plan, &conversion->publish,
                               options->open, &watch, error);
 }
@@ -467,23 +523,31 @@ static bool set_head(struct tc_conversion *conversion, struct tc_error *error) {
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error) {
     *conversion = (struct tc_conversion){.plan = plan, .options = options};
-    struct job job = {.plan = plan,
-                      .options = options,
-                      .read_back = options->read_back ? &conversion->read_back : NULL};
+    tc_input_pool_init(&conversion->pool);
+    /* Verification reads everything a second time. */
+    struct tc_progress_sum progress = {.call = options->progress,
+                                       .context = options->context,
+                                       .total = plan->bytes_out * (options->read_back ? 2 : 1)};
+    struct writing writing = {.plan = plan,
+                              .publish = &conversion->publish,
+                              .read_back = options->read_back ? &conversion->read_back : NULL,
+                              .progress = &progress};
     struct tc_checksum_thread *checksums = NULL;
-    bool ok =
-        tc_publish_begin(&conversion->publish, output, plan->options->folder, options->publish,
-                         error) &&
-        set_head(conversion, error) && list_inputs(conversion, error) &&
-        check_targets(conversion, error) &&
-        (!job.read_back || tc_read_back_init(&conversion->read_back, plan, options->keep, error));
+    bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
+                               options->publish, error) &&
+              set_head(conversion, error) && list_inputs(conversion, error) &&
+              check_targets(conversion, error) &&
+              (!writing.read_back ||
+               tc_read_back_init(&conversion->read_back, plan, options->keep, error));
+    ok = ok && (!options->sums || tc_file_sums_start(&conversion->input_sums, conversion->inputs,
+                                                     conversion->input_count, error));
     if (ok)
         checksums = tc_checksum_thread_start(plan->readers, plan->taken, plan->reader_count, error);
-    ok = ok && checksums && write_files(&job, &conversion->publish, error);
+    ok = ok && checksums && write_files(&writing, error);
     ok = tc_checksum_thread_join(checksums, error) && ok;
     for (size_t i = 0; i < conversion->input_count && ok; i++)
         ok = tc_input_unchanged(conversion->inputs[i], error);
-    return ok && check_output(conversion, &job, error);
+    return ok && check_output(conversion, &progress, error);
 }
 
 /* Lists the outputs that are to be published: all, or those that differ from what is there. */
@@ -524,6 +588,12 @@ bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *err
 }
 
 void tc_conversion_end(struct tc_conversion *conversion) {
+    tc_file_sums_release(&conversion->input_sums);
+    tc_file_sums_release(&conversion->output_sums);
+    for (size_t i = 0; i < conversion->output_count; i++)
+        tc_input_close(conversion->outputs[i]);
+    free(conversion->outputs);
+    tc_input_pool_release(&conversion->pool);
     tc_publish_end(&conversion->publish);
     tc_read_back_release(&conversion->read_back);
     free(conversion->inputs);

@@ -7,6 +7,7 @@
 #define TCONV_CORE_CONVERT_CONVERT_H
 
 #include "core/base/error.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/read_back.h"
 #include "core/io/input.h"
 #include "core/io/progress.h"
@@ -25,6 +26,9 @@ struct tc_convert_options {
      * `keep`, conversion.read_back then has the tensors that were read. */
     bool read_back;
     bool keep;
+    /* A receipt will want the sums of all files (tc_conversion_sums), so that they are taken
+     * meanwhile. */
+    bool sums;
     tc_opener *open; /* needed to read back */
     /* For tests: called before the sealed files are read again. May be NULL. */
     void (*disturb)(const struct tc_publish *publish);
@@ -46,10 +50,18 @@ struct tc_conversion {
     size_t input_count;
     size_t own_count; /* how many of them, from the start, are the first reader's */
     struct tc_read_back read_back;
+    struct tc_file_sums input_sums; /* of `inputs` */
+    struct tc_input_pool pool;      /* of `outputs` */
+    struct tc_input **outputs;      /* the files that were written; see tc_conversion_sums */
+    size_t output_count;
+    struct tc_file_sums output_sums;
     bool unchanged; /* with if_changed: the output is what was there before */
 };
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);
+/* Completes the SHA-256 of every file: input_sums, and output_sums of `outputs`, which are all
+ * files of the output in their order. No file may be added from then on. */
+bool tc_conversion_sums(struct tc_conversion *conversion, struct tc_error *error);
 bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error);
 /* Publishes the output together with others: all or none. */
 bool tc_conversion_commit_with(struct tc_conversion *conversion, struct tc_publish *others,

@@ -7,6 +7,7 @@
 
 #include "core/base/path.h"
 #include "core/io/publish.h"
+#include "core/remote/address.h"
 
 /* Words that, first on a line, GNU make takes for a directive. */
 static bool is_directive(const char *name) {
@@ -92,6 +93,9 @@ char *tc_depfile_path(const char *path) {
  * that make rebuilds the output where the input is gone, instead of failing. */
 static bool add_input(struct tc_buffer *text, const char *name, bool alone,
                       struct tc_error *error) {
+    /* Make could not see whether it changed: it would never be done. */
+    if (tc_address_is(name))
+        return true;
     char *path = tc_depfile_path(name);
     if (!path) {
         tc_fail_errno(error, errno, "depfile", "cannot find the file's path");

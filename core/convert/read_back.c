@@ -5,6 +5,8 @@
 
 #include "core/base/limits.h"
 #include "core/format/aliases.h"
+#include "core/format/restore_metadata.h"
+#include "core/format/tree.h"
 #include "core/inspect/digest.h"
 #include "core/plan/ties.h"
 #include "core/tensor/dtype.h"
@@ -61,14 +63,17 @@ static bool differ_in(struct tc_text key, struct tc_error *error) {
                    tc_text_shown(key, 200), key.bytes);
 }
 
-/* Whether all pairs of `meant` are in `got`. With `table`, aliases are left out: they
- * became tensors of the table when the output was read. */
+/* Whether all pairs of `meant` are in `got`. With `table`, aliases and types are left out, which
+ * were taken out of the metadata when the output was read, and the tree, which a nested output has
+ * in itself. */
 static bool compare_metadata(const struct tc_metadata *meant, const struct tc_metadata *got,
                              const struct tc_table *table, struct tc_error *error) {
     for (size_t i = 0; meant && i < meant->count; i++) {
         const struct tc_pair *pair = &meant->pairs[i];
         const struct tc_text *value = tc_metadata_find(got, pair->key);
         bool taken = table && (tc_text_equal(pair->key, TC_TEXT(TC_ALIASES_KEY)) ||
+                               tc_text_equal(pair->key, TC_TEXT(TC_METADATA_TYPES_KEY)) ||
+                               tc_text_equal(pair->key, TC_TEXT(TC_TREE_KEY)) ||
                                tc_table_find(table, pair->key));
         if (!taken && !(value && tc_text_equal(*value, pair->value)))
             return differ_in(pair->key, error);
@@ -96,10 +101,9 @@ static bool compare_item(struct reread *reread, size_t position, struct tc_error
         return differ(item, error, "its dtype differs");
     if (!tc_shape_equal(tensor->shape, tensor->rank, item->shape, item->rank))
         return differ(item, error, "its shape differs");
-    const unsigned char *meant =
-        reread->read_back->sums[kept ? (size_t)(kept - plan->items) : position];
-    if (memcmp(reread->digest.sums[at], meant, TC_SHA256_BYTES) != 0)
-        return differ(item, error, "its bytes are others (SHA-256 mismatch)");
+    uint64_t meant = reread->read_back->sums[kept ? (size_t)(kept - plan->items) : position];
+    if (reread->digest.checks[at] != meant)
+        return differ(item, error, "its bytes are others (checksum mismatch)");
     return !holds_metadata(plan) ||
            compare_metadata(item->metadata, tensor->metadata, NULL, error) ||
            tc_error_in_tensor(error, item->name.bytes, item->name.length);
@@ -150,7 +154,8 @@ static bool compare(struct reread *reread, const struct tc_watch *watch, struct 
     reread->seen = calloc(count ? count : 1, sizeof *reread->seen);
     if (!reread->seen)
         return tc_fail_memory(error);
-    bool ok = tc_digest_make_watched(&reread->digest, reread->reader, NULL, watch, error);
+    bool ok = tc_digest_make_checks(&reread->digest, reread->reader, reread->read_back->keep, watch,
+                                    error);
     for (size_t i = 0; i < reread->count && ok; i++)
         ok = compare_item(reread, reread->first + i, error);
     if (ok && holds_metadata(reread->plan))
@@ -212,9 +217,12 @@ bool tc_read_back_check(struct tc_read_back *read_back, const struct tc_plan *pl
         return tc_fail_memory(error);
     struct reread reread = {.read_back = read_back, .plan = plan, .count = plan->count};
     bool ok = true;
+    /* Shards are read as the whole that they make up. */
     if (plan->index_name)
         ok = check_file(&reread, publish, plan->index_name, NULL, open, watch, inner);
-    for (size_t p = 0; p < plan->file_count && !plan->index_name && ok; p++) {
+    else if (plan->in_shards)
+        ok = check_file(&reread, publish, plan->files[0].name, plan->target, open, watch, inner);
+    for (size_t p = 0; p < plan->file_count && !plan->in_shards && ok; p++) {
         reread.first = plan->files[p].first;
         reread.count = plan->files[p].count;
         ok = check_file(&reread, publish, plan->files[p].name, plan->target, open, watch, inner);

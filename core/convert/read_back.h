@@ -1,7 +1,7 @@
 /*
- * Verifies an output by reading it again before it is published: the SHA-256 of
- * every tensor's bytes, taken on their way to the writer, must be that of the bytes
- * which reading the output gives. Names, dtypes, shapes and metadata are compared too.
+ * Verifies an output by reading it again before it is published: the sum of every tensor's
+ * bytes (core/io/crc_combine.h), taken on their way to the writer, must be that of the bytes which
+ * reading the output gives. Names, dtypes, shapes and metadata are compared too.
  */
 #ifndef TCONV_CORE_CONVERT_READ_BACK_H
 #define TCONV_CORE_CONVERT_READ_BACK_H
@@ -27,9 +27,11 @@ struct tc_read_back_tensor {
 };
 
 struct tc_read_back {
-    unsigned char (*sums)[TC_SHA256_BYTES]; /* by position in the plan: as it was written */
-    bool keep;                              /* whether to fill `tensors` */
-    struct tc_read_back_tensor *tensors;    /* of all files, sorted by name */
+    /* By position in the plan: the sum of the bytes as they were written (core/io/crc_combine.h).
+     * Several threads add to it. */
+    _Atomic uint64_t *sums;
+    bool keep;                           /* whether to fill `tensors` */
+    struct tc_read_back_tensor *tensors; /* of all files, sorted by name */
     size_t count;
     struct tc_arena arena;
 };

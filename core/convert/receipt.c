@@ -12,13 +12,16 @@
 #include "core/base/notes.h"
 #include "core/base/path.h"
 #include "core/base/version.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/read_back.h"
+#include "core/format/backend.h"
+#include "core/format/reader.h"
+#include "core/io/input.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 
-#define STEP ((size_t)1 << 18)
 #define HEX_KEY (2 * TC_KEY_BYTES)
 #define HEX_SIGNATURE (2 * TC_SIGNATURE_BYTES)
 
@@ -50,32 +53,6 @@ bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BY
     return ok ? true : tc_error_in_file(error, path);
 }
 
-bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
-                  struct tc_error *error) {
-    unsigned char sum[TC_SHA256_BYTES];
-    struct tc_sha256 hash;
-    unsigned char *buffer = malloc(STEP);
-    if (!buffer)
-        return tc_fail_memory(error);
-    bool ok = tc_sha256_init(&hash, error);
-    for (uint64_t at = 0; at < input->size && ok;) {
-        uint64_t left = input->size - at;
-        size_t step = left < STEP ? left : STEP;
-        ok = tc_input_read(input, at, buffer, step, error);
-        if (ok)
-            tc_sha256_update(&hash, buffer, step);
-        else
-            tc_sha256_release(&hash);
-        at += step;
-    }
-    free(buffer);
-    if (!ok)
-        return false;
-    tc_sha256_finish(&hash, sum);
-    tc_hex(sum, sizeof sum, hex);
-    return tc_input_unchanged(input, error);
-}
-
 void tc_date_print(struct tc_buffer *text, int64_t seconds, const char *zone) {
     struct tm date;
     time_t time = (time_t)seconds;
@@ -94,17 +71,13 @@ void tc_json_add_date(struct tc_json_writer *json, const char *key, int64_t seco
     tc_buffer_release(&date);
 }
 
-static bool add_file(struct tc_json_writer *json, const char *key, const char *name,
-                     struct tc_input *input, struct tc_error *error) {
-    char hex[2 * TC_SHA256_BYTES + 1];
-    if (!tc_input_sum(input, hex, error))
-        return tc_error_in_file(error, input->path);
+static void add_file(struct tc_json_writer *json, const char *key, const char *name,
+                     const struct tc_input *input, const char *hex) {
     tc_json_open_object(json, NULL);
     tc_json_add_string(json, key, name);
     tc_json_add_number(json, "size", input->size);
     tc_json_add_string(json, "sha256", hex);
     tc_json_close(json);
-    return true;
 }
 
 static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_facts *facts,
@@ -112,13 +85,18 @@ static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_fact
     const struct tc_conversion *conversion = facts->conversion;
     tc_json_open_array(json, "inputs");
     for (size_t i = 0; i < conversion->input_count; i++) {
-        struct tc_input *input = conversion->inputs[i];
-        if (!add_file(json, "path", input->path, input, error))
-            return false;
+        const struct tc_input *input = conversion->inputs[i];
+        add_file(json, "path", input->path, input, conversion->input_sums.hex[i]);
     }
     for (size_t i = 0; i < facts->also_count; i++) {
-        struct tc_input *input = tc_input_open(facts->also[i], NULL, error);
-        bool ok = input && add_file(json, "path", input->path, input, error);
+        /* Addresses are opened in the way that the inputs were. */
+        const struct tc_format_options *options = conversion->plan->readers[0]->options;
+        struct tc_input *input = tc_reader_input(options, facts->also[i], NULL, error);
+        char hex[2 * TC_SHA256_BYTES + 1];
+        bool ok =
+            input && (tc_input_sum(input, hex, error) || tc_error_in_file(error, input->path));
+        if (ok)
+            add_file(json, "path", input->path, input, hex);
         tc_input_close(input);
         if (!ok)
             return false;
@@ -127,18 +105,12 @@ static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_fact
     return true;
 }
 
-static bool add_outputs(struct tc_json_writer *json, const struct tc_publish *publish,
-                        struct tc_error *error) {
+static void add_outputs(struct tc_json_writer *json, const struct tc_conversion *conversion) {
+    size_t i = 0;
     tc_json_open_array(json, "outputs");
-    for (const struct tc_outfile *out = publish->files; out; out = out->next) {
-        struct tc_input *input = tc_outfile_reopen(out, NULL, error);
-        bool ok = input && add_file(json, "name", out->name, input, error);
-        tc_input_close(input);
-        if (!ok)
-            return false;
-    }
+    for (const struct tc_outfile *out = conversion->publish.files; out; out = out->next, i++)
+        add_file(json, "name", out->name, conversion->outputs[i], conversion->output_sums.hex[i]);
     tc_json_close(json);
-    return true;
 }
 
 static void add_tensors(struct tc_json_writer *json, const struct tc_read_back *read_back) {
@@ -162,7 +134,8 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
     const struct tc_conversion *conversion = facts->conversion;
     const struct tc_plan *plan = conversion->plan;
     char digest[2 * TC_SHA256_BYTES + 1];
-    if (!tc_read_back_digest(&conversion->read_back, digest, error))
+    if (!tc_read_back_digest(&conversion->read_back, digest, error) ||
+        !tc_conversion_sums(facts->conversion, error))
         return false;
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
@@ -174,8 +147,7 @@ bool tc_receipt_make(struct tc_buffer *text, const struct tc_receipt_facts *fact
         return false;
     tc_json_add_string(&json, "output", facts->output);
     tc_json_add_string(&json, "format", plan->target->name);
-    if (!add_outputs(&json, &conversion->publish, error))
-        return false;
+    add_outputs(&json, conversion);
     tc_json_add_string(&json, "digest", digest);
     tc_json_add_raw(&json, "options", facts->options);
     tc_notes_print(&json, "changes", &plan->notes, TC_CHANGE);
@@ -322,8 +294,9 @@ static bool read_value(struct tc_json *json, read_part *read, struct tc_receipt 
     if (!tc_json_skip(json, &text))
         return false;
     uint64_t base = json->base + (uint64_t)(text.bytes - json->bytes);
-    bool ok = tc_document_parse(&document, text, base, json->error) &&
-              read(&document, receipt, json->arena);
+    bool ok = tc_document_parse(&document, text, base, json->error);
+    document.code = "receipt";
+    ok = ok && read(&document, receipt, json->arena);
     tc_document_release(&document);
     return ok;
 }

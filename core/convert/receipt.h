@@ -22,7 +22,6 @@
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
-#include "core/io/input.h"
 #include "core/io/sha256.h"
 
 /* The most bytes of a receipt: enough for the hashes of a million files. */
@@ -35,15 +34,11 @@ void tc_key_print(struct tc_buffer *text, const char *kind, const unsigned char 
 bool tc_key_read(const char *path, const char *kind, unsigned char key[TC_KEY_BYTES],
                  struct tc_error *error);
 
-/* The SHA-256 of a whole file. */
-bool tc_input_sum(struct tc_input *input, char hex[2 * TC_SHA256_BYTES + 1],
-                  struct tc_error *error);
-
 struct tc_receipt_facts {
-    const struct tc_conversion *conversion; /* written and read back with `keep` */
-    const char *output;                     /* as the user gave it */
-    struct tc_text options;                 /* a JSON array */
-    const char *const *also;                /* other files that the output depends on */
+    struct tc_conversion *conversion; /* written and read back with `keep` */
+    const char *output;               /* as the user gave it */
+    struct tc_text options;           /* a JSON array */
+    const char *const *also;          /* other files that the output depends on */
     size_t also_count;
     bool tensors; /* lists every tensor with its hash */
     bool dated;

@@ -8,8 +8,8 @@
 #include "core/base/json_writer.h"
 #include "core/base/path.h"
 #include "core/base/version.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/read_back.h"
-#include "core/convert/receipt.h"
 #include "core/format/reader.h"
 #include "core/io/publish.h"
 
@@ -118,6 +118,16 @@ bool tc_plan_digest(const struct tc_plan *plan, struct tc_text options,
 
 static bool check_choice(const struct tc_plan *plan, const struct tc_shard_choice *choice,
                          struct tc_error *error) {
+    if (!choice->number && !choice->folder) {
+        tc_fail(error, TC_USAGE, "shard", "shard 0 is for a model folder that becomes another");
+        return tc_error_hint(error, "shards are counted from 1");
+    }
+    if (plan->in_shards && !plan->index_name) {
+        tc_fail(error, TC_UNSUPPORTED, "shard",
+                "shards of %s have no index that would join those of several runs",
+                plan->target->name);
+        return tc_error_hint(error, "leave out --shard: one run writes all of them");
+    }
     if (!plan->index_name || plan->file_count != choice->count) {
         tc_fail(error, TC_USAGE, "shard", "the output has %zu shard%s (expected %" PRIu64 ")",
                 plan->index_name ? plan->file_count : 0, plan->file_count == 1 ? "" : "s",
@@ -130,7 +140,7 @@ static bool check_choice(const struct tc_plan *plan, const struct tc_shard_choic
 /* Which tensors of the inputs are still needed, for their checksums. */
 static void mark_taken(struct tc_plan *plan) {
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].densify)
+        if (plan->items[i].densify || plan->items[i].dequantise)
             return;
     size_t before = 0;
     for (size_t r = 0; r < plan->reader_count; r++) {
@@ -161,6 +171,16 @@ static bool keep_shard(struct tc_plan *plan, size_t number, struct tc_error *err
     return tc_plan_list_places(plan, error);
 }
 
+/* Nothing of the weights is written: they were needed for the plan's digest. */
+static bool keep_none(struct tc_plan *plan, struct tc_error *error) {
+    plan->count = 0;
+    plan->file_count = 0;
+    plan->index_name = NULL;
+    plan->bytes_out = 0;
+    plan->bytes_in = 0;
+    return tc_plan_list_places(plan, error);
+}
+
 bool tc_shard_part_take(struct tc_shard_part *part, struct tc_plan *plan,
                         const struct tc_shard_choice *choice, struct tc_text options,
                         struct tc_error *error) {
@@ -177,7 +197,8 @@ bool tc_shard_part_take(struct tc_shard_part *part, struct tc_plan *plan,
                 part->digest, choice->plan);
         return tc_error_hint(error, "an input has changed, or an option has: list the jobs again");
     }
-    return keep_shard(plan, (size_t)choice->number - 1, error);
+    return choice->number ? keep_shard(plan, (size_t)choice->number - 1, error)
+                          : keep_none(plan, error);
 }
 
 void tc_shard_part_end(struct tc_shard_part *part) {
@@ -216,17 +237,77 @@ static bool add_file(struct tc_json_writer *json, const struct tc_conversion *co
     return ok;
 }
 
+/* What the records of one run have in common, and the shard's number. */
+static void begin_record(struct tc_json_writer *json, const struct tc_shard_part *part,
+                         const struct tc_plan *plan) {
+    tc_json_open_object(json, NULL);
+    tc_json_add_number(json, "tconv_part", 1);
+    tc_json_add_string(json, "tconv", TC_VERSION);
+    tc_json_add_string(json, "plan", part->digest);
+    tc_json_add_string(json, "format", plan->target->name);
+    tc_json_add_string(json, "index", part->index_name);
+    tc_json_add_number(json, "shard", part->choice.number);
+    tc_json_add_number(json, "shards", part->choice.count);
+    if (part->choice.folder)
+        tc_json_add_number(json, "folder", 1);
+}
+
+static bool add_copied(struct tc_json_writer *json, const struct tc_part_file *file,
+                       struct tc_error *error) {
+    char *hex = NULL;
+    if (!tc_utf8_valid(file->name) && !(hex = malloc(2 * file->name.length + 1)))
+        return tc_fail_memory(error);
+    tc_json_open_object(json, NULL);
+    if (hex) {
+        tc_hex((const unsigned char *)file->name.bytes, file->name.length, hex);
+        tc_json_add_string(json, "hex", hex);
+    } else {
+        tc_json_add_text(json, "name", file->name);
+    }
+    if (file->is_folder)
+        tc_json_add_number(json, "mode", file->mode);
+    else
+        tc_json_add_number(json, "size", file->size);
+    if (file->has_sum)
+        tc_json_add_string(json, "sha256", file->sum);
+    tc_json_close(json);
+    free(hex);
+    return true;
+}
+
+bool tc_shard_part_print_files(struct tc_buffer *text, const struct tc_shard_part *part,
+                               const struct tc_plan *plan, const struct tc_part_file *files,
+                               size_t count, uint64_t mode, struct tc_error *error) {
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
+    uint64_t size = 0;
+    struct tc_buffer name = {0};
+    bool ok = true;
+    for (size_t i = 0; i < count; i++)
+        size += files[i].is_folder ? 0 : files[i].size;
+    begin_record(&json, part, plan);
+    tc_buffer_addf(&name, "%s" TC_PARTS_FILES_ENDING, part->index_name);
+    tc_json_add_text(&json, "name", (struct tc_text){name.bytes, name.length});
+    tc_json_add_number(&json, "size", size);
+    tc_json_add_raw(&json, "options", part->options);
+    tc_json_open_array(&json, "inputs");
+    tc_json_close(&json);
+    tc_json_open_array(&json, "tensors");
+    tc_json_close(&json);
+    tc_json_add_number(&json, "mode", mode);
+    tc_json_open_array(&json, "files");
+    for (size_t i = 0; i < count && ok; i++)
+        ok = add_copied(&json, &files[i], error);
+    tc_json_close(&json);
+    tc_json_end_line(&json);
+    ok = ok && tc_buffer_ok(&name, error) && tc_buffer_ok(text, error);
+    tc_buffer_release(&name);
+    return ok;
+}
+
 static bool print_record(struct tc_buffer *text, const struct tc_shard_part *part,
                          const struct tc_conversion *conversion, struct tc_error *error) {
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
-    tc_json_open_object(&json, NULL);
-    tc_json_add_number(&json, "tconv_part", 1);
-    tc_json_add_string(&json, "tconv", TC_VERSION);
-    tc_json_add_string(&json, "plan", part->digest);
-    tc_json_add_string(&json, "format", conversion->plan->target->name);
-    tc_json_add_string(&json, "index", part->index_name);
-    tc_json_add_number(&json, "shard", part->choice.number);
-    tc_json_add_number(&json, "shards", part->choice.count);
+    begin_record(&json, part, conversion->plan);
     if (!add_file(&json, conversion, error))
         return false;
     tc_json_add_raw(&json, "options", part->options);

@@ -110,9 +110,9 @@ static bool note(struct tc_plan *plan, const struct stale *stale, bool prune,
                  struct tc_error *error) {
     bool one = stale->count == 1;
     return tc_plan_note(plan, TC_WARNING, TC_KIND_OUTPUT, (struct tc_text){0}, error,
-                        "%zu shard%s of an earlier run, which the new index does not name, %s%s: "
+                        "%zu shard%s of an earlier run, which the new %s not name, %s%s: "
                         "%s\"%s\"",
-                        stale->count, one ? "" : "s",
+                        stale->count, one ? "" : "s", plan->index_name ? "index does" : "ones do",
                         prune ? one ? "was removed" : "were removed"
                         : one ? "stays"
                               : "stay",
@@ -151,7 +151,7 @@ bool tc_stale_shards(struct tc_plan *plan, struct tc_publish *publish,
                      struct tc_error *error) {
     struct pattern pattern;
     struct stale stale = {0};
-    if (!plan->index_name || !plan->file_count || publish->folder_fd < 0 ||
+    if (!plan->in_shards || !plan->file_count || publish->folder_fd < 0 ||
         !find_pattern(plan, &pattern))
         return true;
     bool ok = list_stale(&stale, &pattern, publish, inputs, input_count, prune, error);

@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/base/path.h"
 #include "core/base/version.h"
+#include "core/convert/file_sums.h"
 #include "core/convert/receipt.h"
 #include "core/io/input.h"
 #include "core/io/sha256.h"
@@ -19,7 +20,7 @@ static bool same_sum(struct tc_input *input, const struct tc_receipt_file *file,
     return true;
 }
 
-/* A file that is not there, or can't be read, is another. */
+/* A file that is not there, or can't be opened, is another. */
 static bool same_file(const char *path, const struct tc_receipt_file *file, bool *same,
                       struct tc_error *error) {
     struct tc_error ignored = {0};
@@ -63,8 +64,10 @@ static bool same_outputs(const struct tc_up_to_date *asked, const struct tc_rece
         tc_buffer_add(&path, asked->output, folder);
         tc_buffer_add_text(&path, receipt->outputs[i].name);
         tc_buffer_add(&path, "", 1);
-        bool ok =
-            tc_buffer_ok(&path, error) && same_file(path.bytes, &receipt->outputs[i], same, error);
+        bool ok = tc_buffer_ok(&path, error);
+        /* An output that can't be read is written again. */
+        struct tc_error ignored = {0};
+        *same = ok && same_file(path.bytes, &receipt->outputs[i], same, &ignored) && *same;
         tc_buffer_release(&path);
         if (!ok)
             return false;
@@ -79,19 +82,29 @@ static bool is_string(struct tc_text part, const char *string) {
            memcmp(part.bytes + 1, string, length) == 0;
 }
 
+/* The text of the receipt, from malloc; NULL where it is not there or can't be read, which shows
+ * nothing. */
+static char *load_receipt(const char *path, size_t *length) {
+    struct tc_error ignored = {0};
+    struct tc_input *input = tc_input_open(path, NULL, &ignored);
+    char *text = input && input->size <= TC_RECEIPT_LIMIT
+                     ? tc_input_load(input, 0, input->size, &ignored)
+                     : NULL;
+    *length = text ? (size_t)input->size : 0;
+    tc_input_close(input);
+    return text;
+}
+
 bool tc_up_to_date(const struct tc_up_to_date *asked, bool *yes, struct tc_error *error) {
     struct tc_error ignored = {0};
     struct tc_receipt receipt;
     struct tc_arena arena;
     bool ok = true;
     *yes = false;
-    struct tc_input *input = tc_input_open(asked->receipt, NULL, &ignored);
-    if (!input)
-        return true;
+    size_t length;
+    char *text = load_receipt(asked->receipt, &length);
     tc_arena_init(&arena, 0);
-    char *text =
-        input->size <= TC_RECEIPT_LIMIT ? tc_input_load(input, 0, input->size, &ignored) : NULL;
-    if (text && tc_receipt_read(&receipt, text, input->size, &arena, &ignored)) {
+    if (text && tc_receipt_read(&receipt, text, length, &arena, &ignored)) {
         *yes = is_string(receipt.format, asked->target->name) &&
                is_string(receipt.version, TC_VERSION) &&
                tc_text_equal(receipt.options, asked->options);
@@ -100,6 +113,5 @@ bool tc_up_to_date(const struct tc_up_to_date *asked, bool *yes, struct tc_error
     *yes = *yes && ok;
     free(text);
     tc_arena_release(&arena);
-    tc_input_close(input);
     return ok;
 }

@@ -24,7 +24,9 @@
 #include "core/base/text.h"
 #include "core/format/format_option.h"
 #include "core/io/input.h"
+#include "core/remote/client.h"
 #include "core/tensor/dtype.h"
+#include "core/tensor/strided_view.h"
 
 struct tc_backend;
 struct tc_item;
@@ -52,8 +54,12 @@ enum tc_caps {
     TC_NEEDS_SEEK = 1 << 8,       /* it can't be written to a pipe */
     TC_WRITES_ANY_ORDER = 1 << 9, /* put takes items in any order where the output can seek */
     TC_CAN_TIE = 1 << 10,         /* tensors may share their data */
-    /* A file that is cut short at some places is a valid file with fewer tensors. */
+    /* A file that is cut short at some places is a valid file, perhaps with fewer tensors. */
     TC_HAS_NO_END = 1 << 11,
+    TC_CAN_TYPE_METADATA = 1 << 12, /* metadata has types (tc_reader.metadata_types) */
+    TC_CAN_NEST = 1 << 13,          /* it writes tensors and values nested as plan->tree says */
+    /* Where it holds one tensor, that may be a sparse one in COO layout: three items. */
+    TC_CAN_HOLD_SPARSE = 1 << 14,
 };
 
 /* How a file is read: options for every format, and settings of those that only
@@ -68,12 +74,28 @@ struct tc_format_options {
     /* The output that is read back before its files have their names; NULL: files
      * are opened by their names. */
     const struct tc_publish *unpublished;
+    /* The file is one of several that make up a model, opened by the reader of the
+     * whole: it stands for itself alone, whatever it says of the others. */
+    bool part;
+    /* Checksums are left unchecked but for those that reading itself checks, such as the CRC of a
+     * member that is inflated. */
+    bool unverified;
+    /* The tree of a checkpoint is wanted even where the file is one dict of tensors. */
+    bool tree;
+    struct tc_remote *remote; /* opens addresses; NULL: there are none */
 };
 
 /* Where a tensor's C-order little-endian bytes lie unchanged in a file. */
 struct tc_extent {
     struct tc_input *input;
     uint64_t offset;
+};
+
+/* The same for a tensor whose elements lie there little-endian, but not in C order. */
+struct tc_strided {
+    struct tc_input *input;
+    uint64_t offset;     /* of the storage in the file */
+    struct tc_view view; /* of the storage */
 };
 
 /* What a probe sees: the first bytes, and the file itself to read a few more. */
@@ -87,9 +109,14 @@ struct tc_write_options {
     int compress; /* 0: no; else the level, or TC_COMPRESS_DEFAULT */
     bool checksum;
     bool companion; /* with a second file for the data, where the format has such files */
+    /* What data starts at a multiple of; TC_ALIGN_SHARE: where it can share the input's blocks;
+     * 0: as the format's own writers do. */
+    uint64_t align;
     struct tc_option_settings settings; /* of the options that formats declare for writing */
 };
 #define TC_COMPRESS_DEFAULT (-1)
+#define TC_ALIGN_SHARE UINT64_MAX
+#define TC_MOST_ALIGNMENT (UINT64_C(1) << 16)
 
 struct tc_writer {
     const struct tc_backend *backend;
@@ -102,12 +129,17 @@ struct tc_writer {
     /* Set by begin: the writer must see every byte (to hash or compress it),
      * so that the core may not copy from file to file. */
     bool sees_bytes;
+    /* Set by begin: chunks are to have the CRC-32 of their bytes; and are to be deflated at this
+     * level, each a piece of the item's stream (core/io/deflate.h). 0: they are not. */
+    bool wants_crc;
+    int deflate_level;
 };
 
 /* Conventions of a format for models in several files. */
 struct tc_sharding {
     /* Shards are called STEM-00001-of-COUNT with the extension that the user gave;
-     * their index is STEM, that extension and index_ending. */
+     * their index is STEM, that extension and index_ending. NULL: there is no index;
+     * who opens the first shard opens them all. */
     int count_digits;
     const char *index_ending;
     /* Adds a shard's own metadata, such as its number; may be NULL. */
@@ -115,6 +147,7 @@ struct tc_sharding {
                            struct tc_error *error);
     /* Like put, but skips the item's data (tc_outfile_skip): for measuring. */
     bool (*leave_room)(struct tc_writer *writer, size_t item, struct tc_error *error);
+    /* NULL where there is no index. */
     bool (*write_index)(const struct tc_plan *plan, struct tc_outfile *out, struct tc_error *error);
     /* The name under which the index lists each item of a file; an item whose name
      * has no bytes (NULL) is not listed. NULL: each under its own name. */
@@ -140,6 +173,10 @@ struct tc_backend {
     bool empty_name; /* a tensor may be called "" */
     /* Options of its own, for reading and for writing, NULL at the end; NULL: none. */
     const struct tc_format_option *const *options;
+    /* What --align can ask of the writer (core/plan/layout.h): the most that data can be aligned
+     * to, and whether it can start where it shares blocks with an input. */
+    uint64_t max_align;
+    bool shares_blocks;
     const char *checksum;     /* what --no-checksum leaves out; NULL: nothing */
     const char *compression;  /* its name, for the help */
     int default_level;        /* of compression */
@@ -153,17 +190,25 @@ struct tc_backend {
     bool (*open)(struct tc_reader *reader, struct tc_error *error);
     /* Bytes [offset, offset + length) of the tensor's C-order little-endian
      * stream. Several threads may call it, but only one at a time for a tensor that
-     * is sequential, and then best with ascending offsets. */
+     * is sequential, and then best with ascending offsets; and only one at a time for all
+     * such tensors, unless open sets reader->streams. */
     bool (*read)(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                  void *buffer, size_t length, struct tc_error *error);
     /* False where the bytes do not lie raw in a file. May be NULL. */
     bool (*extent)(struct tc_reader *reader, const struct tc_tensor *tensor,
                    struct tc_extent *extent);
+    /* False where its elements do not lie so in a file. May be NULL. */
+    bool (*strided)(struct tc_reader *reader, const struct tc_tensor *tensor,
+                    struct tc_strided *strided);
     /* Checks those checksums of the wanted tensors (by table position; NULL: all)
      * that read does not check; goes on after a failure that tc_reader_forgive
      * accepts. Runs in a thread of its own while others call read. May be NULL. */
     bool (*check_sums)(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
     void (*close)(struct tc_reader *reader);
+    /* Writes the tree of a checkpoint (core/format/tree.h), which is NULL where the format has no
+     * nesting. *why says in a few words why this file has none; else it is NULL. */
+    bool (*tree)(struct tc_reader *reader, struct tc_buffer *text, const char **why,
+                 struct tc_error *error);
 
     /* Another format that the settings ask to be written under this one's name
      * and extension; NULL: this one. May be NULL: always this one. */
@@ -186,6 +231,10 @@ struct tc_backend {
     /* May be NULL: the bytes go to writer->out as they are (tc_source_write). */
     bool (*put)(struct tc_writer *writer, size_t item, struct tc_source *source,
                 struct tc_error *error);
+    /* Where the item's bytes go in writer->out, as they are: then the core may write pieces of
+     * several items by turns, without put. Of a format that has TC_WRITES_ANY_ORDER. May be NULL.
+     */
+    uint64_t (*place)(const struct tc_writer *writer, size_t item);
     /* Either may be NULL: there is nothing to write or to release. */
     bool (*finish)(struct tc_writer *writer, struct tc_error *error);
     void (*abort)(struct tc_writer *writer);

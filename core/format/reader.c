@@ -11,7 +11,10 @@
 #include "core/base/findings.h"
 #include "core/base/limits.h"
 #include "core/base/path.h"
+#include "core/io/cores.h"
 #include "core/io/thread_pool.h"
+#include "core/remote/address.h"
+#include "core/remote/remote.h"
 #include "core/tensor/select.h"
 
 /* Where there was no memory for a note, fails as the arena does when its budget is
@@ -90,6 +93,7 @@ struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_inp
     tc_arena_init(&reader->arena, options->limits.memory);
     tc_table_init(&reader->table, &reader->arena, options->limits.tensors);
     tc_notes_init(&reader->notes, &reader->arena);
+    tc_notes_init(&reader->tree_notes, &reader->arena);
     bool ok =
         backend->open(reader, error) && check_data(reader, error) && check_notes(reader, error);
     /* What was found out about a file of which a part could not be read does not count. */
@@ -117,9 +121,38 @@ void tc_reader_close(struct tc_reader *reader) {
     free(reader);
 }
 
+struct tc_input *tc_reader_input(const struct tc_format_options *options, const char *path,
+                                 struct tc_input_pool *pool, struct tc_error *error) {
+    return options->remote && tc_address_is(path) ? tc_remote_open(options->remote, path, error)
+                                                  : tc_input_open(path, pool, error);
+}
+
+/* Whether what lies beside the reader's file is read by the network too. */
+static bool is_remote(const struct tc_reader *reader) {
+    return reader->options->remote && tc_address_is(reader->input->path);
+}
+
+/* The address of a file beside the reader's own; from malloc. */
+static char *address_beside(const struct tc_reader *reader, const char *path,
+                            struct tc_error *error) {
+    const char *own = reader->input->path;
+    return tc_remote_beside(path, (size_t)(tc_path_name(own) - own), error);
+}
+
+/* Whether the file of this address is there. */
+static bool has_remote(const struct tc_reader *reader, const char *path, bool *has,
+                       struct tc_error *error) {
+    char *address = address_beside(reader, path, error);
+    bool ok = address && tc_remote_has(reader->options->remote, address, has, error);
+    free(address);
+    return ok;
+}
+
 bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool *has,
                           struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
+    if (!unpublished && is_remote(reader))
+        return has_remote(reader, path, has, error);
     *has = unpublished ? tc_publish_find(unpublished, tc_path_name(path)) != NULL
                        : access(path, F_OK) == 0;
     if (*has || unpublished || tc_path_missing(errno))
@@ -131,6 +164,13 @@ bool tc_reader_has_beside(const struct tc_reader *reader, const char *path, bool
 struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const char *path,
                                        struct tc_input_pool *pool, struct tc_error *error) {
     const struct tc_publish *unpublished = reader->options->unpublished;
+    if (!unpublished && is_remote(reader)) {
+        char *address = address_beside(reader, path, error);
+        struct tc_input *input =
+            address ? tc_remote_open(reader->options->remote, address, error) : NULL;
+        free(address);
+        return input;
+    }
     /* Only a user's "-" is standard input; a file of that name may exist. */
     if (!unpublished)
         return tc_input_open(strcmp(path, "-") == 0 ? "./-" : path, pool, error);
@@ -144,6 +184,9 @@ struct tc_input *tc_reader_open_beside(const struct tc_reader *reader, const cha
 
 bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
                     void *buffer, size_t length, struct tc_error *error) {
+    struct tc_extent extent;
+    if (reader->options->remote && tc_reader_extent(reader, tensor, &extent))
+        tc_input_expect(extent.input, extent.offset, tensor->nbytes);
     if (length == 0 || reader->backend->read(reader, tensor, offset, buffer, length, error))
         return true;
     tc_error_in_tensor(error, tensor->name.bytes, tensor->name.length);
@@ -153,6 +196,11 @@ bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, ui
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent) {
     return reader->backend->extent && reader->backend->extent(reader, tensor, extent);
+}
+
+bool tc_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                       struct tc_strided *strided) {
+    return reader->backend->strided && reader->backend->strided(reader, tensor, strided);
 }
 
 struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at) {
@@ -193,6 +241,8 @@ struct tc_checksum_thread {
     struct tc_reader *const *readers;
     bool *const *wanted;
     size_t count;
+    size_t granted; /* by tc_cores_begin */
+    bool running;   /* there is a thread for it */
     pthread_t thread;
     struct tc_error error;
 };
@@ -201,7 +251,7 @@ static void *check_all(void *argument) {
     struct tc_checksum_thread *thread = argument;
     for (size_t i = 0; i < thread->count; i++) {
         struct tc_reader *reader = thread->readers[i];
-        if (reader->backend->check_sums &&
+        if (reader->backend->check_sums && !reader->options->unverified &&
             !reader->backend->check_sums(reader, thread->wanted ? thread->wanted[i] : NULL,
                                          &thread->error)) {
             tc_error_in_file(&thread->error, reader->input->path);
@@ -222,17 +272,25 @@ struct tc_checksum_thread *tc_checksum_thread_start(struct tc_reader *const *rea
     thread->readers = readers;
     thread->wanted = wanted;
     thread->count = count;
-    if (!tc_thread_start(&thread->thread, check_all, thread, error)) {
-        free(thread);
-        return NULL;
-    }
+    /* Without a thread, the sums are checked at the end. */
+    struct tc_error ignored = {0};
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        any |= readers[i]->backend->check_sums != NULL;
+    thread->granted = any ? tc_cores_begin(2) : 1;
+    thread->running =
+        thread->granted > 1 && tc_thread_start(&thread->thread, check_all, thread, &ignored);
     return thread;
 }
 
 bool tc_checksum_thread_join(struct tc_checksum_thread *thread, struct tc_error *error) {
     if (!thread)
         return true;
-    pthread_join(thread->thread, NULL);
+    if (thread->running)
+        pthread_join(thread->thread, NULL);
+    else if (error->class == TC_OK)
+        check_all(thread);
+    tc_cores_end(thread->granted);
     bool ok = thread->error.class == TC_OK;
     if (!ok && error->class == TC_OK)
         *error = thread->error;

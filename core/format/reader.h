@@ -14,6 +14,7 @@
 #include "core/format/backend.h"
 #include "core/io/input.h"
 #include "core/io/publish.h"
+#include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
 struct tc_reader {
@@ -22,11 +23,18 @@ struct tc_reader {
     const struct tc_format_options *options;
     struct tc_arena arena;
     struct tc_table table;
+    /* The types of the table's metadata, by key, in the format's own words; text has none. They go
+     * with the metadata into other formats (core/format/restore_metadata.h). */
+    struct tc_metadata metadata_types;
     struct tc_text stem; /* the name for tensors that have none in the file */
     void *state;
     bool checksum;
     bool compressed;
-    bool data_offsets;     /* tensors' offsets count from the start of the file's data section */
+    bool data_offsets; /* tensors' offsets count from the start of the file's data section */
+    bool nested;       /* lists, dicts and objects in one another, of which names are made */
+    bool plain;        /* nothing but names and tensors, so that there is no need of a tree */
+    /* Tensors that are sequential may be read at the same time, each by one thread. */
+    bool streams;
     bool leaves;           /* keys of the metadata are paths of values beside the tensors */
     const char *framework; /* the backend's, unless open knows better */
     /* Of a sharded model: the format of its shards and their file names. */
@@ -46,6 +54,8 @@ struct tc_reader {
     const char *beyond;
     /* Warnings and, as losses, what the file has but its tables can't hold. */
     struct tc_notes notes;
+    /* What is lost unless its tree is kept: values that only a tree holds. */
+    struct tc_notes tree_notes;
     bool note_refused;   /* there was no memory for a note */
     bool skipped_pickle; /* a member that was left out is a pickle */
 };
@@ -55,6 +65,9 @@ struct tc_reader {
 struct tc_reader *tc_reader_open(const struct tc_backend *backend, struct tc_input *input,
                                  const struct tc_format_options *options, struct tc_error *error);
 void tc_reader_close(struct tc_reader *reader);
+/* Opens a file by its path, or by its address where the options have a way to it. */
+struct tc_input *tc_reader_input(const struct tc_format_options *options, const char *path,
+                                 struct tc_input_pool *pool, struct tc_error *error);
 /* Opens a file that belongs to the reader's own, such as a shard, also where it is
  * part of an output that is not published yet; and whether there is such a file (it fails
  * where that can't be found out). */
@@ -66,6 +79,8 @@ bool tc_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, ui
                     void *buffer, size_t length, struct tc_error *error);
 bool tc_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
                       struct tc_extent *extent);
+bool tc_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                       struct tc_strided *strided);
 /* Fails with TC_IO where one of its files is not what it was when it was opened. */
 bool tc_reader_unchanged(struct tc_reader *reader, struct tc_error *error);
 /* Every file it reads, one after the other: its own, shards that are there,

@@ -68,6 +68,27 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
                    TC_TENSOR_METADATA_KEY, inner.message);
 }
 
+bool tc_metadata_types_restore(struct tc_reader *reader, struct tc_error *error) {
+    struct tc_text key = TC_TEXT(TC_METADATA_TYPES_KEY);
+    const struct tc_text *text = tc_metadata_find(&reader->table.metadata, key);
+    struct tc_metadata types = {0};
+    struct tc_json json;
+    if (!text || reader->metadata_types.count)
+        return true;
+    struct tc_error *refused = tc_arena_alloc(&reader->arena, sizeof *refused, error);
+    if (!refused)
+        return false;
+    tc_json_init(&json, text->bytes, text->length, 0, &reader->arena, refused);
+    if (tc_metadata_read(&json, &types) && tc_json_end(&json)) {
+        reader->metadata_types = types;
+        tc_metadata_remove(&reader->table.metadata, key);
+        return true;
+    }
+    tc_reader_warn(reader, "metadata key " TC_METADATA_TYPES_KEY " holds no types (%s)",
+                   refused->message);
+    return true;
+}
+
 /* Reads the names of numbered tensors, in their order. */
 static bool read_names(struct tc_json *json, struct tc_reader *reader) {
     struct tc_table *table = &reader->table;
@@ -95,6 +116,19 @@ static bool read_names(struct tc_json *json, struct tc_reader *reader) {
     return true;
 }
 
+/* Reads the file's metadata. A value of a checkpoint that was given another one since is there
+ * twice, and the sidecar's counts. */
+static bool read_metadata(struct tc_json *json, struct tc_reader *reader) {
+    struct tc_metadata metadata = {0};
+    size_t conflicts;
+    if (!tc_metadata_read(json, &metadata) ||
+        !tc_metadata_merge(&metadata, &reader->table.metadata, json->arena, &conflicts,
+                           json->error))
+        return false;
+    reader->table.metadata = metadata;
+    return true;
+}
+
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
                      struct tc_error *error) {
     static const char *const keys[] = {"metadata", "names", "tensors"};
@@ -115,7 +149,7 @@ bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,
             return tc_json_fail(&json, seen[which] ? "a key occurs twice in the sidecar"
                                                    : "names come before tensors in a sidecar");
         seen[which] = true;
-        if (!(which == METADATA ? tc_metadata_read(&json, &reader->table.metadata)
+        if (!(which == METADATA ? read_metadata(&json, reader)
               : which == NAMES  ? read_names(&json, reader)
                                 : read_tensor_maps(&json, reader)))
             return false;

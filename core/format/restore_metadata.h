@@ -20,6 +20,16 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
  * not show: {"names": {file: name}}. */
 #define TC_NAMES_FILE ".tconv-names.json"
 
+/*
+ * Types of metadata. Everywhere in the program the value of a key is text, but some formats (GGUF)
+ * know whether it was an unsigned integer of 32 bits or a text (tc_reader.metadata_types). So that
+ * it is written as the same again, also after a detour through a format that has no types, they
+ * are the value of this key there, as sorted JSON {key: type}. They are an aid only: a value that
+ * is none stays as it is, with a warning.
+ */
+#define TC_METADATA_TYPES_KEY "tconv.gguf_types"
+bool tc_metadata_types_restore(struct tc_reader *reader, struct tc_error *error);
+
 /* Reads the text of a sidecar into the reader's table; a key that a tensor has already keeps its
  * value. The text must outlive the reader. */
 bool tc_sidecar_read(struct tc_reader *reader, const char *text, size_t length,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/io/chunk_pipe.h"
+#include "core/io/thread_pool.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
@@ -45,7 +46,7 @@ static bool compare_metadata(struct tc_compare *compare, struct tc_text tensor,
         const struct tc_pair *in_a = order <= 0 ? &a->pairs[i++] : NULL;
         const struct tc_pair *in_b = order >= 0 ? &b->pairs[j++] : NULL;
         const struct tc_pair *shown = order <= 0 ? in_a : in_b;
-        if (in_a && in_b && tc_text_equal(in_a->value, in_b->value))
+        if (order == 0 && tc_text_equal(in_a->value, in_b->value))
             continue;
         /* This key records a dtype, which does not count in a numeric comparison. */
         if (compare->options->tolerance.numeric &&
@@ -145,16 +146,21 @@ static bool is_read(const struct tc_compared *pair) {
 }
 
 static uint64_t count_elements(const struct tc_tensor *tensor) {
-    unsigned bits = tc_dtype_bits(tensor->dtype);
-    /* Divided first, since the number of bits may overflow 64 bits. */
-    return tensor->nbytes / bits * 8 + tensor->nbytes % bits * 8 / bits;
+    return tensor->nbytes / tc_dtype_block_bytes(tensor->dtype) *
+           tc_dtype_block_elements(tensor->dtype);
 }
 
-/* Elements per chunk, the same on both sides; packed elements fill whole bytes. */
-static uint64_t chunk_elements(const struct tc_compared *pair) {
-    unsigned a = tc_dtype_bits(pair->a->dtype);
-    unsigned b = tc_dtype_bits(pair->b->dtype);
-    return TC_CHUNK_BYTES * 8 / (a > b ? a : b) / 8 * 8;
+static size_t elements_in_chunk(const struct tc_tensor *tensor) {
+    return TC_CHUNK_BYTES / tc_dtype_block_bytes(tensor->dtype) *
+           tc_dtype_block_elements(tensor->dtype);
+}
+
+/* Elements per chunk, the same on both sides: whole blocks of either, of which none has more than
+ * 256 elements, or another number than a power of two. */
+static size_t chunk_elements(const struct tc_compared *pair) {
+    size_t a = elements_in_chunk(pair->a);
+    size_t b = elements_in_chunk(pair->b);
+    return (a < b ? a : b) / 256 * 256;
 }
 
 struct side {
@@ -165,7 +171,7 @@ struct side {
 
 static bool send_tensor(struct side *side, const struct tc_compared *pair, struct tc_error *error) {
     const struct tc_tensor *tensor = side->number ? pair->b : pair->a;
-    size_t most = chunk_elements(pair) * tc_dtype_bits(tensor->dtype) / 8;
+    size_t most = tc_dtype_span(tensor->dtype, chunk_elements(pair));
     for (uint64_t at = 0; at < tensor->nbytes;) {
         uint64_t left = tensor->nbytes - at;
         struct tc_chunk *chunk;
@@ -248,7 +254,137 @@ static bool compare_pairs(struct tc_compare *compare, struct side *sides, struct
     return true;
 }
 
+/* What the threads share that compare pieces of tensors, whole steps of both sides. */
+struct pieces {
+    struct tc_compare *compare;
+    size_t next; /* the pair of the next piece, and its first element */
+    uint64_t next_at;
+    pthread_mutex_t merging; /* guards the pairs' values, and the arena */
+    struct tc_progress_sum progress;
+};
+
+struct piece {
+    struct tc_compared *pair;
+    uint64_t at; /* elements */
+    uint64_t end;
+};
+
+/* A step of both sides fits a core's own cache; a piece is what a thread takes at once. */
+#define STEP ((size_t)1 << 17)
+#define PIECE_STEPS 32u
+
+/* The elements of a step: whole blocks, as in chunk_elements. */
+static size_t step_elements(const struct tc_compared *pair) {
+    return chunk_elements(pair) / (TC_CHUNK_BYTES / STEP) / 256 * 256;
+}
+
+static bool next_piece(void *context, void *job) {
+    struct pieces *pieces = context;
+    struct tc_compare *compare = pieces->compare;
+    while (pieces->next < compare->pair_count && !is_read(&compare->pairs[pieces->next]))
+        pieces->next++;
+    if (pieces->next == compare->pair_count)
+        return false;
+    struct tc_compared *pair = &compare->pairs[pieces->next];
+    uint64_t count = count_elements(pair->a);
+    uint64_t left = count - pieces->next_at;
+    uint64_t most = PIECE_STEPS * step_elements(pair);
+    uint64_t length = left < most ? left : most;
+    *(struct piece *)job = (struct piece){pair, pieces->next_at, pieces->next_at + length};
+    pieces->next_at += length;
+    if (length == left) {
+        pieces->next++;
+        pieces->next_at = 0;
+    }
+    return true;
+}
+
+/* Adds what was found in a piece; the result does not depend on the order of the pieces. */
+static void add_diff(struct tc_value_diff *sum, const struct tc_value_diff *part) {
+    if (!part->differing)
+        return;
+    bool worse = !sum->differing || part->max_abs > sum->max_abs ||
+                 (part->max_abs == sum->max_abs && part->worst < sum->worst);
+    sum->first = !sum->differing || part->first < sum->first ? part->first : sum->first;
+    sum->worst = worse ? part->worst : sum->worst;
+    sum->max_abs = part->max_abs > sum->max_abs ? part->max_abs : sum->max_abs;
+    sum->max_rel = part->max_rel > sum->max_rel ? part->max_rel : sum->max_rel;
+    sum->differing += part->differing;
+    sum->bits_only += part->bits_only;
+    sum->nan += part->nan;
+}
+
+static bool keep_diff(struct pieces *pieces, struct tc_compared *pair,
+                      const struct tc_value_diff *diff, struct tc_error *error) {
+    if (!diff->differing)
+        return true;
+    pthread_mutex_lock(&pieces->merging);
+    if (!pair->values &&
+        (pair->values = tc_arena_alloc(&pieces->compare->arena, sizeof *diff, error)))
+        *pair->values = (struct tc_value_diff){0};
+    bool ok = pair->values != NULL;
+    if (ok)
+        add_diff(pair->values, diff);
+    pthread_mutex_unlock(&pieces->merging);
+    return ok;
+}
+
+static bool compare_piece(void *context, struct tc_pool_worker *worker, const void *job,
+                          struct tc_error *error) {
+    struct pieces *pieces = context;
+    struct tc_compare *compare = pieces->compare;
+    const struct piece *piece = job;
+    const struct tc_tensor *sides[2] = {piece->pair->a, piece->pair->b};
+    unsigned char *bytes[2] = {worker->memory, (unsigned char *)worker->memory + STEP};
+    struct tc_value_diff diff = {0};
+    size_t most = step_elements(piece->pair);
+    for (uint64_t at = piece->at; at < piece->end && !tc_pool_stopped(worker);) {
+        size_t step = piece->end - at < most ? piece->end - at : most;
+        for (int i = 0; i < 2; i++) {
+            enum tc_dtype dtype = sides[i]->dtype;
+            uint64_t offset = at / tc_dtype_block_elements(dtype) * tc_dtype_block_bytes(dtype);
+            uint64_t left = sides[i]->nbytes - offset;
+            uint64_t span = tc_dtype_span(dtype, step);
+            if (!tc_reader_read(compare->readers[i], sides[i], offset, bytes[i],
+                                left < span ? left : span, error))
+                return false;
+        }
+        tc_values_compare(&compare->options->tolerance, sides[0]->dtype, sides[1]->dtype, bytes[0],
+                          bytes[1], step, at, &diff);
+        at += step;
+        tc_progress_add(&pieces->progress, tc_dtype_span(sides[0]->dtype, step));
+        if (worker->is_caller)
+            tc_progress_report(&pieces->progress);
+    }
+    return keep_diff(pieces, piece->pair, &diff, error);
+}
+
+static bool compare_in_pieces(struct tc_compare *compare, struct tc_error *error) {
+    struct pieces pieces = {.compare = compare,
+                            .progress = {.call = compare->options->progress,
+                                         .context = compare->options->context,
+                                         .total = compare->bytes}};
+    const struct tc_pool_work work = {.context = &pieces,
+                                      .next = next_piece,
+                                      .job_size = sizeof(struct piece),
+                                      .run = compare_piece,
+                                      .memory_size = 2 * STEP};
+    uint64_t useful = compare->bytes / STEP + 1;
+    size_t threads = tc_thread_count() < useful ? tc_thread_count() : (size_t)useful;
+    pthread_mutex_init(&pieces.merging, NULL);
+    bool ok = tc_pool_run(&work, threads, error);
+    pthread_mutex_destroy(&pieces.merging);
+    for (size_t i = 0; i < compare->pair_count && ok; i++)
+        if (compare->pairs[i].like)
+            compare->pairs[i].values = compare->pairs[compare->pairs[i].like - 1].values;
+    return ok;
+}
+
+/* Where a file can only be read in sequence, each is read by a thread of its own. */
 static bool compare_data(struct tc_compare *compare, struct tc_error *error) {
+    if (!tc_table_is_sequential(&compare->readers[0]->table) &&
+        !tc_table_is_sequential(&compare->readers[1]->table))
+        return compare_in_pieces(compare, error);
     struct side sides[2] = {{.compare = compare, .number = 0}, {.compare = compare, .number = 1}};
     bool ok = tc_pipe_start(&sides[0].pipe, send_tensors, &sides[0], error) &&
               tc_pipe_start(&sides[1].pipe, send_tensors, &sides[1], error) &&

@@ -30,7 +30,7 @@ static bool is_long(enum tc_dtype dtype) {
 }
 
 static enum lane lane_of(enum tc_dtype a, enum tc_dtype b) {
-    if (tc_dtype_packed(a))
+    if (tc_dtype_packed(a) && !tc_dtype_is_block(a))
         return PACKED;
     if (tc_cast_lossless(a, TC_F64) && tc_cast_lossless(b, TC_F64))
         return REAL;
@@ -38,7 +38,7 @@ static enum lane lane_of(enum tc_dtype a, enum tc_dtype b) {
 }
 
 bool tc_values_comparable(enum tc_dtype a, enum tc_dtype b, bool numeric) {
-    return a == b || (numeric && tc_cast_exists(a, b));
+    return a == b || (numeric && (tc_cast_exists(a, b) || tc_cast_exists(b, a)));
 }
 
 /* Counts a pair that differs; `gap` is NaN where one of the two is; `same`: only
@@ -232,22 +232,41 @@ static bool cast_is_same(const struct run *run, const unsigned char *a, const un
                          size_t count) {
     unsigned char as_other[BLOCK * WIDEST];
     if (run->a == run->b)
-        return memcmp(a, b, count * tc_dtype_bits(run->a) / 8) == 0;
+        return memcmp(a, b, tc_dtype_span(run->a, count)) == 0;
     if (tc_cast_lossless(run->a, run->b)) {
         tc_cast(run->a, run->b, a, as_other, count, NULL);
-        return memcmp(as_other, b, count * tc_dtype_bits(run->b) / 8) == 0;
+        return memcmp(as_other, b, tc_dtype_span(run->b, count)) == 0;
     }
     if (tc_cast_lossless(run->b, run->a)) {
         tc_cast(run->b, run->a, b, as_other, count, NULL);
-        return memcmp(as_other, a, count * tc_dtype_bits(run->a) / 8) == 0;
+        return memcmp(as_other, a, tc_dtype_span(run->a, count)) == 0;
     }
     return false;
+}
+
+/* Two blocks of a block dtype may stand for the same values in other bits: such a block counts as
+ * one element that differs in bits only. */
+static void note_other_codes(const struct run *run, const unsigned char *a, const unsigned char *b,
+                             size_t count) {
+    if (run->a != run->b || !tc_dtype_is_block(run->a) || run->tolerance->numeric)
+        return;
+    size_t elements = tc_dtype_block_elements(run->a);
+    size_t bytes = tc_dtype_block_bytes(run->a);
+    for (size_t i = 0; i < count / elements; i++) {
+        float x[256];
+        float y[256];
+        tc_cast(run->a, TC_F32, a + i * bytes, x, elements, NULL);
+        tc_cast(run->b, TC_F32, b + i * bytes, y, elements, NULL);
+        if (memcmp(a + i * bytes, b + i * bytes, bytes) != 0 &&
+            memcmp(x, y, elements * sizeof *x) == 0)
+            note(run->diff, run->at + i * elements, 0, 1, true);
+    }
 }
 
 void tc_values_compare(const struct tc_tolerance *tolerance, enum tc_dtype a, enum tc_dtype b,
                        const void *x, const void *y, size_t count, uint64_t at,
                        struct tc_value_diff *diff) {
-    if (a == b && memcmp(x, y, count * tc_dtype_bits(a) / 8) == 0)
+    if (a == b && memcmp(x, y, tc_dtype_span(a, count)) == 0)
         return;
     /* As U8, so that a truth value that is neither 0 nor 1 differs from 1. */
     a = a == TC_BOOL ? TC_U8 : a;
@@ -256,11 +275,13 @@ void tc_values_compare(const struct tc_tolerance *tolerance, enum tc_dtype a, en
     enum lane lane = lane_of(a, b);
     for (size_t done = 0; done < count;) {
         size_t step = count - done < BLOCK ? count - done : BLOCK;
-        const unsigned char *from_a = (const unsigned char *)x + done * tc_dtype_bits(a) / 8;
-        const unsigned char *from_b = (const unsigned char *)y + done * tc_dtype_bits(b) / 8;
+        const unsigned char *from_a = (const unsigned char *)x + tc_dtype_span(a, done);
+        const unsigned char *from_b = (const unsigned char *)y + tc_dtype_span(b, done);
         run.at = at + done;
-        if (!cast_is_same(&run, from_a, from_b, step))
+        if (!cast_is_same(&run, from_a, from_b, step)) {
             compare_block(&run, lane, from_a, from_b, step);
+            note_other_codes(&run, from_a, from_b, step);
+        }
         done += step;
     }
 }

@@ -5,20 +5,31 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/io/crc_combine.h"
 #include "core/io/thread_pool.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
 #define STEP ((size_t)1 << 18)
 
-/* What the threads share. A job is a tensor's position in the table. */
+/* Without a hash, tensors are read in pieces of this size, by several threads. */
+#define PIECE (UINT64_C(4) << 20)
+
+/* What the threads share. A job is a tensor, or a piece of it. */
 struct hashing {
     struct tc_reader *reader;
-    unsigned char (*sums)[TC_SHA256_BYTES];
-    const bool *read;             /* by table position: its bytes are hashed; NULL: all are */
-    size_t next;                  /* the position from which the next job is looked for */
-    atomic_uint_fast64_t done;    /* bytes that were not reported to the watch yet */
-    const struct tc_watch *watch; /* NULL: none */
+    const struct tc_digest *digest; /* whose lists are filled in, except by `order` */
+    const bool *read;               /* by table position: its bytes are hashed; NULL: all are */
+    size_t next;                    /* the position from which the next job is looked for */
+    uint64_t next_at;               /* where it starts in that tensor */
+    atomic_uint_fast64_t done;      /* bytes that were not reported to the watch yet */
+    const struct tc_watch *watch;   /* NULL: none */
+};
+
+struct piece {
+    size_t position;
+    uint64_t at;
+    uint64_t end;
 };
 
 static bool is_hashed(const struct hashing *hashing, size_t position) {
@@ -26,13 +37,22 @@ static bool is_hashed(const struct hashing *hashing, size_t position) {
            (!hashing->read || hashing->read[position]);
 }
 
-static bool next_tensor(void *context, void *job) {
+static bool next_piece(void *context, void *job) {
     struct hashing *hashing = context;
-    size_t count = hashing->reader->table.count;
-    while (hashing->next < count && !is_hashed(hashing, hashing->next))
+    const struct tc_table *table = &hashing->reader->table;
+    while (hashing->next < table->count && !is_hashed(hashing, hashing->next))
         hashing->next++;
-    *(size_t *)job = hashing->next;
-    return hashing->next++ < count;
+    if (hashing->next == table->count)
+        return false;
+    const struct tc_tensor *tensor = &table->tensors[hashing->next];
+    uint64_t left = tensor->nbytes - hashing->next_at;
+    bool whole = hashing->digest->sums || tensor->sequential || left <= PIECE;
+    uint64_t length = whole ? left : PIECE;
+    *(struct piece *)job =
+        (struct piece){hashing->next, hashing->next_at, hashing->next_at + length};
+    hashing->next_at = whole ? 0 : hashing->next_at + length;
+    hashing->next += whole;
+    return true;
 }
 
 static void report(struct hashing *hashing, const struct tc_pool_worker *worker, size_t step) {
@@ -43,44 +63,68 @@ static void report(struct hashing *hashing, const struct tc_pool_worker *worker,
         hashing->watch->step(hashing->watch->context, atomic_exchange(&hashing->done, 0));
 }
 
-static bool hash_tensor(void *context, struct tc_pool_worker *worker, const void *job,
-                        struct tc_error *error) {
-    struct hashing *hashing = context;
-    size_t position = *(const size_t *)job;
-    const struct tc_tensor *tensor = &hashing->reader->table.tensors[position];
-    struct tc_sha256 hash;
-    if (!tc_sha256_init(&hash, error))
-        return false;
-    for (uint64_t at = 0; at < tensor->nbytes && !tc_pool_stopped(worker);) {
-        uint64_t left = tensor->nbytes - at;
+/* Reads a piece; `hash` gets its bytes where it is not NULL, and *sum the sum of them. */
+static bool read_piece(struct hashing *hashing, struct tc_pool_worker *worker,
+                       const struct piece *piece, struct tc_sha256 *hash, uint64_t *sum,
+                       struct tc_error *error) {
+    const struct tc_tensor *tensor = &hashing->reader->table.tensors[piece->position];
+    for (uint64_t at = piece->at; at < piece->end && !tc_pool_stopped(worker);) {
+        uint64_t left = piece->end - at;
         size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(hashing->reader, tensor, at, worker->memory, step, error)) {
-            tc_sha256_release(&hash);
+        if (!tc_reader_read(hashing->reader, tensor, at, worker->memory, step, error))
             return false;
-        }
-        tc_sha256_update(&hash, worker->memory, step);
+        if (hash)
+            tc_sha256_update(hash, worker->memory, step);
+        if (hashing->digest->checks)
+            *sum = tc_sum_add(*sum, worker->memory, step);
         at += step;
         report(hashing, worker, step);
     }
-    tc_sha256_finish(&hash, hashing->sums[position]);
     return true;
 }
 
-/* One where any tensor must be read in sequence, and no more than there are tensors to hash. */
+static bool hash_piece(void *context, struct tc_pool_worker *worker, const void *job,
+                       struct tc_error *error) {
+    struct hashing *hashing = context;
+    const struct piece *piece = job;
+    const struct tc_digest *digest = hashing->digest;
+    struct tc_sha256 hash = {0};
+    uint64_t sum = 0;
+    if (digest->sums && !tc_sha256_init(&hash, error))
+        return false;
+    if (!read_piece(hashing, worker, piece, digest->sums ? &hash : NULL, &sum, error)) {
+        if (digest->sums)
+            tc_sha256_release(&hash);
+        return false;
+    }
+    if (digest->sums)
+        tc_sha256_finish(&hash, digest->sums[piece->position]);
+    if (digest->checks) {
+        uint64_t behind = hashing->reader->table.tensors[piece->position].nbytes - piece->end;
+        atomic_fetch_xor(&digest->checks[piece->position], tc_sum_moved(sum, behind));
+    }
+    return true;
+}
+
+/* One where tensors must be read one after the other, and no more than there are pieces. */
 static size_t count_threads(const struct hashing *hashing) {
     const struct tc_table *table = &hashing->reader->table;
-    size_t most = tc_table_is_sequential(table) ? 1 : tc_thread_count();
+    bool in_turn = tc_table_is_sequential(table) && !hashing->reader->streams;
+    size_t most = in_turn ? 1 : tc_thread_count();
     size_t threads = 0;
-    for (size_t i = 0; i < table->count && threads < most; i++)
-        threads += is_hashed(hashing, i);
-    return threads;
+    for (size_t i = 0; i < table->count && threads < most; i++) {
+        uint64_t pieces = hashing->digest->sums ? 1 : table->tensors[i].nbytes / PIECE + 1;
+        if (is_hashed(hashing, i))
+            threads += pieces < most ? (size_t)pieces : most;
+    }
+    return threads < most ? threads : most;
 }
 
 static bool hash_all(struct hashing *hashing, struct tc_error *error) {
     const struct tc_pool_work work = {.context = hashing,
-                                      .next = next_tensor,
-                                      .job_size = sizeof(size_t),
-                                      .run = hash_tensor,
+                                      .next = next_piece,
+                                      .job_size = sizeof(struct piece),
+                                      .run = hash_piece,
                                       .memory_size = STEP};
     return tc_pool_run(&work, count_threads(hashing), error);
 }
@@ -118,32 +162,55 @@ static bool *list_read(const struct tc_table *table, const bool *wanted, struct 
     return read;
 }
 
-bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
-                            const struct tc_watch *watch, struct tc_error *error) {
-    size_t count = reader->table.count;
-    *digest = (struct tc_digest){.sums = calloc(count ? count : 1, sizeof *digest->sums)};
-    bool *read = wanted ? list_read(&reader->table, wanted, error) : NULL;
-    if (!digest->sums || (wanted && !read)) {
-        free(read);
-        return tc_fail_memory(error);
+/* Tensors that share the data of another have its sums. */
+static void copy_shared(struct tc_digest *digest, const struct tc_table *table) {
+    for (size_t i = 0; i < table->count; i++) {
+        size_t source = tc_table_source(table, i);
+        if (source != i && digest->sums)
+            memcpy(digest->sums[i], digest->sums[source], TC_SHA256_BYTES);
+        if (source != i && digest->checks)
+            digest->checks[i] = digest->checks[source];
     }
-    struct hashing hashing = {.reader = reader, .sums = digest->sums, .read = read, .watch = watch};
+}
+
+/* Fills the lists that the digest has. */
+static bool fill(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
+                 const struct tc_watch *watch, struct tc_error *error) {
+    bool *read = wanted ? list_read(&reader->table, wanted, error) : NULL;
+    if (wanted && !read)
+        return false;
+    struct hashing hashing = {.reader = reader, .digest = digest, .read = read, .watch = watch};
     struct tc_checksum_thread *checksums =
         tc_checksum_thread_start(&reader, read ? &read : NULL, 1, error);
     bool ok = checksums && hash_all(&hashing, error);
+    if (watch) /* what other threads read last */
+        watch->step(watch->context, hashing.done);
     ok = tc_checksum_thread_join(checksums, error) && ok;
-    for (size_t i = 0; i < count && ok; i++)
-        if (tc_table_source(&reader->table, i) != i)
-            memcpy(digest->sums[i], digest->sums[tc_table_source(&reader->table, i)],
-                   TC_SHA256_BYTES);
+    copy_shared(digest, &reader->table);
     free(read);
     ok = ok && tc_reader_unchanged(reader, error) &&
          sort_names(digest, &reader->table, wanted, error);
     return ok ? true : tc_error_in_file(error, reader->input->path);
 }
 
+bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
+                            const struct tc_watch *watch, struct tc_error *error) {
+    *digest = (struct tc_digest){.sums = calloc(reader->table.count + 1, sizeof *digest->sums)};
+    return digest->sums ? fill(digest, reader, wanted, watch, error) : tc_fail_memory(error);
+}
+
+bool tc_digest_make_checks(struct tc_digest *digest, struct tc_reader *reader, bool hashes,
+                           const struct tc_watch *watch, struct tc_error *error) {
+    size_t count = reader->table.count + 1;
+    *digest = (struct tc_digest){.sums = hashes ? calloc(count, sizeof *digest->sums) : NULL,
+                                 .checks = calloc(count, sizeof *digest->checks)};
+    return digest->checks && (digest->sums || !hashes) ? fill(digest, reader, NULL, watch, error)
+                                                       : tc_fail_memory(error);
+}
+
 void tc_digest_release(struct tc_digest *digest) {
     free(digest->sums);
+    free(digest->checks);
     free(digest->order);
     *digest = (struct tc_digest){0};
 }

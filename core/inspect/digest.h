@@ -13,7 +13,8 @@
 #include "core/tensor/dtype.h"
 
 struct tc_digest {
-    unsigned char (*sums)[TC_SHA256_BYTES]; /* by table position */
+    unsigned char (*sums)[TC_SHA256_BYTES]; /* by table position; NULL: not asked for */
+    _Atomic uint64_t *checks;               /* the sums of core/io/crc_combine.h; NULL: the same */
     size_t *order;                          /* table positions of the wanted, sorted by name */
     size_t count;                           /* of wanted tensors */
 };
@@ -25,6 +26,9 @@ bool tc_digest_make(struct tc_digest *digest, struct tc_reader *reader, struct t
  * `watch` (NULL: none). */
 bool tc_digest_make_watched(struct tc_digest *digest, struct tc_reader *reader, const bool *wanted,
                             const struct tc_watch *watch, struct tc_error *error);
+/* The sums of core/io/crc_combine.h of all tensors and, where `hashes`, their digest. */
+bool tc_digest_make_checks(struct tc_digest *digest, struct tc_reader *reader, bool hashes,
+                           const struct tc_watch *watch, struct tc_error *error);
 void tc_digest_release(struct tc_digest *digest);
 /* Adds the line of one tensor. */
 void tc_digest_add_line(struct tc_buffer *text, const unsigned char sum[TC_SHA256_BYTES],

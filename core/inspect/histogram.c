@@ -115,12 +115,14 @@ static void take(void *context, void *state, const struct tc_tensor *tensor, con
         take_bytes(state, &edges, tensor->dtype, bytes, length);
         return;
     }
-    for (size_t left = length * 8 / bits; left;) {
+    for (size_t left =
+             length / tc_dtype_block_bytes(tensor->dtype) * tc_dtype_block_elements(tensor->dtype);
+         left;) {
         size_t step = left < BLOCK ? left : BLOCK;
         widen(tensor->dtype, at, values, step);
         for (size_t i = 0; i < step; i++)
             count(state, &edges, values[i], 1);
-        at += step * bits / 8;
+        at += tc_dtype_span(tensor->dtype, step);
         left -= step;
     }
 }

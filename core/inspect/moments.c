@@ -5,6 +5,7 @@
 
 #include "core/inspect/stats_fast.h"
 #include "core/tensor/cast.h"
+#include "core/tensor/cpu.h"
 #include "core/tensor/unpack.h"
 
 typedef unsigned __int128 u128;
@@ -13,7 +14,7 @@ typedef unsigned __int128 u128;
 
 static const struct tc_stats_table *fast_table(void) {
 #if defined(__x86_64__)
-    if (strcmp(tc_cast_cpu(), "avx2") == 0)
+    if (tc_cpu_avx2())
         return &tc_stats_avx2;
 #endif
     return &tc_stats_plain;
@@ -289,15 +290,14 @@ void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void 
                     size_t length) {
     struct buckets buckets;
     float table[256];
-    unsigned bits = tc_dtype_bits(dtype);
     const unsigned char *at = bytes;
-    size_t left = length * 8 / bits;
+    size_t left = length / tc_dtype_block_bytes(dtype) * tc_dtype_block_elements(dtype);
     buckets.ready = false;
     buckets.narrow = dtype != TC_F64 && !tc_dtype_is_complex(dtype);
     buckets.held = 0;
     buckets.first = 2047;
     buckets.last = 0;
-    if (bits == 8 && tc_dtype_is_float(dtype)) {
+    if (tc_dtype_bits(dtype) == 8 && tc_dtype_is_float(dtype)) {
         unsigned char codes[256];
         for (unsigned code = 0; code < 256; code++)
             codes[code] = (unsigned char)code;
@@ -306,7 +306,7 @@ void tc_moments_add(struct tc_moments *moments, enum tc_dtype dtype, const void 
     while (left) {
         size_t step = left < BLOCK ? left : BLOCK;
         add_block(moments, &buckets, dtype, at, step, table);
-        at += step * bits / 8;
+        at += tc_dtype_span(dtype, step);
         left -= step;
     }
     empty_buckets(moments, &buckets);

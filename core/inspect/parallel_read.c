@@ -7,12 +7,11 @@
 
 #include "core/io/chunk_pipe.h"
 #include "core/io/thread_pool.h"
+#include "core/tensor/dtype.h"
 
-/* Multiples of 48 hold whole elements of every dtype, packed ones too. A step
- * fits a core's own cache; a piece is what a thread takes at once. */
+/* A step fits a core's own cache; a piece is what a thread takes at once: so many steps. */
 #define STEP ((size_t)48 << 12)
-#define PIECE (UINT64_C(32) * STEP)
-#define CHUNK (TC_CHUNK_BYTES / 48 * 48)
+#define PIECE_STEPS 32u
 
 /* What the threads share. A job is a piece of a tensor. */
 struct run {
@@ -39,6 +38,13 @@ struct piece {
     uint64_t length;
 };
 
+/* The most bytes, at most `most`, that hold whole elements: a multiple of 48 does for every dtype
+ * but block dtypes, which come in whole blocks. */
+static size_t whole_elements(const struct tc_tensor *tensor, size_t most) {
+    size_t unit = tc_dtype_is_block(tensor->dtype) ? tc_dtype_block_bytes(tensor->dtype) : 48;
+    return most / unit * unit;
+}
+
 static bool next_piece(void *context, void *job) {
     struct run *run = context;
     const struct tc_table *table = &run->read->reader->table;
@@ -46,8 +52,10 @@ static bool next_piece(void *context, void *job) {
         run->next++;
     if (run->next == table->count)
         return false;
-    uint64_t left = table->tensors[run->next].nbytes - run->next_at;
-    uint64_t length = left < PIECE ? left : PIECE;
+    const struct tc_tensor *tensor = &table->tensors[run->next];
+    uint64_t left = tensor->nbytes - run->next_at;
+    uint64_t most = (uint64_t)PIECE_STEPS * whole_elements(tensor, STEP);
+    uint64_t length = left < most ? left : most;
     *(struct piece *)job = (struct piece){run->next, run->next_at, length};
     run->next_at += length;
     if (length == left) {
@@ -116,10 +124,11 @@ static bool read_piece(void *context, struct tc_pool_worker *worker, const void 
     /* A thread's memory holds the bytes of a step, then the state of a piece. */
     unsigned char *buffer = worker->memory;
     void *state = buffer + STEP;
+    size_t most = whole_elements(tensor, STEP);
     memset(state, 0, read->state_size);
     for (uint64_t at = 0; at < piece->length;) {
         uint64_t left = piece->length - at;
-        size_t step = left < STEP ? left : STEP;
+        size_t step = left < most ? left : most;
         if (tc_pool_stopped(worker))
             return true;
         if (!tc_reader_read(read->reader, tensor, piece->at + at, buffer, step, error))
@@ -148,11 +157,12 @@ static bool read_ahead(struct tc_pipe *pipe, void *context, struct tc_error *err
     const struct tc_table *table = &read->reader->table;
     for (size_t i = 0; i < table->count; i++) {
         uint64_t nbytes = read->wanted[i] ? table->tensors[i].nbytes : 0;
+        size_t most = whole_elements(&table->tensors[i], TC_CHUNK_BYTES);
         for (uint64_t at = 0; at < nbytes;) {
             struct tc_chunk *chunk;
             if (tc_pipe_take(pipe, &chunk, error) != TC_NEXT_CHUNK)
                 return false;
-            chunk->length = nbytes - at < CHUNK ? nbytes - at : CHUNK;
+            chunk->length = nbytes - at < most ? nbytes - at : most;
             if (!tc_reader_read(read->reader, &table->tensors[i], at, chunk->bytes, chunk->length,
                                 error)) {
                 tc_chunk_release(chunk);

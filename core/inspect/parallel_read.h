@@ -17,8 +17,8 @@ struct tc_parallel_read {
     void *context;
     /* Bytes of the state of one tensor, which starts zeroed. */
     size_t state_size;
-    /* Adds bytes of a tensor to its state: a multiple of 48, except at its end.
-     * Called in any thread. */
+    /* Adds bytes of a tensor to its state: a multiple of 48, except at its end; of a
+     * block dtype, whole blocks. Called in any thread. */
     void (*take)(void *context, void *state, const struct tc_tensor *tensor, const void *bytes,
                  size_t length);
     void (*merge)(void *into, const void *from);

@@ -171,7 +171,9 @@ static bool read_schema(struct tc_schema *schema, const struct tc_document *docu
 /* The rules have copies of all they need, so the document is released at once. */
 static bool parse(struct tc_schema *schema, struct tc_text text, struct tc_error *error) {
     struct tc_document document;
-    bool ok = tc_document_parse(&document, text, 0, error) && read_schema(schema, &document);
+    bool ok = tc_document_parse(&document, text, 0, error);
+    document.code = "schema";
+    ok = ok && read_schema(schema, &document);
     tc_document_release(&document);
     return ok;
 }

@@ -124,8 +124,11 @@ static void check_used(const struct check *check) {
     }
 }
 
-/* The dtype of its components; TC_NONE where every value is finite. */
+/* The dtype of its components; TC_NONE where every value is finite. Block dtypes may have a scale
+ * that is not. */
 static enum tc_dtype component_of(enum tc_dtype dtype) {
+    if (tc_dtype_is_block(dtype))
+        return dtype;
     if (tc_dtype_packed(dtype) || !(tc_dtype_is_float(dtype) || tc_dtype_is_complex(dtype)))
         return TC_NONE;
     return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
@@ -157,35 +160,55 @@ static size_t count_not_finite(enum tc_dtype dtype, const unsigned char *bytes, 
     return found;
 }
 
+/* The place of the first component that is not finite, of `count`, at most BLOCK. */
+static size_t first_not_finite(enum tc_dtype dtype, const unsigned char *bytes, size_t count) {
+    uint64_t wide[BLOCK];
+    size_t each = dtype == TC_F64 ? sizeof(double) : sizeof(float);
+    enum tc_dtype as = dtype == TC_F64 ? TC_F64 : TC_F32;
+    if (dtype == as)
+        memcpy(wide, bytes, count * each);
+    else
+        tc_cast(dtype, as, bytes, wide, count, NULL);
+    size_t i = 0;
+    while (i < count && !count_not_finite(as, (const unsigned char *)wide + i * each, 1))
+        i++;
+    return i;
+}
+
 static bool check_finite(const struct check *check, const struct tc_tensor *tensor,
                          unsigned char *buffer, struct tc_error *error) {
     enum tc_dtype component = component_of(tensor->dtype);
     if (component == TC_NONE)
         return true;
-    size_t bytes = tc_dtype_bits(component) / 8;
+    size_t most = STEP / tc_dtype_block_bytes(component) * tc_dtype_block_bytes(component);
     uint64_t total = 0;
-    uint64_t first = 0; /* offset in bytes */
+    uint64_t first = 0; /* in components */
+    uint64_t before = 0;
     for (uint64_t at = 0; at < tensor->nbytes;) {
-        size_t step = tensor->nbytes - at < STEP ? tensor->nbytes - at : STEP;
+        size_t step = tensor->nbytes - at < most ? tensor->nbytes - at : most;
         if (!tc_reader_read(check->reader, tensor, at, buffer, step, error))
             return false;
-        for (size_t done = 0; done < step; done += BLOCK * bytes) {
-            size_t here = step - done < BLOCK * bytes ? step - done : BLOCK * bytes;
-            size_t found = count_not_finite(component, buffer + done, here / bytes);
-            for (size_t i = 0; found && !total && i < here; i += bytes)
-                if (count_not_finite(component, buffer + done + i, 1)) {
-                    first = at + done + i;
-                    break;
-                }
-            total += found;
-        }
         at += step;
+        const unsigned char *bytes = buffer;
+        for (size_t left =
+                 step / tc_dtype_block_bytes(component) * tc_dtype_block_elements(component);
+             left;) {
+            size_t count = left < BLOCK ? left : BLOCK;
+            size_t found = count_not_finite(component, bytes, count);
+            if (found && !total)
+                first = before + first_not_finite(component, bytes, count);
+            total += found;
+            before += count;
+            bytes += tc_dtype_span(component, count);
+            left -= count;
+        }
     }
+    unsigned parts = tc_dtype_is_complex(tensor->dtype) ? 2 : 1;
     if (total)
         tc_findings_add(check->findings, "not-finite", NULL, tensor->name,
                         "%" PRIu64 " of its numbers are NaN or infinite, the first in element "
                         "%" PRIu64,
-                        total, first / (tc_dtype_bits(tensor->dtype) / 8));
+                        total, first / parts);
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/inspect/trusted.h"
+#include "core/io/thread_pool.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/table.h"
 
@@ -31,46 +32,103 @@ static void check_truths(struct truths *truths, const unsigned char *bytes, size
             truths->first = at + i;
 }
 
-static bool read_tensor(struct tc_reader *reader, const struct tc_tensor *tensor,
-                        unsigned char *buffer, struct tc_error *error) {
-    struct truths truths = {0};
-    for (uint64_t at = 0; at < tensor->nbytes;) {
+/* What the threads share. A job is a tensor. What was found in it is kept by position, and added
+ * in the order of the table. */
+struct reading {
+    struct tc_reader *reader;
+    size_t next;
+    struct truths *truths;    /* by table position */
+    struct tc_error **errors; /* by table position, from malloc; NULL: none */
+    struct tc_progress_sum progress;
+};
+
+static bool next_tensor(void *context, void *job) {
+    struct reading *reading = context;
+    const struct tc_table *table = &reading->reader->table;
+    while (reading->next < table->count && tc_table_source(table, reading->next) != reading->next) {
+        tc_progress_add(&reading->progress, table->tensors[reading->next].nbytes);
+        reading->next++;
+    }
+    *(size_t *)job = reading->next;
+    return reading->next++ < table->count;
+}
+
+/* Damage does not end the reading, where findings are collected. */
+static bool keep_damage(struct reading *reading, size_t position, struct tc_error *error) {
+    if (error->class != TC_INVALID)
+        return false;
+    reading->errors[position] = malloc(sizeof *error);
+    if (!reading->errors[position]) {
+        *error = (struct tc_error){0};
+        return tc_fail_memory(error);
+    }
+    *reading->errors[position] = *error;
+    *error = (struct tc_error){0};
+    return true;
+}
+
+static bool read_tensor(void *context, struct tc_pool_worker *worker, const void *job,
+                        struct tc_error *error) {
+    struct reading *reading = context;
+    size_t position = *(const size_t *)job;
+    const struct tc_tensor *tensor = &reading->reader->table.tensors[position];
+    for (uint64_t at = 0; at < tensor->nbytes && !tc_pool_stopped(worker);) {
         uint64_t left = tensor->nbytes - at;
         size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(reader, tensor, at, buffer, step, error))
-            return false;
+        if (!tc_reader_read(reading->reader, tensor, at, worker->memory, step, error))
+            return keep_damage(reading, position, error);
         if (tensor->dtype == TC_BOOL)
-            check_truths(&truths, buffer, step, at);
+            check_truths(&reading->truths[position], worker->memory, step, at);
         at += step;
+        tc_progress_add(&reading->progress, step);
+        if (worker->is_caller)
+            tc_progress_report(&reading->progress);
     }
-    if (truths.count)
-        tc_findings_add(reader->options->findings, "bool-value", NULL, tensor->name,
-                        "%llu of its truth values are neither 0 nor 1, the first is element %llu",
-                        (unsigned long long)truths.count, (unsigned long long)truths.first);
+    return true;
+}
+
+/* Adds what was found in each tensor. */
+static bool add_found(struct reading *reading, struct tc_error *error) {
+    struct tc_reader *reader = reading->reader;
+    for (size_t i = 0; i < reader->table.count; i++) {
+        const struct truths *truths = &reading->truths[i];
+        if (reading->errors[i] && !tc_reader_forgive(reader, reading->errors[i])) {
+            *error = *reading->errors[i];
+            return false;
+        }
+        if (truths->count)
+            tc_findings_add(
+                reader->options->findings, "bool-value", NULL, reader->table.tensors[i].name,
+                "%llu of its truth values are neither 0 nor 1, the first is element %llu",
+                (unsigned long long)truths->count, (unsigned long long)truths->first);
+    }
     return true;
 }
 
 static bool read_tensors(struct tc_reader *reader, const struct tc_verify_file_options *options,
                          struct tc_error *error) {
     const struct tc_table *table = &reader->table;
-    unsigned char *buffer = malloc(STEP);
-    if (!buffer)
-        return tc_fail_memory(error);
-    uint64_t done = 0;
-    uint64_t total = 0;
+    struct reading reading = {.reader = reader,
+                              .truths = calloc(table->count + 1, sizeof *reading.truths),
+                              .errors = calloc(table->count + 1, sizeof(struct tc_error *)),
+                              .progress = {.call = options->progress, .context = options->context}};
+    const struct tc_pool_work work = {.context = &reading,
+                                      .next = next_tensor,
+                                      .job_size = sizeof(size_t),
+                                      .run = read_tensor,
+                                      .memory_size = STEP};
     for (size_t i = 0; i < table->count; i++)
-        total += table->tensors[i].nbytes;
-    bool ok = true;
-    for (size_t i = 0; i < table->count && ok; i++) {
-        const struct tc_tensor *tensor = &table->tensors[i];
-        bool alias = tc_table_source(table, i) != i;
-        ok =
-            alias || read_tensor(reader, tensor, buffer, error) || tc_reader_forgive(reader, error);
-        done += tensor->nbytes;
-        if (options->progress)
-            options->progress(options->context, done, total);
-    }
-    free(buffer);
+        reading.progress.total += table->tensors[i].nbytes;
+    bool in_turn = tc_table_is_sequential(table) && !reader->streams;
+    uint64_t useful = in_turn ? 1 : reading.progress.total / STEP + 1;
+    size_t threads = tc_thread_count() < useful ? tc_thread_count() : (size_t)useful;
+    bool ok = reading.truths && reading.errors
+                  ? tc_pool_run(&work, threads, error) && add_found(&reading, error)
+                  : tc_fail_memory(error);
+    for (size_t i = 0; reading.errors && i < table->count; i++)
+        free(reading.errors[i]);
+    free(reading.errors);
+    free(reading.truths);
     return ok;
 }
 

@@ -22,14 +22,27 @@
 #define TC_CHUNK_BYTES ((size_t)1 << 20)
 
 struct tc_pipe;
+struct tc_chunk_home;
 
 struct tc_chunk {
     unsigned char *bytes; /* TC_CHUNK_BYTES of room */
     size_t length;
-    size_t item; /* set by the producer: which tensor these bytes belong to */
+    size_t item;     /* set by the producer: which tensor these bytes belong to */
+    uint64_t offset; /* set by it where chunks come in any order: their place in the tensor */
+    /* Set by it where the consumer wants that: how many bytes it was before it was packed, and the
+     * CRC-32 of those. */
+    size_t unpacked;
+    uint32_t crc;
     struct tc_chunk *next;
-    struct tc_pipe *pipe;
+    struct tc_chunk_home *home;
+    size_t owner; /* which producer fills it, where there are several */
     unsigned holders;
+};
+
+/* Whom chunks belong to, and go back to when nobody holds them any more. */
+struct tc_chunk_home {
+    pthread_mutex_t lock;
+    void (*take_back)(struct tc_chunk *chunk); /* called with the lock held */
 };
 
 struct tc_queue {
@@ -37,12 +50,17 @@ struct tc_queue {
     struct tc_chunk *last;
 };
 
+void tc_queue_push(struct tc_queue *queue, struct tc_chunk *chunk);
+void tc_queue_push_front(struct tc_queue *queue, struct tc_chunk *chunk);
+/* NULL where it is empty. */
+struct tc_chunk *tc_queue_pop(struct tc_queue *queue);
+
 typedef bool tc_pipe_producer(struct tc_pipe *pipe, void *context, struct tc_error *error);
 
 struct tc_pipe {
-    pthread_mutex_t lock;
-    pthread_cond_t emptied; /* the producer waits for this */
-    pthread_cond_t filled;  /* and the consumer for this */
+    struct tc_chunk_home home; /* must be first */
+    pthread_cond_t emptied;    /* the producer waits for this */
+    pthread_cond_t filled;     /* and the consumer for this */
     bool producer_waits;
     bool consumer_waits;
     size_t empty_count;
@@ -84,9 +102,9 @@ void tc_chunk_hold(struct tc_chunk *chunk);
 void tc_chunk_release(struct tc_chunk *chunk);
 
 /*
- * SHA-256 in a thread of its own, over bytes given in order. Chunks are held, not
- * copied. tc_hash_thread_bytes hashes in the caller's thread, so it must come
- * before the first tc_hash_thread_chunk.
+ * SHA-256 in a thread of its own, where there may be one, over bytes given in order. Chunks are
+ * held, not copied. tc_hash_thread_bytes hashes in the caller's thread, and waits until all
+ * chunks that were given before are hashed.
  */
 struct tc_hash_thread {
     struct tc_sha256 hash;
@@ -98,13 +116,14 @@ struct tc_hash_thread {
     size_t head;
     size_t waiting;
     bool running;
+    bool alone; /* there is no thread for it, so that the caller's hashes */
     bool closing;
+    size_t granted; /* by tc_cores_begin */
 };
 
 bool tc_hash_thread_start(struct tc_hash_thread *hashing, struct tc_error *error);
 void tc_hash_thread_bytes(struct tc_hash_thread *hashing, const void *bytes, size_t length);
-bool tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk,
-                          struct tc_error *error);
+void tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk);
 /* Waits for the thread; the digest is of everything given. */
 void tc_hash_thread_finish(struct tc_hash_thread *hashing, unsigned char digest[TC_SHA256_BYTES]);
 /* Runs in place of finish, where the digest is not wanted. */

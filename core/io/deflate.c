@@ -5,57 +5,36 @@
 #include "core/io/deflate_codec.h"
 
 #define INPUT_STEP ((size_t)1 << 17)
-#define OUTPUT_STEP ((size_t)1 << 17)
 
-bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink, void *context,
-                      struct tc_error *error) {
-    *deflater = (struct tc_deflater){.sink = sink, .context = context};
+/* A last block without content, in the fixed code. */
+const unsigned char tc_deflate_end[TC_DEFLATE_END_BYTES] = {3, 0};
+
+bool tc_deflater_init(struct tc_deflater *deflater, int level, struct tc_error *error) {
     deflater->packer = tc_packer_new(level);
-    deflater->output = malloc(OUTPUT_STEP);
-    return (deflater->packer && deflater->output) || tc_fail_memory(error);
+    return deflater->packer || tc_fail_memory(error);
 }
 
-/* Packs into the buffer, and passes it to the sink. */
-static enum tc_codec_result deflate_step(struct tc_deflater *deflater, struct tc_codec_span *span,
-                                         bool last, struct tc_error *error) {
-    span->out = deflater->output;
-    span->out_left = OUTPUT_STEP;
-    enum tc_codec_result result = tc_packer_step(deflater->packer, span, last);
-    size_t made = OUTPUT_STEP - span->out_left;
-    if (result == TC_CODEC_CORRUPT)
-        tc_fail(error, TC_INTERNAL, "deflate", "deflate failed");
-    else if (made && !deflater->sink(deflater->context, deflater->output, made, error))
-        result = TC_CODEC_CORRUPT;
-    return result;
-}
-
-bool tc_deflate(struct tc_deflater *deflater, const void *bytes, size_t length,
-                struct tc_error *error) {
-    struct tc_codec_span span = {.in = bytes, .in_left = length};
-    while (span.in_left)
-        if (deflate_step(deflater, &span, false, error) == TC_CODEC_CORRUPT)
-            return false;
-    return true;
-}
-
-bool tc_deflater_finish(struct tc_deflater *deflater, struct tc_error *error) {
-    struct tc_codec_span span = {0};
-    enum tc_codec_result result;
-    do
-        result = deflate_step(deflater, &span, true, error);
-    while (result == TC_CODEC_MORE);
-    return result == TC_CODEC_ENDED;
+/* NOLINTBEGIN(readability-non-const-parameter): the span writes to `packed` */
+bool tc_deflate_piece(struct tc_deflater *deflater, const unsigned char *bytes, size_t window,
+                      size_t length, unsigned char *packed, size_t *packed_length,
+                      struct tc_error *error) {
+    /* NOLINTEND(readability-non-const-parameter) */
+    struct tc_codec_span span = {
+        .in = bytes, .in_left = length, .out = packed, .out_left = TC_DEFLATE_ROOM};
+    bool ok =
+        tc_packer_piece(deflater->packer, &span, window) && span.in_left == 0 && span.out_left > 0;
+    *packed_length = TC_DEFLATE_ROOM - span.out_left;
+    return ok || tc_fail(error, TC_INTERNAL, "deflate", "deflate failed");
 }
 
 void tc_deflater_release(struct tc_deflater *deflater) {
     tc_packer_free(deflater->packer);
-    free(deflater->output);
     *deflater = (struct tc_deflater){0};
 }
 
 bool tc_inflater_init(struct tc_inflater *inflater, struct tc_input *input, uint64_t start,
                       uint64_t end, struct tc_error *error) {
-    *inflater = (struct tc_inflater){.input = input, .at = start, .end = end};
+    *inflater = (struct tc_inflater){.input = input, .at = start < end ? start : end, .end = end};
     inflater->unpacker = tc_unpacker_new();
     inflater->buffer = malloc(INPUT_STEP);
     inflater->next = inflater->buffer;
@@ -126,7 +105,7 @@ void tc_inflater_restart(struct tc_inflater *inflater, uint64_t start) {
     inflater->next = inflater->buffer + (here ? start - first : 0);
     inflater->left = here ? inflater->at - start : 0;
     if (!here)
-        inflater->at = start;
+        inflater->at = start < inflater->end ? start : inflater->end;
 }
 
 bool tc_inflater_end(struct tc_inflater *inflater, struct tc_error *error) {

@@ -21,22 +21,29 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length);
 /* The checksum of zlib's format; starts from 1. */
 uint32_t tc_adler32(uint32_t sum, const void *bytes, size_t length);
 
-typedef bool tc_deflate_sink(void *context, const void *bytes, size_t length,
-                             struct tc_error *error);
+/*
+ * Deflating in pieces, which different threads may pack at the same time: each ends at a byte and
+ * is no last block, so that the pieces of a stream follow each other in the file, and
+ * tc_deflate_end follows them. A piece may refer back to the window before it, which its packer
+ * must be given.
+ */
+#define TC_DEFLATE_PIECE ((size_t)768 << 10) /* the most bytes of a piece */
+#define TC_DEFLATE_WINDOW ((size_t)32 << 10)
+#define TC_DEFLATE_ROOM ((size_t)1 << 20) /* what a piece takes at most, once it is packed */
+#define TC_DEFLATE_END_BYTES 2u
+extern const unsigned char tc_deflate_end[TC_DEFLATE_END_BYTES];
 
 struct tc_deflater {
     struct tc_packer *packer;
-    unsigned char *output;
-    tc_deflate_sink *sink;
-    void *context;
 };
 
 /* Levels 1 to 9, as zlib's; ISA-L has three. */
-bool tc_deflater_init(struct tc_deflater *deflater, int level, tc_deflate_sink *sink, void *context,
+bool tc_deflater_init(struct tc_deflater *deflater, int level, struct tc_error *error);
+/* Packs `length` bytes, of which `window` precede in the same memory, into TC_DEFLATE_ROOM bytes.
+ */
+bool tc_deflate_piece(struct tc_deflater *deflater, const unsigned char *bytes, size_t window,
+                      size_t length, unsigned char *packed, size_t *packed_length,
                       struct tc_error *error);
-bool tc_deflate(struct tc_deflater *deflater, const void *bytes, size_t length,
-                struct tc_error *error);
-bool tc_deflater_finish(struct tc_deflater *deflater, struct tc_error *error);
 void tc_deflater_release(struct tc_deflater *deflater);
 
 /* Reads one raw deflate stream from a range of a file. */

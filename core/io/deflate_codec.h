@@ -21,9 +21,10 @@ enum tc_codec_result { TC_CODEC_MORE, TC_CODEC_ENDED, TC_CODEC_CORRUPT };
 
 /* NULL where there is no memory. */
 struct tc_packer *tc_packer_new(int level);
-/* Packs until there is no input or no room; with `last`, no input will follow. */
-enum tc_codec_result tc_packer_step(struct tc_packer *packer, struct tc_codec_span *span,
-                                    bool last);
+/* Packs all input as a piece by itself, which ends at a byte and is not the last. It may refer back
+ * to `window` bytes, which lie before the input. False where the library failed; where there was
+ * too little room, none is left. */
+bool tc_packer_piece(struct tc_packer *packer, struct tc_codec_span *span, size_t window);
 void tc_packer_free(struct tc_packer *packer);
 
 /* NULL where there is no memory. */

@@ -104,11 +104,13 @@ static enum tc_codec_result give_back(const z_stream *stream, struct tc_codec_sp
     return result == Z_OK || result == Z_BUF_ERROR ? TC_CODEC_MORE : TC_CODEC_CORRUPT;
 }
 
-enum tc_codec_result tc_packer_step(struct tc_packer *packer, struct tc_codec_span *span,
-                                    bool last) {
+bool tc_packer_piece(struct tc_packer *packer, struct tc_codec_span *span, size_t window) {
+    if (deflateReset(&packer->stream) != Z_OK ||
+        (window && deflateSetDictionary(&packer->stream, span->in - window, (uInt)window) != Z_OK))
+        return false;
     lend(&packer->stream, span);
-    int result = deflate(&packer->stream, last ? Z_FINISH : Z_NO_FLUSH);
-    return give_back(&packer->stream, span, result);
+    return give_back(&packer->stream, span, deflate(&packer->stream, Z_SYNC_FLUSH)) ==
+           TC_CODEC_MORE;
 }
 
 void tc_packer_free(struct tc_packer *packer) {

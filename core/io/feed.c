@@ -6,7 +6,7 @@
 
 bool tc_feed_init(struct tc_feed *feed, struct tc_input *input, uint64_t start, uint64_t end,
                   struct tc_error *error) {
-    *feed = (struct tc_feed){.input = input, .at = start, .end = end};
+    *feed = (struct tc_feed){.input = input, .at = start < end ? start : end, .end = end};
     feed->buffer = malloc(FEED_BYTES);
     feed->next = feed->buffer; /* where nothing is ever read, too */
     return feed->buffer || tc_fail_memory(error);

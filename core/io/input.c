@@ -262,6 +262,8 @@ static struct tc_input_failure *share_failure(const struct tc_input *source) {
 }
 
 static void free_input(struct tc_input *input) {
+    if (input->source)
+        input->source->drop(input->context);
     if (input->fd >= 0)
         close(input->fd);
     if (input->failure && --input->failure->users == 0)
@@ -359,11 +361,55 @@ struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct 
     return NULL;
 }
 
+/* `whole` is the input that it is a part of, or NULL. */
+static struct tc_input *from_source(const char *path, uint64_t size,
+                                    const struct tc_input_source *source, void *context,
+                                    uint64_t number, const struct tc_input *whole,
+                                    struct tc_error *error) {
+    struct tc_input *input = calloc(1, sizeof *input);
+    if (!input) {
+        tc_fail_memory(error);
+        return NULL;
+    }
+    source->hold(context);
+    /* No file is on this device, and each source's number is that of one file. */
+    *input = (struct tc_input){.path = strdup(path),
+                               .place = strdup(path),
+                               .failure = share_failure(whole),
+                               .size = size,
+                               .fd = -1,
+                               .device = (dev_t)-1,
+                               .inode = (ino_t)number,
+                               .mode = 0777,
+                               .source = source,
+                               .context = context};
+    if (!input->path || !input->place || !input->failure) {
+        tc_fail_memory(error);
+        free_input(input);
+        return NULL;
+    }
+    tc_memory_open(size);
+    return input;
+}
+
+struct tc_input *tc_input_from(const char *path, uint64_t size,
+                               const struct tc_input_source *source, void *context, uint64_t number,
+                               struct tc_error *error) {
+    return from_source(path, size, source, context, number, NULL, error);
+}
+
 struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_t offset,
                                uint64_t size, struct tc_error *error) {
     if (!tc_range_within(offset, size, whole->size)) {
         tc_fail(error, TC_INTERNAL, "range", "a part of a file reaches past the file's end");
         return NULL;
+    }
+    if (whole->source) {
+        struct tc_input *part =
+            from_source(path, size, whole->source, whole->context, whole->inode, whole, error);
+        if (part)
+            part->base = whole->base + offset;
+        return part;
     }
     int from = tc_input_acquire(whole, error);
     int fd = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, 3);
@@ -389,7 +435,16 @@ void tc_input_close(struct tc_input *input) {
     free_input(input);
 }
 
+void tc_input_expect(struct tc_input *input, uint64_t offset, uint64_t length) {
+    if (input->source && tc_range_within(offset, length, input->size))
+        input->source->expect(input->context, input->base + offset, length);
+}
+
 int tc_input_acquire(struct tc_input *input, struct tc_error *error) {
+    if (input->source) {
+        tc_fail(error, TC_INTERNAL, "descriptor", "this input has no descriptor");
+        return -1;
+    }
     if (!input->pool)
         return input->fd;
     pthread_mutex_lock(&input->pool->lock);
@@ -420,6 +475,12 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
         tc_fail(error, TC_INVALID, "truncated",
                 "the file is cut short (got %llu bytes, expected %zu more at %llu)",
                 (unsigned long long)input->size, length, (unsigned long long)offset);
+        return tc_error_in_file(error, input->path);
+    }
+    if (input->source) {
+        if (input->source->read(input->context, input->base + offset, buffer, length, error))
+            return true;
+        input->failure->errnum = EIO;
         return tc_error_in_file(error, input->path);
     }
     int fd = tc_input_acquire(input, error);
@@ -456,6 +517,7 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
         tc_fail_memory(error);
         return NULL;
     }
+    tc_input_expect(input, offset, length);
     if (!tc_input_read(input, offset, bytes, length, error)) {
         free(bytes);
         return NULL;
@@ -466,7 +528,8 @@ void *tc_input_load(struct tc_input *input, uint64_t offset, uint64_t length,
 bool tc_input_sound(struct tc_input *input, struct tc_error *error) {
     if (!input->failure->errnum)
         return true;
-    tc_fail_errno(error, input->failure->errnum, "read", "cannot read");
+    if (!input->source || input->source->sound(input->context, error))
+        tc_fail_errno(error, input->failure->errnum, "read", "cannot read");
     return tc_error_in_file(error, input->path);
 }
 
@@ -474,6 +537,9 @@ bool tc_input_unchanged(struct tc_input *input, struct tc_error *error) {
     struct stat status;
     if (!tc_input_sound(input, error))
         return false;
+    /* A source tells with each read whether it changed. */
+    if (input->source)
+        return true;
     int failed = input->fd >= 0 ? fstat(input->fd, &status) : stat(input->place, &status);
     if (failed || !same_file(input, &status)) {
         if (failed && errno != ENOENT)

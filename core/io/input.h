@@ -17,6 +17,19 @@
 
 struct tc_input;
 
+/* Where the bytes of an input come from that is no file of this machine. `context` is
+ * shared by the input and its parts: `hold` and `drop` count them. */
+struct tc_input_source {
+    bool (*read)(void *context, uint64_t offset, void *buffer, size_t length,
+                 struct tc_error *error);
+    /* This range will be read: what is not there yet may be fetched ahead. */
+    void (*expect)(void *context, uint64_t offset, uint64_t length);
+    /* False with the error filled where a read has failed for a reason that it knows. */
+    bool (*sound)(void *context, struct tc_error *error);
+    void (*hold)(void *context);
+    void (*drop)(void *context);
+};
+
 struct tc_input_pool {
     pthread_mutex_t lock;
     struct tc_input *newest; /* the open inputs, by last use */
@@ -44,6 +57,9 @@ struct tc_input {
     bool is_list; /* it only lists the files of a model, and is none itself */
     mode_t mode;  /* permissions; all of them where it came out of a pipe */
     struct timespec modified;
+    const struct tc_input_source *source; /* NULL: it is a file, which has a descriptor */
+    void *context;                        /* of the source */
+    bool copied;                /* from a server that gives no ranges, to a temporary file */
     struct tc_input_pool *pool; /* NULL: it stays open */
     struct tc_input *newer;
     struct tc_input *older;
@@ -69,13 +85,21 @@ struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_
  * where one of the two can't be read, neither is sound. */
 struct tc_input *tc_input_adopt(int fd, const char *path, uint64_t size, struct tc_input *source,
                                 struct tc_error *error);
+/* Makes an input of a source, of which it holds `context` until it is closed.
+ * `number` tells inputs of one source from each other. */
+struct tc_input *tc_input_from(const char *path, uint64_t size,
+                               const struct tc_input_source *source, void *context, uint64_t number,
+                               struct tc_error *error);
 void tc_input_close(struct tc_input *input);
 
 /* Exactly `length` bytes. A range beyond the end is TC_INVALID; a file that
  * got shorter since it was opened is TC_IO. */
 bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t length,
                    struct tc_error *error);
-/* The descriptor, which stays open until tc_input_release; -1 on failure. */
+/* Says which range will be read soon; does nothing for a file. */
+void tc_input_expect(struct tc_input *input, uint64_t offset, uint64_t length);
+/* The descriptor, which an input of another source has not, and which stays open until
+ * tc_input_release; -1 on failure. */
 int tc_input_acquire(struct tc_input *input, struct tc_error *error);
 void tc_input_release(struct tc_input *input);
 /* Fails with TC_IO where a read of it or of a part of it has failed, though the caller went on

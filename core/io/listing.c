@@ -8,7 +8,11 @@
 #include <sys/stat.h>
 
 #include "core/base/limits.h"
+#include "core/base/memory.h"
 #include "core/base/path.h"
+
+/* What a folder's own file has for an entry, besides the name. */
+#define ENTRY_BYTES 24u
 
 void tc_listing_init(struct tc_listing *listing) {
     *listing = (struct tc_listing){0};
@@ -47,6 +51,9 @@ bool tc_listing_add(struct tc_listing *listing, const struct tc_entry *entry,
         return tc_fail(error, TC_UNSAFE, "entry-name",
                        "an entry's name would lead out of its folder: \"%.*s\"",
                        tc_text_shown(name, 200), name.bytes);
+    /* A list is a header of its own: tables of what it names may grow with it. */
+    tc_memory_open(ENTRY_BYTES + name.length);
+    tc_memory_earn(ENTRY_BYTES + name.length);
     if (!grow(listing, error))
         return false;
     const char *copy = tc_arena_copy(&listing->arena, name.bytes, name.length, error);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/path.h"
+#include "core/io/cores.h"
 #include "core/io/publish_step.h"
 #include "core/io/recover.h"
 #include "core/io/signals.h"
@@ -45,6 +46,7 @@ static void remove_temporaries(struct tc_publish *publish) {
 static void on_signal(int number) {
     for (struct tc_publish *publish = active_publish; publish; publish = publish->active)
         remove_temporaries(publish);
+    tc_cores_abandon();
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -154,6 +156,7 @@ static void recover_path(const char *path, bool sync) {
 bool tc_publish_begin(struct tc_publish *publish, const char *path, bool is_folder,
                       struct tc_publish_options options, struct tc_error *error) {
     *publish = (struct tc_publish){.options = options, .folder_fd = -1, .allowed = 0777};
+    tc_name_map_init(&publish->names, NULL);
     publish->standard_output = strcmp(path, "-") == 0;
     publish->path = strdup(path);
     publish->folder = is_folder ? strdup(path) : tc_path_folder(path);
@@ -182,6 +185,14 @@ bool tc_publish_set_head(struct tc_publish *publish, const char *name, struct tc
 
 void tc_publish_recover(const char *path) {
     recover_path(path, true);
+}
+
+void tc_publish_recover_folder(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    tc_recover_all(fd, true);
+    close(fd);
 }
 
 static bool target_status(struct tc_publish *publish, const char *name, struct stat *status,
@@ -287,6 +298,25 @@ static void add_file(struct tc_publish *publish, struct tc_outfile *out) {
     publish->newest = out;
 }
 
+/* Remembers the file's name, so that tc_publish_find finds it among a hundred thousand. */
+static bool add_name(struct tc_publish *publish, struct tc_outfile *out, struct tc_error *error) {
+    size_t count = publish->names.count;
+    struct tc_text name = tc_text_of(out->name);
+    if (tc_name_map_find(&publish->names, name))
+        return true;
+    if (count == publish->numbers) {
+        size_t numbers = count ? 2 * count : 16;
+        struct tc_outfile **grown =
+            reallocarray(publish->by_number, numbers, sizeof(struct tc_outfile *));
+        if (!grown)
+            return tc_fail_memory(error);
+        publish->by_number = grown;
+        publish->numbers = numbers;
+    }
+    publish->by_number[count] = out;
+    return tc_name_map_add(&publish->names, name, (uint32_t)count, error);
+}
+
 static size_t most_unnamed(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 2 > MOST_UNNAMED)
@@ -324,16 +354,15 @@ bool tc_publish_stage(struct tc_publish *publish, struct tc_error *error) {
 
 bool tc_publish_add_folder(struct tc_publish *publish, const char *name, mode_t mode,
                            struct tc_error *error) {
+    sigset_t old;
+    /* The handler walks this list, too. */
+    tc_signals_block(&old);
     char **folders =
         reallocarray(publish->folders, publish->folder_count + 1, sizeof *publish->folders);
     char *copy = folders ? strdup(name) : NULL;
     if (folders)
         publish->folders = folders;
-    if (!copy)
-        return tc_fail_memory(error);
-    sigset_t old;
-    tc_signals_block(&old);
-    bool ok = tc_publish_stage(publish, error);
+    bool ok = copy ? tc_publish_stage(publish, error) : tc_fail_memory(error);
     if (ok && (tc_publish_step() || mkdirat(publish->staging.new_fd, name, mode | 0700) != 0))
         ok = tc_fail_errno(error, errno, "output", "cannot create the output");
     if (ok)
@@ -413,12 +442,62 @@ struct tc_outfile *tc_outfile_open(struct tc_publish *publish, const char *name,
                     : open_file(out, error))) {
         if (stream || standard)
             add_file(publish, out);
-        return out;
+        return add_name(publish, out, error) ? out : NULL;
     }
     tc_error_in_file(error, publish->path);
     free(out->name);
     free(out);
     return NULL;
+}
+
+/* Gives the file a second name in the staging folder; *linked is false where there can be none. */
+static bool link_staged(struct tc_outfile *out, const char *path, bool *linked,
+                        struct tc_error *error) {
+    sigset_t old;
+    tc_signals_block(&old);
+    bool ok = tc_publish_stage(out->publish, error);
+    bool lacks = tc_publish_lacks("TCONV_TEST_NO_LINKS");
+    *linked = ok && !lacks && !tc_publish_step() &&
+              linkat(AT_FDCWD, path, out->publish->staging.new_fd, out->name, 0) == 0;
+    if (*linked) {
+        out->place = TC_OUTFILE_STAGED;
+        add_file(out->publish, out);
+    } else if (ok && !lacks && errno != EPERM && errno != EOPNOTSUPP && errno != EMLINK &&
+               errno != EXDEV && errno != ENOSYS) {
+        ok = tc_fail_errno(error, errno, "output", "cannot create the output");
+    }
+    tc_signals_unblock(&old);
+    return ok;
+}
+
+static bool copy_linked(struct tc_publish *publish, const char *name, struct tc_input *input,
+                        struct tc_error *error) {
+    struct tc_outfile *out = tc_outfile_open(publish, name, error);
+    if (out)
+        out->mode = (input->mode & 0777) | 0600;
+    return out && tc_outfile_copy(out, input, 0, input->size, error) && tc_outfile_seal(out, error);
+}
+
+bool tc_publish_link(struct tc_publish *publish, const char *name, struct tc_input *input,
+                     struct tc_error *error) {
+    struct stat status;
+    bool linked = false;
+    if (lstat(input->path, &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_ino != input->inode || status.st_dev != input->device) {
+        tc_fail(error, TC_UNSAFE, "output-symlink", "this is no file, or another than before");
+        return tc_error_in_file(error, input->path);
+    }
+    struct tc_outfile *out = calloc(1, sizeof *out);
+    char *copy = out ? strdup(name) : NULL;
+    bool ok = copy != NULL;
+    if (ok)
+        *out = (struct tc_outfile){.publish = publish, .name = copy, .fd = -1, .end = input->size};
+    ok = ok ? link_staged(out, input->path, &linked, error) : tc_fail_memory(error);
+    if (linked)
+        return add_name(publish, out, error);
+    free(copy);
+    free(out);
+    return ok ? copy_linked(publish, name, input, error) : tc_error_in_file(error, input->path);
 }
 
 bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,
@@ -429,10 +508,8 @@ bool tc_publish_text(struct tc_publish *publish, const char *name, const struct 
 }
 
 const struct tc_outfile *tc_publish_find(const struct tc_publish *publish, const char *name) {
-    for (const struct tc_outfile *out = publish->files; out; out = out->next)
-        if (strcmp(out->name, name) == 0)
-            return out;
-    return NULL;
+    const uint32_t *number = tc_name_map_find(&publish->names, tc_text_of(name));
+    return number ? publish->by_number[*number] : NULL;
 }
 
 /* The path as the user gave it, where that is the path of this very file. */
@@ -520,6 +597,8 @@ void tc_publish_end(struct tc_publish *publish) {
             other->active = publish->active;
     tc_signals_unblock(&old);
     free_files(publish->files);
+    tc_name_map_release(&publish->names);
+    free(publish->by_number);
     tc_journal_release(&publish->journal);
     for (size_t i = 0; i < publish->removal_count; i++)
         free(publish->removals[i]);

@@ -37,6 +37,7 @@
 #include <sys/types.h>
 
 #include "core/base/error.h"
+#include "core/base/name_map.h"
 #include "core/base/text.h"
 #include "core/io/input.h"
 #include "core/io/journal.h"
@@ -63,6 +64,17 @@ enum tc_outfile_place {
     TC_OUTFILE_STAGED,  /* in the staging folder, under its final name */
 };
 
+/* Bytes of an input, and where they come to in the output. */
+struct tc_copy_run {
+    struct tc_input *input;
+    uint64_t from;
+    uint64_t to;
+    uint64_t length;
+};
+
+/* File systems that share blocks between files share whole ones, of this size by default. */
+#define TC_BLOCK_BYTES UINT64_C(4096)
+
 struct tc_outfile {
     struct tc_outfile *next;
     struct tc_publish *publish;
@@ -81,6 +93,8 @@ struct tc_outfile {
     char *buffer;
     uint64_t buffer_at;
     size_t buffered;
+    struct tc_copy_run copy; /* kept back; its length is 0 where there is none */
+    uint64_t unsent;         /* bytes that the disk was not told to write yet: they begin here */
 };
 
 struct tc_publish {
@@ -96,11 +110,15 @@ struct tc_publish {
     bool standard_output;
     struct tc_outfile *files; /* oldest first */
     struct tc_outfile *newest;
+    struct tc_name_map names; /* of the files: their places in `by_number` */
+    struct tc_outfile **by_number;
+    size_t numbers; /* for how many there is room in it */
     char **folders; /* of a whole folder: paths in it, each after the one that it is in */
     size_t folder_count;
     char **removals; /* files that are removed when the others are put in place */
     size_t removal_count;
     bool exchanged; /* a whole folder is in place, and the old one in the staging folder */
+    bool replaced;  /* a folder has made way for it, in one step or in two */
     bool left_over; /* a folder that was replaced could not be removed, or not all of it */
     size_t unnamed; /* files that hold a descriptor */
     struct tc_staging staging;
@@ -136,6 +154,8 @@ void tc_publish_end(struct tc_publish *publish);
 
 /* Cleans up after a killed run to this path, before the path is read. */
 void tc_publish_recover(const char *path);
+/* The same for all that lies in a folder. */
+void tc_publish_recover_folder(const char *folder);
 
 /* Fails when the target may not be written: exists under no_clobber, is a
  * symlink or a folder, or is one of the inputs. */
@@ -159,7 +179,15 @@ bool tc_outfile_write(struct tc_outfile *out, const void *bytes, size_t length,
                       struct tc_error *error);
 bool tc_outfile_write_at(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
                          struct tc_error *error);
-/* Bytes of an input file, at the current position, by the kernel where it can. */
+/* The same for a piece that nothing is expected to follow at once: it is not gathered with others.
+ */
+bool tc_outfile_write_apart(struct tc_outfile *out, uint64_t offset, const void *bytes,
+                            size_t length, struct tc_error *error);
+/* Bytes of an input file, at the current position, by the kernel where it can. Copies that
+ * continue one another on both sides are made as one: a file system that shares blocks
+ * shares those of the whole run, where source and target lie alike in a block. The copy may
+ * be kept back until the next write, or until the file is sealed; so may its failure. The
+ * input must stay open until then. */
 bool tc_outfile_copy(struct tc_outfile *out, struct tc_input *input, uint64_t offset,
                      uint64_t length, struct tc_error *error);
 /* Moves the position past bytes that are not written. */
@@ -181,6 +209,11 @@ char *tc_outfile_path(const struct tc_outfile *out);
 /* Opens a sealed file as an input, under the name that it will have. */
 struct tc_input *tc_outfile_reopen(const struct tc_outfile *out, struct tc_input_pool *pool,
                                    struct tc_error *error);
+
+/* Puts a file that is there already, on the same file system, among those of a whole folder: as a
+ * second name of it, or as a copy where there can be none. It must be a file and no link. */
+bool tc_publish_link(struct tc_publish *publish, const char *name, struct tc_input *input,
+                     struct tc_error *error);
 
 /* Opens, writes and seals a small file. */
 bool tc_publish_text(struct tc_publish *publish, const char *name, const struct tc_buffer *text,

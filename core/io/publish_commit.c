@@ -321,8 +321,10 @@ static bool place(struct tc_publish *publish, struct tc_error *error) {
         return place_files(publish, error);
     int failed = tc_publish_step() || renameat2(publish->staging.fd, "new", publish->folder_fd,
                                                 publish->new_folder, RENAME_NOREPLACE) != 0;
-    if (failed && errno == EEXIST && publish->options.replace_folder)
+    if (failed && errno == EEXIST && publish->options.replace_folder) {
         failed = replace_folder(publish);
+        publish->replaced = !failed;
+    }
     /* Without the flag only an empty folder can be replaced. */
     else if (failed && (lacks_flag() || (errno == EEXIST && publish->options.whole_folder)))
         failed = renameat(publish->staging.fd, "new", publish->folder_fd, publish->new_folder);
@@ -371,7 +373,7 @@ static void remove_staging(struct tc_publish *publish) {
             unlinkat(staging->new_fd, out->name, 0);
     /* What a whole folder has replaced, or a folder that was not put in place. */
     if (publish->new_folder)
-        publish->left_over = !tc_staging_discard(staging);
+        publish->left_over = !tc_staging_discard(staging) && publish->replaced;
     tc_staging_release(&publish->staging, true);
 }
 

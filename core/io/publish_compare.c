@@ -1,17 +1,21 @@
 #include "core/io/publish_compare.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/path.h"
 #include "core/io/input.h"
 
 #define STEP ((size_t)1 << 18)
 
 static bool same_bytes(struct tc_input *a, struct tc_input *b, bool *same, struct tc_error *error) {
     char *buffer = malloc(2 * STEP);
-    bool ok = buffer || tc_fail_memory(error);
+    if (!buffer)
+        return tc_fail_memory(error);
+    bool ok = true;
     *same = a->size == b->size;
     for (uint64_t at = 0; ok && *same && at < a->size;) {
         uint64_t left = a->size - at;
@@ -29,15 +33,22 @@ static bool same_file(const struct tc_outfile *out, bool *same, struct tc_error 
     struct stat status;
     *same = false;
     /* A link, a pipe or a device is not compared; whoever publishes says what is wrong with it. */
-    if (out->place == TC_OUTFILE_DIRECT ||
-        fstatat(out->publish->folder_fd, out->name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(status.st_mode))
+    if (out->place == TC_OUTFILE_DIRECT)
+        return true;
+    if (fstatat(out->publish->folder_fd, out->name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (tc_path_missing(errno))
+            return true;
+        tc_fail_errno(error, errno, "output", "cannot look at the output that is there");
+        return tc_error_in_file(error, out->publish->path);
+    }
+    if (!S_ISREG(status.st_mode))
         return true;
     char *path = tc_publish_path(out->publish, out->name);
-    struct tc_input *new = path ? tc_outfile_reopen(out, NULL, error) : NULL;
+    if (!path)
+        return tc_fail_memory(error);
+    struct tc_input *new = tc_outfile_reopen(out, NULL, error);
     struct tc_input *old = new ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = old ? same_bytes(new, old, same, error) : path != NULL || tc_fail_memory(error);
-    ok = ok && old;
+    bool ok = old && same_bytes(new, old, same, error);
     tc_input_close(old);
     tc_input_close(new);
     free(path);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,31 @@ static bool is_leftover(int folder, const char *name, const char *prefix, mode_t
         return false;
     *type = status.st_mode & S_IFMT;
     return *type == S_IFREG || *type == S_IFDIR;
+}
+
+/* The name of the output that a temporary name was made from, from malloc; NULL where it is none,
+ * or one that was cut short. */
+static char *output_of(const char *name) {
+    static const char mark[] = ".tconv-";
+    size_t length = strlen(name);
+    size_t ending = sizeof mark - 1 + TC_TEMPORARY_LETTERS;
+    if (name[0] != '.' || length <= ending + 1 || length >= NAME_MAX ||
+        memcmp(name + length - ending, mark, sizeof mark - 1) != 0)
+        return NULL;
+    return strndup(name + 1, length - ending - 1);
+}
+
+void tc_recover_all(int folder, bool sync) {
+    DIR *listing = open_listing(folder);
+    struct dirent *entry;
+    while (listing && (entry = readdir(listing))) {
+        char *output = output_of(entry->d_name);
+        if (output)
+            tc_recover(folder, output, sync);
+        free(output);
+    }
+    if (listing)
+        closedir(listing);
 }
 
 void tc_recover(int folder, const char *name, bool sync) {

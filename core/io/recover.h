@@ -11,5 +11,7 @@
  * files back, and removes the leftovers; those of running processes and of other
  * users stay. Failing to do so is not an error. */
 void tc_recover(int folder, const char *name, bool sync);
+/* The same for outputs of any name. */
+void tc_recover_all(int folder, bool sync);
 
 #endif

@@ -313,10 +313,24 @@ static const int for_children[] = {SYS_kill, SYS_tkill, SYS_socketpair, SYS_send
     ((uint32_t)(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |      \
                 CLONE_NEWPID | CLONE_NEWNET))
 
-static void add_denied(struct program *program, bool alone) {
+/* What a process needs that connects to others. */
+static const int for_network[] = {SYS_socket,   SYS_bind,     SYS_connect,
+                                  SYS_sendmsg,  SYS_sendmmsg, SYS_recvmsg,
+                                  SYS_recvmmsg, SYS_recvfrom, SYS_setsockopt};
+
+static bool is_for_network(int number) {
+    for (size_t i = 0; i < COUNT(for_network); i++)
+        if (for_network[i] == number)
+            return true;
+    return false;
+}
+
+static void add_denied(struct program *program, bool alone, bool network) {
     int numbers[COUNT(denied) + COUNT(for_children) + 1];
-    size_t count = COUNT(denied);
-    memcpy(numbers, denied, sizeof denied);
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT(denied); i++)
+        if (!network || !is_for_network(denied[i]))
+            numbers[count++] = denied[i];
     if (alone) {
         memcpy(numbers + count, for_children, sizeof for_children);
         count += COUNT(for_children);
@@ -346,7 +360,7 @@ int tc_seccomp_command(bool children) {
     add_return(&program, MISSING);
     /* Its flags can't be seen; the C library then takes the older one. */
     add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
-    add_denied(&program, !makes_processes);
+    add_denied(&program, !makes_processes, false);
     add_clone(&program, makes_processes);
     /* Signals are for itself: abort and raise come this way. */
     if (!makes_processes)
@@ -370,6 +384,19 @@ int tc_seccomp_command(bool children) {
     add_return(&program, DENY);
     add_unless(&program, BPF_JEQ, TIOCLINUX, 1);
     add_return(&program, DENY);
+    add_return(&program, ALLOW);
+    return install(&program);
+}
+
+int tc_seccomp_fetcher(void) {
+    struct program program;
+    begin(&program);
+    add_calls(&program, frequent, COUNT(frequent), ALLOW);
+    add_unless(&program, BPF_JGT, NEWEST_CALL, 1);
+    add_return(&program, MISSING);
+    add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
+    add_denied(&program, false, true);
+    add_clone(&program, TC_SANITIZED);
     add_return(&program, ALLOW);
     return install(&program);
 }
@@ -405,6 +432,10 @@ int tc_seccomp_parser(void) {
 
 int tc_seccomp_command(bool children) {
     (void)children;
+    return ENOSYS;
+}
+
+int tc_seccomp_fetcher(void) {
     return ENOSYS;
 }
 

@@ -4,7 +4,7 @@
  * they are made here and not by libseccomp, since a list of numbers and six
  * looks at arguments are all that is needed.
  *
- * Both need PR_SET_NO_NEW_PRIVS, and the calling thread to be the only one.
+ * All need PR_SET_NO_NEW_PRIVS, and the calling thread to be the only one.
  * They return 0 or the errno; ENOSYS where the architecture has no filter here.
  * A call of another architecture (32 bits, x32) kills the process.
  */
@@ -19,6 +19,10 @@
  * look as if the kernel had none: ENOSYS. With `children` it may make processes
  * (core/io/isolate.h), end them and talk to them. */
 int tc_seccomp_command(bool children);
+/* For the process that alone has the network (core/remote/fetcher.h): as for a
+ * command, but with sockets that connect, and with libraries that are loaded late, as
+ * the C library does to look up names. */
+int tc_seccomp_fetcher(void);
 /* For a parser in a process of its own: to take memory, to read and write
  * descriptors that are open, and to end. All else: EPERM. */
 int tc_seccomp_parser(void);

@@ -3,14 +3,22 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-bool tc_sha256_init(struct tc_sha256 *hash, struct tc_error *error) {
+static bool begin(struct tc_sha256 *hash, const EVP_MD *kind, struct tc_error *error) {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
     hash->context = context;
-    if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1) {
+    if (!context || EVP_DigestInit_ex(context, kind, NULL) != 1) {
         tc_sha256_release(hash);
         return tc_fail_memory(error);
     }
     return true;
+}
+
+bool tc_sha256_init(struct tc_sha256 *hash, struct tc_error *error) {
+    return begin(hash, EVP_sha256(), error);
+}
+
+bool tc_sha1_init(struct tc_sha256 *hash, struct tc_error *error) {
+    return begin(hash, EVP_sha1(), error);
 }
 
 void tc_sha256_update(struct tc_sha256 *hash, const void *bytes, size_t length) {

@@ -14,6 +14,10 @@ struct tc_sha256 {
 
 /* After init, either finish or release must run. */
 bool tc_sha256_init(struct tc_sha256 *hash, struct tc_error *error);
+/* SHA-1 by the same functions, for git's names of files, which protect against
+ * accidents alone; finish then gives TC_SHA1_BYTES of the digest. */
+#define TC_SHA1_BYTES 20
+bool tc_sha1_init(struct tc_sha256 *hash, struct tc_error *error);
 void tc_sha256_update(struct tc_sha256 *hash, const void *bytes, size_t length);
 void tc_sha256_finish(struct tc_sha256 *hash, unsigned char digest[TC_SHA256_BYTES]);
 void tc_sha256_release(struct tc_sha256 *hash);

@@ -1,12 +1,10 @@
 #include "core/io/thread_pool.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-/* More threads seldom help: memory and disks are the limit by then. */
-#define MOST_THREADS 8u
+#include "core/io/cores.h"
+
 /* No thread recurses or has large arrays. The usual 8 MiB would count against limits of the address
  * space, and sanitizers clear an eighth of it at each start and end of a thread. */
 #define STACK_BYTES ((size_t)1 << 20)
@@ -27,11 +25,7 @@ bool tc_thread_start(pthread_t *thread, void *(*run)(void *), void *context,
 }
 
 size_t tc_thread_count(void) {
-    cpu_set_t usable;
-    /* The call fails on machines of more than 1024 cores, for which the set is too small. */
-    long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
-                                                                   : sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > (long)MOST_THREADS ? MOST_THREADS : (size_t)cores;
+    return tc_cores();
 }
 
 void tc_pool_cancel(struct tc_pool *pool) {
@@ -97,13 +91,16 @@ static void release(struct tc_pool *pool) {
     pool->workers = NULL;
     pthread_mutex_destroy(&pool->handing_out);
     pthread_mutex_destroy(&pool->failing);
+    tc_cores_end(pool->granted);
 }
 
 /* All memory is taken before the first thread starts, so that the command's budget refuses it at
  * the same point in every run. */
-static bool prepare(struct tc_pool *pool, const struct tc_pool_work *work, size_t workers,
+static bool prepare(struct tc_pool *pool, const struct tc_pool_work *work, size_t wanted,
                     struct tc_error *error) {
-    *pool = (struct tc_pool){.work = work, .failed = UINT64_MAX, .worker_count = workers};
+    size_t workers = tc_cores_begin(wanted);
+    *pool = (struct tc_pool){
+        .work = work, .failed = UINT64_MAX, .worker_count = workers, .granted = workers};
     pthread_mutex_init(&pool->handing_out, NULL);
     pthread_mutex_init(&pool->failing, NULL);
     pool->workers = calloc(workers, sizeof *pool->workers);
@@ -121,33 +118,27 @@ static bool prepare(struct tc_pool *pool, const struct tc_pool_work *work, size_
     return tc_fail_memory(error);
 }
 
-static void join(struct tc_pool *pool) {
-    for (size_t i = 0; i < pool->started; i++)
-        pthread_join(pool->workers[i].thread, NULL);
-}
-
-static bool start_threads(struct tc_pool *pool, size_t threads, struct tc_error *error) {
-    while (pool->started < threads) {
+/* Where the system has no thread left, those that run do all of the work. */
+static void start_threads(struct tc_pool *pool, size_t threads) {
+    struct tc_error ignored = {0};
+    for (; pool->started < threads; pool->started++) {
         struct tc_pool_worker *worker = &pool->workers[pool->started];
-        if (!tc_thread_start(&worker->thread, work_through, worker, error)) {
-            tc_pool_cancel(pool);
-            join(pool);
-            release(pool);
-            return false;
-        }
-        pool->started++;
+        if (!tc_thread_start(&worker->thread, work_through, worker, &ignored))
+            return;
     }
-    return true;
 }
 
 bool tc_pool_start(struct tc_pool *pool, const struct tc_pool_work *work, size_t threads,
                    struct tc_error *error) {
-    threads = threads ? threads : 1;
-    return prepare(pool, work, threads, error) && start_threads(pool, threads, error);
+    if (!prepare(pool, work, threads, error))
+        return false;
+    start_threads(pool, pool->worker_count);
+    return true;
 }
 
 bool tc_pool_finish(struct tc_pool *pool, struct tc_error *error) {
-    join(pool);
+    for (size_t i = 0; i < pool->started; i++)
+        pthread_join(pool->workers[i].thread, NULL);
     bool ok = pool->failed == UINT64_MAX;
     if (!ok && error->class == TC_OK)
         *error = pool->error;
@@ -157,10 +148,10 @@ bool tc_pool_finish(struct tc_pool *pool, struct tc_error *error) {
 
 bool tc_pool_run(const struct tc_pool_work *work, size_t threads, struct tc_error *error) {
     struct tc_pool pool;
-    threads = threads ? threads : 1;
-    if (!prepare(&pool, work, threads, error) || !start_threads(&pool, threads - 1, error))
+    if (!prepare(&pool, work, threads, error))
         return false;
-    struct tc_pool_worker *caller = &pool.workers[threads - 1];
+    start_threads(&pool, pool.worker_count - 1);
+    struct tc_pool_worker *caller = &pool.workers[pool.worker_count - 1];
     caller->is_caller = true;
     work_through(caller);
     return tc_pool_finish(&pool, error);

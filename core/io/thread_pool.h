@@ -56,16 +56,19 @@ struct tc_pool {
     struct tc_pool_worker *workers;
     size_t worker_count;
     size_t started; /* threads that run; workers behind them have none of their own */
+    size_t granted; /* by tc_cores_begin */
 };
 
-/* How many threads are useful: one for each core that this process may use, at most 8. */
+/* How many threads are useful: one for each core that this process may use (core/io/cores.h). */
 size_t tc_thread_count(void);
 
-/* Does all jobs on so many threads, of which the caller's is one; 0 counts as 1. */
+/* Does all jobs on at most so many threads, of which the caller's is one. Where the system has no
+ * thread left, there are fewer. */
 bool tc_pool_run(const struct tc_pool_work *work, size_t threads, struct tc_error *error);
 
-/* Starts so many threads, at least one; `work` and `pool` stay where they are until
- * tc_pool_finish. On failure there is nothing to finish. */
+/* Starts at most so many threads; `work` and `pool` stay where they are until tc_pool_finish. Where
+ * the system has none left, `started` is 0: then no job is done. Only a lack of memory fails, and
+ * leaves nothing to finish. */
 bool tc_pool_start(struct tc_pool *pool, const struct tc_pool_work *work, size_t threads,
                    struct tc_error *error);
 /* Waits until all jobs are done, or one has failed, and frees everything. */

@@ -6,7 +6,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include "core/io/thread_pool.h"
+#include "core/io/cores.h"
 
 #define MAX_WORKERS 4
 #define INPUT_STEP ((size_t)1 << 18)
@@ -21,8 +21,8 @@ bool tc_zstd_encoder_init(struct tc_zstd_encoder *encoder, int level, tc_zstd_si
     encoder->output = malloc(encoder->capacity);
     if (!encoder->stream || !encoder->output)
         return tc_fail_memory(error);
-    size_t threads = tc_thread_count();
-    int workers = threads > MAX_WORKERS ? MAX_WORKERS : (int)threads;
+    encoder->granted = tc_cores_begin(MAX_WORKERS);
+    int workers = (int)encoder->granted;
     size_t set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_compressionLevel, level);
     if (!ZSTD_isError(set))
         set = ZSTD_CCtx_setParameter(encoder->stream, ZSTD_c_nbWorkers, workers);
@@ -75,13 +75,15 @@ bool tc_zstd_encoder_finish(struct tc_zstd_encoder *encoder, struct tc_error *er
 
 void tc_zstd_encoder_release(struct tc_zstd_encoder *encoder) {
     ZSTD_freeCCtx(encoder->stream);
+    tc_cores_end(encoder->granted);
     free(encoder->output);
     *encoder = (struct tc_zstd_encoder){0};
 }
 
 bool tc_zstd_decoder_init(struct tc_zstd_decoder *decoder, struct tc_input *input, uint64_t start,
                           uint64_t end, struct tc_error *error) {
-    *decoder = (struct tc_zstd_decoder){.input = input, .at = start, .end = end};
+    *decoder =
+        (struct tc_zstd_decoder){.input = input, .at = start < end ? start : end, .end = end};
     decoder->stream = ZSTD_createDCtx();
     decoder->buffer = malloc(INPUT_STEP);
     if (!decoder->stream || !decoder->buffer)

@@ -18,6 +18,7 @@ struct tc_zstd_encoder {
     void *stream;
     char *output;
     size_t capacity;
+    size_t granted; /* by tc_cores_begin */
     tc_zstd_sink *sink;
     void *context;
 };

@@ -5,7 +5,6 @@
 
 #include "core/base/arena.h"
 #include "core/base/notes.h"
-#include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/plan/plan.h"
 #include "core/tensor/cast.h"
@@ -46,7 +45,7 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
 enum family { TRUTHS, INTEGERS, FLOATS, COMPLEX, PACKED };
 
 static enum family family_of(enum tc_dtype dtype) {
-    if (tc_dtype_packed(dtype))
+    if (tc_dtype_packed(dtype) && !tc_dtype_is_block(dtype))
         return PACKED;
     if (dtype == TC_BOOL)
         return TRUTHS;
@@ -55,14 +54,13 @@ static enum family family_of(enum tc_dtype dtype) {
     return tc_dtype_is_integer(dtype) ? INTEGERS : FLOATS;
 }
 
-static bool find_rule(const struct tc_policy *policy, const struct tc_item *item,
+static bool find_rule(const struct tc_policy *policy, struct tc_text name, enum tc_dtype from,
                       enum tc_dtype *dtype, struct tc_error *error) {
     *dtype = TC_NONE;
     for (size_t i = 0; policy && i < policy->count; i++) {
         struct tc_dtype_rule *rule = &policy->rules[i];
-        bool matches = rule->everything && family_of(rule->dtype) == family_of(item->tensor->dtype);
-        if (!rule->everything &&
-            !tc_regex_matches(&rule->regex, item->tensor->name, &matches, error))
+        bool matches = rule->everything && family_of(rule->dtype) == family_of(from);
+        if (!rule->everything && !tc_regex_matches(&rule->regex, name, &matches, error))
             return false;
         if (matches) {
             rule->used = true;
@@ -88,6 +86,12 @@ static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error 
         return true;
     if (!tc_shape_measure(to, item->shape, item->rank, &count, &item->nbytes, error))
         return false;
+    if (tc_dtype_is_block(from) &&
+        !tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, item->name, error,
+                      "%s dequantised to %s", tc_dtype_name(from), tc_dtype_name(to)))
+        return false;
+    if (tc_dtype_is_block(from) && !item->lossy)
+        return true;
     if (!item->lossy && !item->restored)
         return tc_plan_note(plan, TC_CHANGE, TC_KIND_DTYPE, item->name, error,
                             "%s stored as %s, without loss", tc_dtype_name(from),
@@ -110,7 +114,9 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     bool kept = caps & (TC_CAN_FILE_METADATA | TC_CAN_TENSOR_METADATA) ||
                 plan->options->keep_metadata == TC_KEEP_SIDECAR;
     enum tc_dtype first = source_dtype(item);
-    if (item->dtype == item->tensor->dtype || !kept || plan->options->keep_metadata == TC_KEEP_DROP)
+    /* What was quantised can't be quantised again to the same bytes. */
+    if (item->dtype == item->tensor->dtype || !kept || tc_dtype_is_block(item->tensor->dtype) ||
+        plan->options->keep_metadata == TC_KEEP_DROP)
         return true;
     struct tc_metadata *metadata = tc_metadata_copy(item->metadata, &plan->arena, error);
     if (!metadata)
@@ -126,9 +132,9 @@ static bool note_source(struct tc_plan *plan, struct tc_item *item, struct tc_er
     return true;
 }
 
-static bool refuse_lossy(const struct tc_item *item, enum tc_dtype to, struct tc_error *error) {
-    tc_fail(error, TC_UNSUPPORTED, "lossy", "%s to %s may lose values",
-            tc_dtype_name(item->tensor->dtype), tc_dtype_name(to));
+static bool refuse_lossy(enum tc_dtype from, enum tc_dtype to, struct tc_error *error) {
+    tc_fail(error, TC_UNSUPPORTED, "lossy", "%s to %s may lose values", tc_dtype_name(from),
+            tc_dtype_name(to));
     return tc_error_hint(error, "allow it with --lossy");
 }
 
@@ -143,12 +149,30 @@ static bool refuse_dtype(const struct tc_plan *plan, const struct tc_item *item,
     return false;
 }
 
+bool tc_policy_dequantised(const struct tc_plan *plan, struct tc_text name, enum tc_dtype usual,
+                           enum tc_dtype *dtype, struct tc_error *error) {
+    const struct tc_policy *policy = plan->options->policy;
+    enum tc_dtype asked;
+    *dtype = usual;
+    if (!find_rule(policy, name, usual, &asked, error))
+        return false;
+    if (asked == TC_NONE || asked == usual)
+        return true;
+    /* F32 has the product before its last rounding; what is wider is made of that. */
+    if (tc_cast_lossless(TC_F32, asked)) {
+        *dtype = TC_F32;
+        return true;
+    }
+    *dtype = asked == TC_F16 || asked == TC_BF16 ? asked : TC_F32;
+    return policy->lossy || refuse_lossy(TC_F32, asked, error);
+}
+
 bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
     const struct tc_policy *policy = plan->options->policy;
     tc_dtype_set held = plan->target->dtypes;
     enum tc_dtype from = item->tensor->dtype;
     enum tc_dtype to;
-    if (!find_rule(policy, item, &to, error))
+    if (!find_rule(policy, item->tensor->name, from, &to, error))
         return false;
     if (to != TC_NONE) {
         if (!(held & TC_SET(to)))
@@ -159,11 +183,11 @@ bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error
                            tc_dtype_name(from), tc_dtype_name(to));
         item->lossy = !tc_cast_lossless(from, to);
         if (item->lossy && !policy->lossy)
-            return refuse_lossy(item, to, error);
+            return refuse_lossy(from, to, error);
     } else {
         enum tc_dtype first = policy && policy->restore ? source_dtype(item) : TC_NONE;
         item->restored = first != TC_NONE && first != from && held & TC_SET(first) &&
-                         tc_cast_lossless(first, from);
+                         tc_cast_lossless(first, from) && tc_cast_exists(from, first);
         to = item->restored ? first : tc_dtype_promote(from, held);
         if (to == TC_NONE || (!item->restored && !tc_cast_lossless(from, to)))
             return refuse_dtype(plan, item, error);

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/regex.h"
+#include "core/base/text.h"
 #include "core/tensor/dtype.h"
 
 struct tc_plan;
@@ -39,6 +40,10 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
 
 /* Sets an item's dtype and size, and adds to the ledger. */
 bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error);
+/* The dtype in which a weight that is dequantised is computed: `usual`, that of the program which
+ * it comes from, or the one that the user asks for. Fails where that needs --lossy. */
+bool tc_policy_dequantised(const struct tc_plan *plan, struct tc_text name, enum tc_dtype usual,
+                           enum tc_dtype *dtype, struct tc_error *error);
 /* Adds a warning for each rule that applied to no tensor, and where --restore-dtype
  * restored none. */
 bool tc_policy_note_unused(struct tc_plan *plan, struct tc_error *error);

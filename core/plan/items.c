@@ -9,7 +9,9 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/block_scales.h"
 #include "core/format/densify.h"
+#include "core/format/dequantise.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"
 #include "core/plan/dtype_policy.h"
@@ -17,6 +19,7 @@
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/select.h"
+#include "core/tensor/shape.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 
@@ -32,19 +35,24 @@ static bool take_rows(struct tc_item *item, const struct tc_rows *chosen, struct
     uint64_t end;
     if (!tc_rows_clip(chosen, tensor->shape, tensor->rank, &first, &end, error))
         return false;
+    enum tc_dtype dtype = tensor->dtype;
     uint64_t rows = tensor->shape[0];
-    uint64_t row = rows ? tensor->nbytes / rows : 0;
-    if (tc_dtype_packed(tensor->dtype) && row * rows != tensor->nbytes)
-        return tc_fail(error, TC_UNSUPPORTED, "rows", "rows of %s do not fill whole bytes",
-                       tc_dtype_name(tensor->dtype));
+    uint64_t elements = rows ? tc_shape_count(tensor->shape + 1, tensor->rank - 1u) : 0;
+    uint64_t group = tc_dtype_block_elements(dtype);
+    if (first * elements % group != 0 || end * elements % group != 0 ||
+        (!tc_dtype_is_block(dtype) && elements % group != 0))
+        return tc_fail(error, TC_UNSUPPORTED, "rows",
+                       tc_dtype_is_block(dtype) ? "these rows of %s do not fill whole blocks"
+                                                : "rows of %s do not fill whole bytes",
+                       tc_dtype_name(dtype));
     uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
     if (!shape)
         return false;
     memcpy(shape, tensor->shape, tensor->rank * sizeof *shape);
     shape[0] = end - first;
     item->shape = shape;
-    item->skip = first * row;
-    item->taken = (end - first) * row;
+    item->skip = first * elements / group * tc_dtype_block_bytes(dtype);
+    item->taken = (end - first) * elements / group * tc_dtype_block_bytes(dtype);
     return true;
 }
 
@@ -65,14 +73,21 @@ static bool item_fits(const struct tc_plan *plan, const struct tc_item *item,
     return true;
 }
 
+/* What an item's data comes from, where that is not the tensor of a table. */
+struct origin {
+    struct tc_densify *densify;
+    struct tc_dequantise *dequantise;
+};
+
 static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor *tensor,
-                     struct tc_densify *densify, struct tc_text name, size_t place,
+                     struct origin origin, struct tc_text name, size_t place,
                      struct tc_error *error) {
     struct tc_reader *reader = plan->readers[source];
     struct tc_item *item = &plan->items[plan->count++];
     *item = (struct tc_item){.reader = reader,
                              .tensor = tensor,
-                             .densify = densify,
+                             .densify = origin.densify,
+                             .dequantise = origin.dequantise,
                              .name = name,
                              .shape = tensor->shape,
                              .rank = tensor->rank,
@@ -92,7 +107,10 @@ static bool add_item(struct tc_plan *plan, size_t source, const struct tc_tensor
         return tc_error_in_file(error, reader->input->path);
     }
     /* The readers' tables were measured one by one; their sum may still wrap. */
-    if (!tc_add(plan->bytes_in, densify ? densify->nbytes : item->taken, &plan->bytes_in) ||
+    uint64_t read = origin.densify      ? origin.densify->nbytes
+                    : origin.dequantise ? origin.dequantise->nbytes
+                                        : item->taken;
+    if (!tc_add(plan->bytes_in, read, &plan->bytes_in) ||
         !tc_add(plan->bytes_out, item->nbytes, &plan->bytes_out) || plan->bytes_out > INT64_MAX)
         return tc_fail(error, TC_INVALID, "size-overflow", "the tensors' sizes overflow 63 bits");
     return true;
@@ -106,11 +124,64 @@ static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_spars
     struct tc_text name = sparse->parent;
     struct tc_densify *densify = tc_densify_make(reader, sparse, &plan->arena, error);
     if (densify && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
-        add_item(plan, source, &densify->tensor, densify, name, place, error) &&
+        add_item(plan, source, &densify->tensor, (struct origin){.densify = densify}, name, place,
+                 error) &&
         tc_sparse_note_dense(plan, &plan->items[plan->count - 1], error))
         return true;
     tc_error_in_tensor(error, sparse->parent.bytes, sparse->parent.length);
     return tc_error_in_file(error, reader->input->path);
+}
+
+/* Adds the tensor that a weight and its scales stand for, under the result's name. */
+static bool add_scaled(struct tc_plan *plan, size_t source, const struct tc_scaled *scaled,
+                       size_t place, struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[source];
+    struct tc_select *select = plan->options->select;
+    struct tc_text name = scaled->name;
+    enum tc_dtype dtype;
+    struct tc_dequantise *dequantise =
+        tc_policy_dequantised(plan, scaled->name, scaled->dtype, &dtype, error)
+            ? tc_dequantise_make(scaled, dtype, &plan->arena, error)
+            : NULL;
+    if (dequantise && (!select || tc_select_name(select, name, &plan->arena, &name, error)) &&
+        add_item(plan, source, &dequantise->tensor, (struct origin){.dequantise = dequantise}, name,
+                 place, error) &&
+        tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, name, error, "%s dequantised to %s",
+                     scaled->kind, tc_dtype_name(dtype))) {
+        plan->dequantised = true;
+        return true;
+    }
+    tc_error_in_tensor(error, scaled->name.bytes, scaled->name.length);
+    return tc_error_in_file(error, reader->input->path);
+}
+
+/* What becomes of a tensor where weights lose their scales: *done where nothing is left to do. */
+static bool take_scaled(struct tc_plan *plan, const struct tc_block_scales *scales, size_t source,
+                        const struct tc_tensor *tensor, bool taken, size_t place, bool *done,
+                        struct tc_error *error) {
+    enum tc_scaled_role role;
+    struct tc_scaled scaled;
+    *done = false;
+    if (!plan->options->dequantise)
+        return true;
+    if (!tc_block_scales_find(scales, source, tensor, &role, &scaled, error))
+        return false;
+    *done = role == TC_ROLE_SCALE || (role == TC_ROLE_WEIGHT && taken);
+    if (role == TC_ROLE_WEIGHT && taken)
+        return add_scaled(plan, source, &scaled, place, error);
+    if (role == TC_ROLE_SCALE && taken)
+        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, tensor->name, error,
+                            "scales are left out");
+    return role != TC_ROLE_LOOKALIKE || !taken ||
+           tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
+                        "no scales of a quantised weight, whatever their names say: kept as they "
+                        "are");
+}
+
+/* What the item's tensor is called in its file. */
+static struct tc_text source_name(const struct tc_item *item) {
+    const struct tc_dequantise *dequantise = item->dequantise;
+    return dequantise ? dequantise->scaled.weight.tensor->name : item->tensor->name;
 }
 
 /* Refuses two items of one name, which come from two inputs or from renaming. A
@@ -118,7 +189,7 @@ static bool add_dense(struct tc_plan *plan, size_t source, const struct tc_spars
 static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
     if (plan->reader_count == 1 && !(select && tc_select_renames(select)) &&
-        !plan->options->densify)
+        !plan->options->densify && !plan->options->dequantise)
         return true;
     struct tc_name_map names;
     tc_name_map_init(&names, &plan->arena);
@@ -128,11 +199,12 @@ static bool check_unique(struct tc_plan *plan, struct tc_error *error) {
         const uint32_t *present = tc_name_map_find(&names, item->name);
         if (present) {
             const struct tc_item *other = &plan->items[*present];
+            struct tc_text first = source_name(other);
+            struct tc_text second = source_name(item);
             ok = tc_fail(error, TC_INVALID, "duplicate-name",
                          "the name is taken twice, by \"%.*s\" of %s and \"%.*s\" of %s",
-                         tc_text_shown(other->tensor->name, 100), other->tensor->name.bytes,
-                         other->reader->input->path, tc_text_shown(item->tensor->name, 100),
-                         item->tensor->name.bytes, item->reader->input->path);
+                         tc_text_shown(first, 100), first.bytes, other->reader->input->path,
+                         tc_text_shown(second, 100), second.bytes, item->reader->input->path);
             tc_error_because(error, TC_REASON_DUPLICATE_NAME);
             tc_error_in_tensor(error, item->name.bytes, item->name.length);
             tc_error_in_file(error, item->reader->input->path);
@@ -168,7 +240,11 @@ static bool is_replaced(const struct tc_plan *plan, size_t source, struct tc_tex
 
 static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct tc_error *error) {
     struct tc_select *select = plan->options->select;
+    struct tc_block_scales scales = {0};
     size_t place = 0;
+    if (plan->options->dequantise &&
+        !tc_block_scales_init(&scales, plan->readers, plan->reader_count, &plan->arena, error))
+        return false;
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_reader *reader = plan->readers[r];
         for (size_t i = 0; i < reader->table.count; i++, place++) {
@@ -183,10 +259,13 @@ static bool select_items(struct tc_plan *plan, struct tc_error *problem, struct 
                 (taken && !tc_sparse_find_group(plan, &reader->table, tensor, &sparse, &dense,
                                                 &first, error)))
                 return tc_error_in_file(error, reader->input->path);
-            if (!taken || (dense && first != tensor))
+            bool done = dense && first != tensor;
+            bool ok = done || take_scaled(plan, &scales, r, tensor, taken, place, &done, problem);
+            if (ok && (!taken || done))
                 continue;
-            if (!(dense ? add_dense(plan, r, &sparse, place, problem)
-                        : add_item(plan, r, tensor, NULL, name, place, problem))) {
+            if (!ok ||
+                !(dense ? add_dense(plan, r, &sparse, place, problem)
+                        : add_item(plan, r, tensor, (struct origin){0}, name, place, problem))) {
                 if (!note_problem(plan, problem, error))
                     return false;
                 *problem = (struct tc_error){0};
@@ -253,6 +332,15 @@ static bool has_dense(const struct tc_plan *plan) {
     return false;
 }
 
+/* Marks what an item is read from; parts of a weight may be of other inputs than its own. */
+static void mark_scaled(const struct tc_plan *plan, const struct tc_scaled *scaled) {
+    const struct tc_scaled_part parts[] = {scaled->weight, scaled->scale, scaled->global};
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+        for (size_t r = 0; parts[p].tensor && r < plan->reader_count; r++)
+            if (plan->readers[r] == parts[p].reader)
+                plan->taken[r][parts[p].tensor - parts[p].reader->table.tensors] = true;
+}
+
 static bool note_option(struct tc_plan *plan, bool unused, const char *text,
                         struct tc_error *error) {
     return !unused ||
@@ -304,6 +392,8 @@ static bool note_unused(struct tc_plan *plan, struct tc_error *error) {
                        error) &&
            note_option(plan, options->densify && !has_dense(plan),
                        "--densify has nothing to do: no sparse tensor is taken whole", error) &&
+           note_option(plan, options->dequantise && !plan->dequantised,
+                       "--dequantize has nothing to do: no weight has scales of its own", error) &&
            note_option(plan, options->keep_metadata == TC_KEEP_SIDECAR && holds,
                        "--keep-metadata=sidecar has nothing to do: the output holds metadata",
                        error) &&
@@ -324,6 +414,10 @@ static bool list_taken(struct tc_plan *plan, struct tc_error *error) {
     for (size_t i = 0; i < plan->count; i++) {
         const struct tc_item *item = &plan->items[i];
         const struct tc_densify *densify = item->densify;
+        if (item->dequantise) {
+            mark_scaled(plan, &item->dequantise->scaled);
+            continue;
+        }
         const struct tc_tensor *parts[] = {item->tensor, NULL, NULL, NULL};
         if (densify) {
             parts[0] = densify->first, parts[1] = densify->values, parts[2] = densify->shape;
@@ -346,7 +440,8 @@ bool tc_plan_collect_items(struct tc_plan *plan, struct tc_error *error) {
         !check_selection(plan, error) || !check_unique(plan, error) || !list_taken(plan, error) ||
         !tc_sparse_note_broken(plan, error) || !note_unused(plan, error))
         return false;
-    bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder;
+    bool one = !(plan->target->caps & TC_CAN_HOLD_MANY) && !plan->options->folder &&
+               !(plan->target->caps & TC_CAN_HOLD_SPARSE && tc_sparse_is_all(plan));
     if (one && plan->count > 1) {
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
                 plan->target->name, plan->count);

@@ -10,7 +10,10 @@
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/format/restore_metadata.h"
+#include "core/format/tree.h"
 #include "core/plan/index_metadata.h"
+#include "core/plan/metadata_types.h"
+#include "core/plan/nesting.h"
 #include "core/plan/ties.h"
 #include "core/tensor/metadata_json.h"
 #include "core/tensor/select.h"
@@ -47,13 +50,12 @@ static bool add_tensor_maps(struct tc_json_writer *json, const char *key,
     return tc_buffer_ok(json->out, error);
 }
 
-bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *file,
-                               struct tc_buffer *text, struct tc_error *error) {
+bool tc_tensor_metadata_encode(const struct tc_item *items, size_t count, struct tc_buffer *text,
+                               struct tc_error *error) {
     struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_SERDE};
-    const struct tc_item *items = plan->items + file->first;
-    for (size_t i = 0; i < file->count; i++)
+    for (size_t i = 0; i < count; i++)
         if (items[i].metadata && items[i].metadata->count)
-            return add_tensor_maps(&json, NULL, items, file->count, error);
+            return add_tensor_maps(&json, NULL, items, count, error);
     return true;
 }
 
@@ -99,10 +101,12 @@ bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
     if (!own)
         return false;
     file->metadata = *own;
+    if (plan->nests && !tc_nesting_leave_out(plan, &file->metadata, error))
+        return false;
     if (caps & TC_CAN_TENSOR_METADATA)
         return true;
     struct tc_buffer text = {0};
-    bool ok = tc_tensor_metadata_encode(plan, file, &text, error);
+    bool ok = tc_tensor_metadata_encode(plan->items + file->first, file->count, &text, error);
     if (ok && text.length) {
         char *copy = tc_arena_copy(&plan->arena, text.bytes, text.length, error);
         ok = copy && tc_metadata_set(&file->metadata, &plan->arena, TC_TEXT(TC_TENSOR_METADATA_KEY),
@@ -138,11 +142,16 @@ static bool name_framework(struct tc_plan *plan, struct tc_error *error) {
 static const struct tc_metadata *
 input_metadata(struct tc_plan *plan, const struct tc_reader *reader, struct tc_error *error) {
     const struct tc_select *select = plan->options->select;
-    if (!reader->leaves || !select || !select->exclude_count)
+    bool excludes = reader->leaves && select && select->exclude_count;
+    bool tree = tc_metadata_find(&reader->table.metadata, TC_TEXT(TC_TREE_KEY)) != NULL;
+    if (!excludes && !tree)
         return &reader->table.metadata;
     struct tc_metadata *kept = tc_metadata_copy(&reader->table.metadata, &plan->arena, error);
     if (!kept)
         return NULL;
+    tc_metadata_remove(kept, TC_TEXT(TC_TREE_KEY)); /* tc_nesting_plan decides about it */
+    if (!excludes)
+        return kept;
     size_t count = kept->count;
     kept->count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -201,14 +210,15 @@ static bool drop_metadata(struct tc_plan *plan, struct tc_error *error) {
 static bool collect_metadata(struct tc_plan *plan, struct tc_error *error) {
     bool drop = plan->options->keep_metadata == TC_KEEP_DROP;
     if ((!drop && !join_metadata(plan, error)) || !tc_index_metadata_update(plan, error) ||
-        !name_framework(plan, error) || !drop_metadata(plan, error))
+        !name_framework(plan, error) || !tc_nesting_plan(plan, error) ||
+        !drop_metadata(plan, error))
         return false;
     const struct tc_metadata *extra = plan->options->extra_metadata;
     for (size_t i = 0; extra && i < extra->count; i++)
         if (!tc_metadata_set(&plan->metadata, &plan->arena, extra->pairs[i].key,
                              extra->pairs[i].value, error))
             return false;
-    return true;
+    return tc_metadata_types_plan(plan, error);
 }
 
 /* Whether an item has metadata that the target itself cannot express. */

@@ -21,8 +21,8 @@ bool tc_plan_file_metadata(struct tc_plan *plan, struct tc_output_file *file,
 
 /* Writes the items' metadata as the value of TC_TENSOR_METADATA_KEY; no text where
  * they have none. */
-bool tc_tensor_metadata_encode(const struct tc_plan *plan, const struct tc_output_file *file,
-                               struct tc_buffer *text, struct tc_error *error);
+bool tc_tensor_metadata_encode(const struct tc_item *items, size_t count, struct tc_buffer *text,
+                               struct tc_error *error);
 /* Writes the text of a sidecar: all metadata and, with `names`, the names of the
  * tensors in a format that only numbers them. */
 bool tc_sidecar_encode(const struct tc_metadata *metadata, const struct tc_item *items,

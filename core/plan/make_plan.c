@@ -8,6 +8,8 @@
 #include "core/plan/index_metadata.h"
 #include "core/plan/items.h"
 #include "core/plan/kept_metadata.h"
+#include "core/plan/layout.h"
+#include "core/plan/nesting.h"
 #include "core/plan/output_files.h"
 #include "core/plan/ties.h"
 
@@ -79,13 +81,14 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     for (size_t p = 0; split && p < plan->file_count; p++)
         tc_plan_sort_items(plan, plan->items + plan->files[p].first, plan->files[p].count,
                            options->order);
-    if (!name_companions(plan, error) || !tc_ties_split(plan, error) || !note_order(plan, error) ||
+    if (!tc_nesting_settle(plan, error) || !name_companions(plan, error) ||
+        !tc_ties_split(plan, error) || !note_order(plan, error) ||
         !tc_index_metadata_take(plan, error))
         return false;
     for (size_t p = 0; p < plan->file_count; p++)
         if (!tc_plan_file_metadata(plan, &plan->files[p], error) ||
-            (plan->index_name && target->sharding->shard_metadata &&
+            (plan->in_shards && target->sharding->shard_metadata &&
              !target->sharding->shard_metadata(plan, &plan->files[p], p, error)))
             return false;
-    return !target->check || target->check(plan, error);
+    return tc_layout_check(plan, error) && (!target->check || target->check(plan, error));
 }

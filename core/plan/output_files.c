@@ -270,14 +270,20 @@ static bool plan_shards(struct tc_plan *plan, const char *output, struct tc_erro
         return tc_fail(error, TC_USAGE, "shards", "%zu shards are too many (limit %u)",
                        plan->file_count, TC_MAX_SHARDS);
     struct output_name out = output_name(plan->target, output);
+    if (out.is_index && !sharding->index_ending)
+        return tc_fail(error, TC_UNSUPPORTED, "shards", "%s has no index of shards",
+                       plan->target->name);
     if (!as_input && plan->file_count <= 1 && sharding->single && !out.is_index) {
         plan->file_count = 1;
         plan->files[0].name = tc_path_name(output);
         return true;
     }
+    plan->in_shards = true;
     for (size_t i = 0; i < plan->file_count; i++)
         if (!(plan->files[i].name = shard_name(plan, &out, i, error)))
             return false;
+    if (!sharding->index_ending)
+        return true;
     plan->index_name = index_name(plan, &out, output, error);
     return plan->index_name != NULL;
 }

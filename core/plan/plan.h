@@ -17,14 +17,18 @@
 #include "core/tensor/metadata.h"
 #include "core/tensor/table.h"
 
+struct tc_dequantise;
+struct tc_tree;
 struct tc_densify;
 struct tc_policy;
 struct tc_select;
 
 struct tc_item {
     struct tc_reader *reader;
-    const struct tc_tensor *tensor; /* of the reader's table, or of `densify` */
-    struct tc_densify *densify;     /* where the data comes from; NULL: the reader */
+    const struct tc_tensor *tensor; /* of the reader's table, of `densify` or of `dequantise` */
+    /* Where the data comes from; both NULL: the reader. */
+    struct tc_densify *densify;
+    struct tc_dequantise *dequantise;
     struct tc_text name;
     struct tc_text written; /* the name that reading the file gives, where it differs from `name`;
                              * bytes are NULL: it does not */
@@ -60,6 +64,9 @@ enum tc_keep { TC_KEEP_AUTO, TC_KEEP_SIDECAR, TC_KEEP_DROP };
  * where the target can, else each gets a copy. Keep: where the target can't share,
  * one is written and the names of the others are recorded as aliases. */
 enum tc_tied { TC_TIED_AUTO, TC_TIED_KEEP, TC_TIED_COPY, TC_TIED_ERROR };
+/* Whether the nesting of a checkpoint is kept (core/plan/nesting.h). Auto: unless it is nothing
+ * but names and tensors. */
+enum tc_trees { TC_TREES_AUTO, TC_TREES_ALWAYS, TC_TREES_NEVER };
 
 /* Whether a model is divided into shards as its input is: not at all, with the same
  * tensors in each shard, or also with the same names of the files. */
@@ -69,11 +76,13 @@ struct tc_plan_options {
     enum tc_order order;
     enum tc_keep keep_metadata;
     enum tc_tied tied;
+    enum tc_trees trees;
     uint64_t shard_size;       /* 0: one file, or the default where OUT is an index */
     enum tc_as_input as_input; /* where there is one input, in shards; without shard_size */
     const char *variant;       /* of Hugging Face, in the names of shards and index; NULL: none */
     bool folder;               /* one file per tensor, in a folder */
     bool densify;              /* sparse tensors become dense */
+    bool dequantise;           /* weights that have scales of their own become plain tensors */
     bool replace;              /* of tensors of one name in several inputs the last is taken */
     const struct tc_metadata *extra_metadata;
     struct tc_select *select;       /* NULL: every tensor under its own name */
@@ -93,20 +102,30 @@ struct tc_plan {
     size_t *by_place; /* the items' positions by their place; NULL until tc_plan_list_places */
     struct tc_output_file *files;
     size_t file_count;
+    bool in_shards;              /* the files are shards, with an index or without */
     const char *index_name;      /* NULL: no index file */
     const char *sidecar_name;    /* NULL: no sidecar (core/plan/kept_metadata.h) */
     const char *names_name;      /* TC_NAMES_FILE where the output has one; else NULL */
     bool sidecar_names;          /* the sidecar also has the tensors' names */
     const char *stale_name;      /* a sidecar of an earlier output, to be removed; NULL: none */
     uint64_t shard_size;         /* 0: shards are not filled up to a size */
-    bool sharded;                /* the items are divided into shards */
+    bool sharded;                /* shards were asked for; a small model may fit into one file */
     struct tc_metadata metadata; /* of the whole model */
+    struct tc_tree *tree;        /* how the only input's tensors were nested; NULL: not kept */
+    bool nests;                  /* the output is nested so; else its metadata has the tree */
+    const char *structure;       /* what the ledger says of the nesting; NULL: nothing */
+    enum tc_severity structure_severity;
+    const struct tc_error *tree_problem; /* why the input's tree is none; NULL: no such reason */
+    /* For a target that has types: those of the metadata (core/plan/metadata_types.h). */
+    struct tc_metadata metadata_types;
     /* Metadata that the index gets besides total_size; the values are JSON. */
     struct tc_metadata index_metadata;
     struct tc_notes notes; /* the ledger, and warnings; names are those in the output */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t made;           /* bytes that no input has: copies of shared data, zeros */
+    bool dequantised;        /* some weight lost its scales, so that a config which tells of them is
+                              * out of date */
     uint64_t densify_memory; /* bytes of memory for the largest sparse tensor that becomes dense */
     /* More reasons why tensors can't be written, besides that in the error; as warnings. */
     struct tc_notes problems;

@@ -100,3 +100,22 @@ bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item,
             tc_plan_charge(plan, item->taken - densify->nbytes, error)) &&
            tc_plan_note(plan, TC_CHANGE, TC_KIND_SPARSE, item->name, error, "made dense");
 }
+
+bool tc_sparse_is_all(const struct tc_plan *plan) {
+    const struct tc_sparse_layout *coo = &tc_sparse_layouts[TC_SPARSE_COO];
+    struct tc_sparse first;
+    if (plan->reader_count != 1 || plan->count != coo->parts ||
+        !tc_sparse_of(&plan->readers[0]->table, plan->items[0].tensor, &first) ||
+        (first.layout.length && tc_sparse_layout(first.layout) != coo))
+        return false;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        struct tc_sparse sparse;
+        if (item->densify || item->dequantise || item->dtype != item->tensor->dtype ||
+            item->taken != item->tensor->nbytes ||
+            !tc_sparse_of(&plan->readers[0]->table, item->tensor, &sparse) ||
+            !tc_text_equal(sparse.parent, first.parent))
+            return false;
+    }
+    return true;
+}

@@ -24,4 +24,8 @@ bool tc_sparse_find_group(const struct tc_plan *plan, const struct tc_table *tab
  * or makes more bytes than allowed. */
 bool tc_sparse_note_dense(struct tc_plan *plan, const struct tc_item *item, struct tc_error *error);
 
+/* Whether the items are the parts of one sparse tensor in COO layout, unchanged, and nothing
+ * else. */
+bool tc_sparse_is_all(const struct tc_plan *plan);
+
 #endif

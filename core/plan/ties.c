@@ -253,7 +253,8 @@ static bool note_views(struct tc_plan *plan, struct tc_error *error) {
 
 bool tc_ties_plan(struct tc_plan *plan, struct tc_error *error) {
     struct ties ties = {.plan = plan};
-    if ((any_tie(plan) && !tie_groups(&ties, error)) || !note_views(plan, error))
+    bool nests = plan->tree && plan->target->caps & TC_CAN_NEST; /* views stay views */
+    if ((any_tie(plan) && !tie_groups(&ties, error)) || (!nests && !note_views(plan, error)))
         return false;
     return plan->target->caps & TC_CAN_TIE || !can_record(plan) ||
            mark_aliases(plan, &ties.aliases, error);

@@ -1,400 +1,22 @@
 #include "core/tensor/cast.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/tensor/block.h"
 #include "core/tensor/cast_fast.h"
-
-/*
- * Any value, exactly: ±significand × 2^(exponent - 63) with the leading bit of
- * the significand set; a NaN has its payload in the significand's top bits.
- */
-struct number {
-    enum { ZERO, FINITE, INFINITE, NOT_A_NUMBER } kind;
-    bool negative;
-    int exponent;
-    uint64_t significand;
-};
-
-enum family { INTEGER, IEEE, FINITE_ONLY, UNSIGNED_ZERO, POWER, TRUTH };
-
-/* How a component of each dtype represents its values. FINITE_ONLY (E4M3) has no
- * Inf, and NaN where all bits are set; UNSIGNED_ZERO (FNUZ) has NaN in place of
- * -0; POWER (E8M0) is an exponent alone. */
-static const struct layout {
-    enum family family;
-    uint8_t bytes;
-    uint8_t exponent; /* bits; of an integer: 1 where it has a sign */
-    uint8_t mantissa; /* bits; of an integer: those of its magnitude */
-    int16_t bias;
-    uint8_t components;
-} layouts[TC_DTYPES] = {
-    [TC_BOOL] = {TRUTH, 1, 0, 1, 0, 1},
-    [TC_U8] = {INTEGER, 1, 0, 8, 0, 1},
-    [TC_I8] = {INTEGER, 1, 1, 7, 0, 1},
-    [TC_U16] = {INTEGER, 2, 0, 16, 0, 1},
-    [TC_I16] = {INTEGER, 2, 1, 15, 0, 1},
-    [TC_U32] = {INTEGER, 4, 0, 32, 0, 1},
-    [TC_I32] = {INTEGER, 4, 1, 31, 0, 1},
-    [TC_U64] = {INTEGER, 8, 0, 64, 0, 1},
-    [TC_I64] = {INTEGER, 8, 1, 63, 0, 1},
-    [TC_F16] = {IEEE, 2, 5, 10, 15, 1},
-    [TC_BF16] = {IEEE, 2, 8, 7, 127, 1},
-    [TC_F32] = {IEEE, 4, 8, 23, 127, 1},
-    [TC_F64] = {IEEE, 8, 11, 52, 1023, 1},
-    [TC_C32] = {IEEE, 2, 5, 10, 15, 2},
-    [TC_C64] = {IEEE, 4, 8, 23, 127, 2},
-    [TC_C128] = {IEEE, 8, 11, 52, 1023, 2},
-    [TC_F8_E4M3] = {FINITE_ONLY, 1, 4, 3, 7, 1},
-    [TC_F8_E5M2] = {IEEE, 1, 5, 2, 15, 1},
-    [TC_F8_E4M3FNUZ] = {UNSIGNED_ZERO, 1, 4, 3, 8, 1},
-    [TC_F8_E5M2FNUZ] = {UNSIGNED_ZERO, 1, 5, 2, 16, 1},
-    [TC_F8_E8M0] = {POWER, 1, 8, 0, 127, 1},
-};
-
-static uint64_t ones(unsigned bits) {
-    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
-}
-
-static uint64_t load(const unsigned char *from, unsigned bytes) {
-    uint64_t bits = 0;
-    memcpy(&bits, from, bytes); /* little-endian, as files and machines are */
-    return bits;
-}
-
-static struct number of_magnitude(uint64_t magnitude, bool negative) {
-    if (magnitude == 0)
-        return (struct number){.kind = ZERO, .negative = negative};
-    int shift = __builtin_clzll(magnitude);
-    return (struct number){FINITE, negative, 63 - shift, magnitude << shift};
-}
-
-static struct number decode_integer(uint64_t bits, const struct layout *layout) {
-    bool negative = layout->exponent && bits >> (8 * layout->bytes - 1);
-    uint64_t width = ones(8u * layout->bytes);
-    return of_magnitude(negative ? (~bits + 1) & width : bits, negative);
-}
-
-static struct number decode_float(uint64_t bits, const struct layout *layout) {
-    bool negative = bits >> (layout->exponent + layout->mantissa) & 1;
-    uint64_t exponent = bits >> layout->mantissa & ones(layout->exponent);
-    uint64_t mantissa = bits & ones(layout->mantissa);
-    bool top = exponent == ones(layout->exponent);
-    struct number nan = {NOT_A_NUMBER, negative, 0, mantissa << (64 - layout->mantissa)};
-    if (layout->family == IEEE && top)
-        return mantissa ? nan : (struct number){.kind = INFINITE, .negative = negative};
-    if (layout->family == FINITE_ONLY && top && mantissa == ones(layout->mantissa))
-        return nan;
-    if (layout->family == UNSIGNED_ZERO && negative && !exponent && !mantissa)
-        return (struct number){NOT_A_NUMBER, true, 0, UINT64_C(1) << 63};
-    uint64_t significand = exponent ? mantissa | UINT64_C(1) << layout->mantissa : mantissa;
-    struct number number = of_magnitude(significand, negative);
-    number.exponent += (exponent ? (int)exponent : 1) - layout->bias - (int)layout->mantissa;
-    return number;
-}
-
-static struct number decode(uint64_t bits, const struct layout *layout) {
-    switch (layout->family) {
-    case TRUTH:
-        return of_magnitude(bits != 0, false);
-    case INTEGER:
-        return decode_integer(bits, layout);
-    case POWER:
-        if (bits == 255)
-            return (struct number){NOT_A_NUMBER, false, 0, UINT64_C(1) << 63};
-        return (struct number){FINITE, false, (int)bits - 127, UINT64_C(1) << 63};
-    default:
-        return decode_float(bits, layout);
-    }
-}
-
-static uint64_t encode_integer(struct number number, const struct layout *layout,
-                               struct tc_cast_report *report) {
-    uint64_t largest = ones(layout->mantissa) + (layout->exponent && number.negative);
-    uint64_t magnitude = 0;
-    if (number.kind == NOT_A_NUMBER) {
-        report->nan_made++;
-        return 0;
-    }
-    bool outside = number.kind == INFINITE || (number.kind == FINITE && number.exponent > 63);
-    if (number.kind == FINITE && number.exponent >= 0 && !outside)
-        magnitude = number.significand >> (63 - number.exponent);
-    if (!layout->exponent && number.negative)
-        largest = 0;
-    if (outside || magnitude > largest) {
-        magnitude = largest;
-        report->overflow++;
-    } else if (number.kind == FINITE && magnitude == 0) {
-        report->underflow++;
-    }
-    return (number.negative ? ~magnitude + 1 : magnitude) & ones(8u * layout->bytes);
-}
-
-/* The bits for a value that is too large: Inf, or NaN where there is no Inf. */
-static uint64_t overflow_bits(const struct layout *layout, bool negative) {
-    uint64_t sign = (uint64_t)negative << (layout->exponent + layout->mantissa);
-    switch (layout->family) {
-    case IEEE:
-        return sign | ones(layout->exponent) << layout->mantissa;
-    case FINITE_ONLY:
-        return sign | ones(layout->exponent + layout->mantissa);
-    default:
-        return UINT64_C(1) << (layout->exponent + layout->mantissa);
-    }
-}
-
-static uint64_t encode_nan(struct number number, const struct layout *layout) {
-    if (layout->family != IEEE)
-        return overflow_bits(layout, number.negative);
-    uint64_t payload = number.significand >> (64 - layout->mantissa);
-    if (payload == 0)
-        payload = UINT64_C(1) << (layout->mantissa - 1);
-    return overflow_bits(layout, number.negative) | payload;
-}
-
-/* The largest finite pattern, without its sign. */
-static uint64_t largest_finite(const struct layout *layout) {
-    uint64_t all = ones(layout->exponent + layout->mantissa);
-    if (layout->family == IEEE)
-        return all - ones(layout->mantissa) - 1;
-    return layout->family == FINITE_ONLY ? all - 1 : all;
-}
-
-static uint64_t encode_float(struct number number, const struct layout *layout,
-                             struct tc_cast_report *report) {
-    uint64_t sign = (uint64_t)number.negative << (layout->exponent + layout->mantissa);
-    if (number.kind == NOT_A_NUMBER)
-        return encode_nan(number, layout);
-    if (number.kind == INFINITE) {
-        report->nan_made += layout->family != IEEE;
-        return overflow_bits(layout, number.negative);
-    }
-    if (number.kind == ZERO)
-        return layout->family == UNSIGNED_ZERO ? 0 : sign;
-    /* Keep mantissa + 1 bits, fewer below the smallest normal number, and
-     * round the rest to nearest, ties to even. A carry moves on into the
-     * exponent by itself. */
-    int place = number.exponent + layout->bias;
-    unsigned drop = 63u - layout->mantissa;
-    uint64_t bits;
-    if (place < 1) {
-        drop += (unsigned)(1 - place) < 64 ? (unsigned)(1 - place) : 64;
-        place = 1;
-    }
-    if (drop >= 64) {
-        /* Below the smallest subnormal: only more than half of it rounds up. */
-        bits = drop == 64 && number.significand > UINT64_C(1) << 63;
-    } else {
-        uint64_t rest = number.significand & ones(drop);
-        uint64_t half = UINT64_C(1) << (drop - 1);
-        bits = number.significand >> drop;
-        bits += rest > half || (rest == half && bits & 1);
-    }
-    bits += (uint64_t)(place - 1) << layout->mantissa;
-    if (bits > largest_finite(layout)) {
-        report->overflow++;
-        return overflow_bits(layout, number.negative);
-    }
-    if (bits == 0) {
-        report->underflow++;
-        return layout->family == UNSIGNED_ZERO ? 0 : sign;
-    }
-    return sign | bits;
-}
-
-/* The nearest power of two, ties upwards as in ml_dtypes; zero, negative and too
- * large values become NaN. */
-static uint64_t encode_power(struct number number, struct tc_cast_report *report) {
-    if (number.kind == NOT_A_NUMBER)
-        return 255;
-    if (number.kind == INFINITE || number.kind == ZERO || number.negative) {
-        report->nan_made++;
-        return 255;
-    }
-    uint64_t half = UINT64_C(3) << 62; /* 1.5 */
-    int exponent = number.exponent + 127;
-    exponent += number.significand >= half;
-    if (exponent > 254) {
-        report->overflow++;
-        return 255;
-    }
-    return exponent < 0 ? 0 : (uint64_t)exponent;
-}
-
-static uint64_t encode(struct number number, const struct layout *layout,
-                       struct tc_cast_report *report) {
-    switch (layout->family) {
-    case TRUTH:
-        return number.kind != ZERO;
-    case INTEGER:
-        return encode_integer(number, layout, report);
-    case POWER:
-        return encode_power(number, report);
-    default:
-        return encode_float(number, layout, report);
-    }
-}
-
-static long double value_of(struct number number) {
-    long double value = ldexpl((long double)number.significand, number.exponent - 63);
-    return number.kind == ZERO ? 0 : number.negative ? -value : value;
-}
-
-static bool same(struct number a, struct number b) {
-    if (a.kind != b.kind || a.negative != b.negative)
-        return false;
-    return a.kind == ZERO || a.kind == INFINITE ||
-           (a.significand == b.significand && (a.kind == NOT_A_NUMBER || a.exponent == b.exponent));
-}
-
-/* Adds the error of one value to the report. */
-static void compare(struct number before, struct number after, struct tc_cast_report *report) {
-    if (same(before, after))
-        return;
-    report->inexact++;
-    if (before.kind > FINITE || after.kind > FINITE)
-        return;
-    long double exact = value_of(before);
-    long double error = fabsl(exact - value_of(after));
-    if ((double)error > report->max_abs)
-        report->max_abs = (double)error;
-    double relative = exact != 0 ? (double)(error / fabsl(exact)) : 0;
-    if (relative > report->max_rel)
-        report->max_rel = relative;
-}
-
-/* Any pair, one element at a time. */
-static void cast_general(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
-                         unsigned char *target, size_t count, struct tc_cast_report *report) {
-    const struct layout *in = &layouts[from];
-    const struct layout *out = &layouts[to];
-    struct tc_cast_report ignored = {0};
-    struct tc_cast_report *counts = report ? report : &ignored;
-    for (size_t i = 0; i < count; i++) {
-        for (unsigned part = 0; part < out->components; part++) {
-            struct number number = {.kind = ZERO}; /* the imaginary part of a real one */
-            if (part < in->components)
-                number = decode(load(source + part * in->bytes, in->bytes), in);
-            uint64_t bits = encode(number, out, counts);
-            memcpy(target + part * out->bytes, &bits, out->bytes);
-            if (report)
-                compare(number, decode(bits, out), report);
-        }
-        /* An imaginary part that is left out counts, unless it is zero. */
-        if (report && in->components > out->components) {
-            struct number lost = decode(load(source + in->bytes, in->bytes), in);
-            if (lost.kind != ZERO)
-                compare(lost, (struct number){.kind = ZERO}, report);
-        }
-        source += (size_t)in->bytes * in->components;
-        target += (size_t)out->bytes * out->components;
-    }
-}
-
-static void add_report(struct tc_cast_report *sum, const struct tc_cast_report *one,
-                       uint64_t times) {
-    sum->overflow += one->overflow * times;
-    sum->underflow += one->underflow * times;
-    sum->nan_made += one->nan_made * times;
-    sum->inexact += one->inexact * times;
-    sum->max_abs = one->max_abs > sum->max_abs ? one->max_abs : sum->max_abs;
-    sum->max_rel = one->max_rel > sum->max_rel ? one->max_rel : sum->max_rel;
-}
-
-/* With constant sizes the compiler makes each element one load and one store. */
-static inline void look_up_sized(const unsigned char *source, size_t in, const unsigned char *table,
-                                 size_t out, unsigned char *target, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        size_t value = in == 1 ? source[i] : source[2 * i] | (size_t)source[2 * i + 1] << 8;
-        memcpy(target + i * out, table + value * out, out);
-    }
-}
-
-static void look_up(const unsigned char *source, size_t in, const unsigned char *table, size_t out,
-                    unsigned char *target, size_t count) {
-    switch (out) {
-    case 1:
-        look_up_sized(source, in, table, 1, target, count);
-        break;
-    case 2:
-        look_up_sized(source, in, table, 2, target, count);
-        break;
-    case 4:
-        look_up_sized(source, in, table, 4, target, count);
-        break;
-    default:
-        look_up_sized(source, in, table, out, target, count);
-    }
-}
-
-/* From 8 and 16 bits: converts each possible value once, then looks the elements
- * up. False where there is no memory for the table. */
-static bool cast_by_table(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
-                          unsigned char *target, size_t count, struct tc_cast_report *report) {
-    size_t in = tc_dtype_bits(from) / 8;
-    size_t out = tc_dtype_bits(to) / 8;
-    size_t values = (size_t)1 << 8 * in;
-    unsigned char *table = malloc(values * out);
-    uint64_t *seen = report ? calloc(values, sizeof *seen) : NULL;
-    if (!table || (report && !seen)) {
-        free(table);
-        free(seen);
-        return false;
-    }
-    for (size_t value = 0; value < values; value++)
-        cast_general(from, to, (const unsigned char *)&value, table + value * out, 1, NULL);
-    look_up(source, in, table, out, target, count);
-    for (size_t i = 0; seen && i < count; i++)
-        seen[load(source + i * in, (unsigned)in)]++;
-    for (size_t value = 0; seen && value < values; value++) {
-        struct tc_cast_report one = {0};
-        unsigned char ignored[16];
-        if (!seen[value])
-            continue;
-        cast_general(from, to, (const unsigned char *)&value, ignored, 1, &one);
-        add_report(report, &one, seen[value]);
-    }
-    free(table);
-    free(seen);
-    return true;
-}
-
-static _Atomic(const struct tc_cast_table *) chosen;
-
-static bool cpu_has(const char *cpu) {
-#if defined(__x86_64__)
-    if (strcmp(cpu, "avx2") == 0)
-        return __builtin_cpu_supports("avx2");
-#endif
-    return strcmp(cpu, "plain") == 0;
-}
-
-bool tc_cast_use(const char *cpu) {
-    if (!cpu_has(cpu))
-        return false;
-    const struct tc_cast_table *table = &tc_cast_plain;
-#if defined(__x86_64__)
-    if (strcmp(cpu, "avx2") == 0)
-        table = &tc_cast_avx2;
-#endif
-    atomic_store(&chosen, table);
-    return true;
-}
+#include "core/tensor/cast_narrow.h"
+#include "core/tensor/cast_number.h"
+#include "core/tensor/cast_table.h"
+#include "core/tensor/cast_wide.h"
+#include "core/tensor/cpu.h"
 
 static const struct tc_cast_table *fast_table(void) {
-    const struct tc_cast_table *table = atomic_load(&chosen);
-    if (!table) {
-        if (!tc_cast_use("avx2"))
-            tc_cast_use("plain");
-        table = atomic_load(&chosen);
-    }
-    return table;
-}
-
-const char *tc_cast_cpu(void) {
-    return fast_table()->cpu;
+#if defined(__x86_64__)
+    if (tc_cpu_avx2())
+        return &tc_cast_avx2;
+#endif
+    return &tc_cast_plain;
 }
 
 /* The fast loop for a pair of dtypes and, where that narrows, the loop that widens
@@ -426,10 +48,262 @@ static enum tc_dtype component_of(enum tc_dtype dtype) {
     return dtype == TC_C32 ? TC_F16 : dtype == TC_C64 ? TC_F32 : dtype == TC_C128 ? TC_F64 : dtype;
 }
 
-#define BLOCK 1024
+#define BLOCK TC_NARROW_MOST
+/* So few elements are converted one by one. */
+#define FEW 16u
 
-bool tc_cast_exists(enum tc_dtype from, enum tc_dtype to) {
-    return layouts[from].bytes && layouts[to].bytes;
+static const struct tc_wide_table *wide_table(void) {
+#if defined(__x86_64__)
+    if (tc_cpu_avx2())
+        return &tc_wide_avx2;
+#endif
+    return &tc_wide_plain;
+}
+
+/* The results of a block as F64; false where that can't hold them. */
+static bool widen(enum tc_dtype dtype, const unsigned char *bytes, uint64_t *doubles,
+                  size_t count) {
+    if (tc_dtype_bits(dtype) <= 16) {
+        const unsigned char *table = tc_cast_results(dtype, TC_F64);
+        if (table)
+            tc_look_up(bytes, tc_dtype_bits(dtype) / 8, table, 8, (unsigned char *)doubles, count);
+        return table != NULL;
+    }
+    if (dtype == TC_F64)
+        memcpy(doubles, bytes, count * sizeof *doubles);
+    tc_wide_decode *to_wide = wide_table()->decode[dtype];
+    return dtype == TC_F64 || (to_wide && to_wide(bytes, doubles, count));
+}
+
+/* One block by way of F64; false where that does not do for it. */
+static bool cast_block(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                       unsigned char *target, size_t count, struct tc_cast_report *report) {
+    const struct tc_layout *out = &tc_layouts[to];
+    const struct tc_wide_table *table = wide_table();
+    uint64_t doubles[BLOCK];
+    uint64_t made[BLOCK];
+    if (!widen(from, source, doubles, count))
+        return false;
+    table->encode[to](doubles, target, count);
+    if (!report)
+        return true;
+    if (!widen(to, target, made, count))
+        return false;
+    bool integers = out->family == TC_FAMILY_INTEGER;
+    double high = integers ? ldexp(1, out->mantissa) - 1 : 0;
+    double low = integers && out->exponent ? -high - 1 : 0;
+    tc_wide_compare *add = integers                         ? table->compare_integers
+                           : out->family == TC_FAMILY_POWER ? table->compare_powers
+                                                            : table->compare_floats;
+    add(doubles, made, count, low, high, report);
+    return true;
+}
+
+/* The largest errors of a block whose values and results are there as F64, and the mantissa of the
+ * value with the largest relative one. */
+static void find_largest(const uint64_t *doubles, const uint64_t *made, size_t count,
+                         struct tc_narrow_bounds *bounds) {
+    for (size_t i = 0; i < count; i++) {
+        double value, result;
+        memcpy(&value, &doubles[i], sizeof value);
+        memcpy(&result, &made[i], sizeof result);
+        if (!isfinite(value) || !isfinite(result) || value == result)
+            continue;
+        double error = fabs(value - result);
+        bounds->max_abs = error > bounds->max_abs ? error : bounds->max_abs;
+        if (value != 0 && error / fabs(value) > bounds->max_rel) {
+            bounds->max_rel = error / fabs(value);
+            bounds->mantissa = doubles[i] & ((UINT64_C(1) << 52) - 1);
+        }
+    }
+}
+
+/* The loop that casts a block and says what is lost in one pass; NULL where there is none. The
+ * values that it takes are at *reals: in `room`, or the source itself. */
+static tc_narrow_loop *find_narrow(enum tc_dtype from, enum tc_dtype to,
+                                   const unsigned char *source, uint64_t *room, size_t count,
+                                   const void **reals) {
+    const struct tc_narrow_table *table = tc_narrow_table();
+    const struct tc_cast_table *fast = fast_table();
+    tc_cast_loop *to_f32 = from == TC_BF16  ? fast->bf16_f32
+                           : from == TC_F16 ? fast->f16_f32
+                           : from == TC_U16 ? fast->u16_f32
+                           : from == TC_I16 ? fast->i16_f32
+                                            : NULL;
+    /* The relative errors of large numbers that become 1 lie closer together than F32 can tell. */
+    if (to == TC_BOOL)
+        to_f32 = NULL;
+    *reals = from == TC_F32 || from == TC_F64 ? (const void *)source : room;
+    if (from == TC_F32 || (to_f32 && table->of_f32[to])) {
+        if (to_f32)
+            to_f32(source, room, count);
+        return table->of_f32[to];
+    }
+    bool held = from == TC_F64 || (table->of_f64[to] && widen(from, source, room, count));
+    return held ? table->of_f64[to] : NULL;
+}
+
+/* One block, where find_narrow knows a loop for it, and all of its values are usual ones. */
+static bool cast_narrow(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                        unsigned char *target, size_t count, struct tc_narrow_bounds *bounds,
+                        struct tc_cast_report *report) {
+    uint64_t doubles[BLOCK];
+    uint64_t made[BLOCK];
+    const void *reals;
+    struct tc_narrow_found found;
+    tc_narrow_loop *loop = find_narrow(from, to, source, doubles, count, &reals);
+    if (!loop)
+        return false;
+    bounds->max_abs = report->max_abs;
+    bounds->max_rel = report->max_rel;
+    loop(reals, target, count, bounds, &found);
+    if (found.special)
+        return false;
+    if (found.larger) {
+        if (!widen(from, source, doubles, count) || !widen(to, target, made, count))
+            return false;
+        find_largest(doubles, made, count, bounds);
+    }
+    report->overflow += found.overflow;
+    report->underflow += found.underflow;
+    report->nan_made += found.nan_made;
+    report->inexact += found.inexact;
+    report->max_abs = bounds->max_abs;
+    report->max_rel = bounds->max_rel;
+    return true;
+}
+
+/* By way of F64, where that holds the values of both; any other block one element at a time. */
+static void cast_wide(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                      unsigned char *target, size_t count, struct tc_cast_report *report) {
+    struct tc_narrow_bounds bounds = {.mantissa = UINT64_MAX};
+    while (count) {
+        size_t step = count < BLOCK ? count : BLOCK;
+        if (!(report && cast_narrow(from, to, source, target, step, &bounds, report)) &&
+            !cast_block(from, to, source, target, step, report))
+            tc_cast_singly(from, to, source, target, step, report);
+        source += step * tc_layouts[from].bytes;
+        target += step * tc_layouts[to].bytes;
+        count -= step;
+    }
+}
+
+/* Adds the imaginary parts that a real dtype leaves out; a zero is no loss. */
+static void add_lost(enum tc_dtype part, const unsigned char *lost, size_t count,
+                     struct tc_cast_report *report) {
+    uint64_t doubles[BLOCK];
+    const uint64_t infinite = UINT64_C(0x7FF) << 52;
+    uint64_t most = 0;
+    uint64_t inexact = 0;
+    if (!widen(part, lost, doubles, count)) {
+        tc_cast_lose(part, lost, count, report);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t size = doubles[i] & INT64_MAX;
+        inexact += size != 0;
+        most = size < infinite && size > most ? size : most;
+    }
+    double error;
+    memcpy(&error, &most, sizeof error);
+    report->inexact += inexact;
+    report->max_abs = error > report->max_abs ? error : report->max_abs;
+    report->max_rel = most && report->max_rel < 1 ? 1 : report->max_rel;
+}
+
+/* With constant sizes the compiler makes each part one load and one store. */
+static inline void split_sized(const unsigned char *source, size_t size, unsigned char *real,
+                               unsigned char *imaginary, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        memcpy(real + i * size, source + 2 * i * size, size);
+        memcpy(imaginary + i * size, source + (2 * i + 1) * size, size);
+    }
+}
+
+static inline void join_sized(const unsigned char *real, size_t size, unsigned char *target,
+                              size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        memcpy(target + 2 * i * size, real + i * size, size);
+        memset(target + (2 * i + 1) * size, 0, size);
+    }
+}
+
+static void split(const unsigned char *source, size_t size, unsigned char *real,
+                  unsigned char *imaginary, size_t count) {
+    if (size == 2)
+        split_sized(source, 2, real, imaginary, count);
+    else if (size == 4)
+        split_sized(source, 4, real, imaginary, count);
+    else
+        split_sized(source, 8, real, imaginary, count);
+}
+
+static void join(const unsigned char *real, size_t size, unsigned char *target, size_t count) {
+    if (size == 2)
+        join_sized(real, 2, target, count);
+    else if (size == 4)
+        join_sized(real, 4, target, count);
+    else
+        join_sized(real, 8, target, count);
+}
+
+/* Between a complex and a real dtype, by way of the real parts. */
+static void cast_parts(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                       unsigned char *target, size_t count, struct tc_cast_report *report) {
+    bool to_real = tc_layouts[to].components == 1;
+    enum tc_dtype part = component_of(to_real ? from : to);
+    size_t size = tc_layouts[part].bytes;
+    unsigned char real[8 * BLOCK];
+    unsigned char imaginary[8 * BLOCK];
+    while (count) {
+        size_t step = count < BLOCK ? count : BLOCK;
+        if (to_real) {
+            split(source, size, real, imaginary, step);
+            tc_cast(part, to, real, target, step, report);
+            if (report)
+                add_lost(part, imaginary, step, report);
+        } else {
+            tc_cast(from, part, source, real, step, report);
+            join(real, size, target, step);
+        }
+        source += tc_dtype_span(from, step);
+        target += tc_dtype_span(to, step);
+        count -= step;
+    }
+}
+
+/* By way of F32, which is what a block dtype's values are. */
+static void cast_blocks(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                        unsigned char *target, size_t count, struct tc_cast_report *report) {
+    float values[4 * BLOCK];
+    while (count) {
+        size_t step = count < 4 * BLOCK ? count : 4 * BLOCK;
+        tc_block_dequantise(from, source, values, step);
+        if (to == TC_F32)
+            memcpy(target, values, step * sizeof *values);
+        else
+            tc_cast(TC_F32, to, values, target, step, report);
+        source += tc_dtype_span(from, step);
+        target += tc_dtype_span(to, step);
+        count -= step;
+    }
+}
+
+/* A pair without a loop of its own. */
+static void cast_other(enum tc_dtype from, enum tc_dtype to, const unsigned char *source,
+                       unsigned char *target, size_t count, struct tc_cast_report *report) {
+    unsigned bits = tc_layouts[from].components == 1 ? tc_dtype_bits(from) : 64;
+    bool mixed = tc_layouts[from].components != tc_layouts[to].components;
+    bool table = bits <= 16 && tc_cast_table_pays(from, to, count);
+    if (table && (!report || bits == 8) &&
+        tc_cast_by_table(from, to, source, target, count, report))
+        return;
+    if (count < FEW)
+        tc_cast_singly(from, to, source, target, count, report);
+    else if (mixed)
+        cast_parts(from, to, source, target, count, report);
+    else
+        cast_wide(from, to, source, target, count, report);
 }
 
 void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *target, size_t count,
@@ -437,16 +311,21 @@ void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *tar
     tc_cast_loop *loop;
     tc_cast_loop *back;
     tc_cast_compare *check;
-    if (layouts[from].components == 2 && layouts[to].components == 2) {
+    if (tc_dtype_is_block(from)) {
+        cast_blocks(from, to, source, target, count, report);
+        return;
+    }
+    if (tc_layouts[from].components == 2 && tc_layouts[to].components == 2) {
         from = component_of(from);
         to = component_of(to);
         count *= 2;
     }
+    if (from == to) {
+        memcpy(target, source, count * tc_layouts[to].bytes * tc_layouts[to].components);
+        return;
+    }
     if (!find_fast(from, to, &loop, &back, &check)) {
-        /* A table pays off when there are more elements than possible values. */
-        bool small = tc_dtype_bits(from) <= 16 && count >> tc_dtype_bits(from);
-        if (!small || !cast_by_table(from, to, source, target, count, report))
-            cast_general(from, to, source, target, count, report);
+        cast_other(from, to, source, target, count, report);
         return;
     }
     if (!report || !check) {
@@ -461,65 +340,8 @@ void tc_cast(enum tc_dtype from, enum tc_dtype to, const void *source, void *tar
         loop(in, out, step);
         back(out, widened, step);
         check(in, widened, step, report);
-        in += step * layouts[from].bytes;
-        out += step * layouts[to].bytes;
+        in += step * tc_layouts[from].bytes;
+        out += step * tc_layouts[to].bytes;
         count -= step;
     }
-}
-
-/* Smallest and largest power of two that a float has, subnormals included. */
-static int lowest(const struct layout *layout) {
-    return layout->family == POWER ? -127 : 1 - layout->bias - (int)layout->mantissa;
-}
-
-static int highest(const struct layout *layout) {
-    int top = (int)ones(layout->exponent) - layout->bias;
-    return layout->family == IEEE || layout->family == POWER ? top - 1 : top;
-}
-
-static bool is_float(const struct layout *layout) {
-    return layout->family != INTEGER && layout->family != TRUTH;
-}
-
-/* Whether a float's significand and range hold every value of an integer dtype. */
-static bool integer_fits(const struct layout *in, const struct layout *out) {
-    if (out->family == POWER)
-        return false; /* it has no zero */
-    /* The most negative value is a power of two, which one bit holds. */
-    int bits = in->mantissa;
-    return bits <= out->mantissa + 1 && bits - 1 + (in->exponent ? 1 : 0) <= highest(out) &&
-           lowest(out) <= 0;
-}
-
-static bool float_fits(const struct layout *in, const struct layout *out) {
-    bool in_zero = in->family != POWER;
-    if (out->family == POWER)
-        return in->family == POWER;
-    if (lowest(out) > lowest(in) || highest(out) < highest(in) || out->mantissa < in->mantissa)
-        return false;
-    /* E4M3 has NaN in place of its largest value. */
-    if (out->family == FINITE_ONLY && in->family != FINITE_ONLY && highest(in) == highest(out))
-        return false;
-    bool in_infinite = in->family == IEEE;
-    bool in_negative_zero = in_zero && in->family != UNSIGNED_ZERO;
-    return !(in_infinite && out->family != IEEE) &&
-           !(in_negative_zero && out->family == UNSIGNED_ZERO);
-}
-
-bool tc_cast_lossless(enum tc_dtype from, enum tc_dtype to) {
-    const struct layout *in = &layouts[from];
-    const struct layout *out = &layouts[to];
-    if (from == to)
-        return true;
-    if (!tc_cast_exists(from, to) || in->components > out->components)
-        return false;
-    if (in->family == TRUTH)
-        return out->family != POWER;
-    if (out->family == TRUTH)
-        return false;
-    if (in->family == INTEGER && out->family == INTEGER)
-        return in->mantissa <= out->mantissa && in->exponent <= out->exponent;
-    if (in->family == INTEGER)
-        return integer_fits(in, out);
-    return is_float(out) && float_fits(in, out);
 }

@@ -14,7 +14,7 @@ typedef void tc_cast_compare(const void *source, const void *widened, size_t cou
 
 struct tc_cast_table {
     const char *cpu;
-    tc_cast_loop *bf16_f32, *f32_bf16, *f16_f32, *f32_f16, *f32_f64, *f64_f32;
+    tc_cast_loop *bf16_f32, *f32_bf16, *f16_f32, *f32_f16, *f32_f64, *f64_f32, *u16_f32, *i16_f32;
     tc_cast_compare *compare_f32, *compare_f64;
 };
 

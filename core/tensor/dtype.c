@@ -8,6 +8,10 @@
 
 #define WIDENINGS 4
 
+/* F32 holds the values of every block dtype as its reference computes them. */
+#define BLOCK(name, elements, bytes)                                                               \
+    { name, FLOAT, 0, 0, {TC_F32, TC_F64}, elements, bytes }
+
 /* `wider` lists, smallest first, the types that hold every value exactly.
  * An absent entry reads as TC_BOOL, which nothing widens to. */
 static const struct dtype_row {
@@ -16,33 +20,61 @@ static const struct dtype_row {
     uint8_t bits;
     uint8_t component;
     uint8_t wider[WIDENINGS];
+    /* Of a block dtype; 0: it is none. */
+    uint16_t elements;
+    uint16_t bytes;
 } rows[TC_DTYPES] = {
-    [TC_BOOL] = {"BOOL", TRUTH, 8, 1, {TC_U8, TC_I8, TC_I16, TC_I32}},
-    [TC_U8] = {"U8", INTEGER, 8, 1, {TC_I16, TC_U16, TC_I32, TC_I64}},
-    [TC_I8] = {"I8", INTEGER, 8, 1, {TC_I16, TC_I32, TC_I64}},
-    [TC_U16] = {"U16", INTEGER, 16, 2, {TC_I32, TC_U32, TC_I64, TC_U64}},
-    [TC_I16] = {"I16", INTEGER, 16, 2, {TC_I32, TC_I64}},
-    [TC_U32] = {"U32", INTEGER, 32, 4, {TC_I64, TC_U64}},
-    [TC_I32] = {"I32", INTEGER, 32, 4, {TC_I64}},
-    [TC_U64] = {"U64", INTEGER, 64, 8, {0}},
-    [TC_I64] = {"I64", INTEGER, 64, 8, {0}},
-    [TC_F16] = {"F16", FLOAT, 16, 2, {TC_F32, TC_F64}},
-    [TC_BF16] = {"BF16", FLOAT, 16, 2, {TC_F32, TC_F64}},
-    [TC_F32] = {"F32", FLOAT, 32, 4, {TC_F64}},
-    [TC_F64] = {"F64", FLOAT, 64, 8, {0}},
-    [TC_C64] = {"C64", COMPLEX, 64, 4, {TC_C128}},
-    [TC_C128] = {"C128", COMPLEX, 128, 8, {0}},
-    [TC_F8_E4M3] = {"F8_E4M3", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E5M2] = {"F8_E5M2", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}},
-    [TC_F8_E8M0] = {"F8_E8M0", FLOAT, 8, 1, {TC_BF16, TC_F32, TC_F64}},
-    [TC_F4] = {"F4", FLOAT, 4, 0, {0}},
-    [TC_F6_E2M3] = {"F6_E2M3", FLOAT, 6, 0, {0}},
-    [TC_F6_E3M2] = {"F6_E3M2", FLOAT, 6, 0, {0}},
-    [TC_U4] = {"U4", INTEGER, 4, 0, {0}},
-    [TC_I4] = {"I4", INTEGER, 4, 0, {0}},
-    [TC_C32] = {"C32", COMPLEX, 32, 2, {TC_C64, TC_C128}},
+    [TC_BOOL] = {"BOOL", TRUTH, 8, 1, {TC_U8, TC_I8, TC_I16, TC_I32}, 0, 0},
+    [TC_U8] = {"U8", INTEGER, 8, 1, {TC_I16, TC_U16, TC_I32, TC_I64}, 0, 0},
+    [TC_I8] = {"I8", INTEGER, 8, 1, {TC_I16, TC_I32, TC_I64}, 0, 0},
+    [TC_U16] = {"U16", INTEGER, 16, 2, {TC_I32, TC_U32, TC_I64, TC_U64}, 0, 0},
+    [TC_I16] = {"I16", INTEGER, 16, 2, {TC_I32, TC_I64}, 0, 0},
+    [TC_U32] = {"U32", INTEGER, 32, 4, {TC_I64, TC_U64}, 0, 0},
+    [TC_I32] = {"I32", INTEGER, 32, 4, {TC_I64}, 0, 0},
+    [TC_U64] = {"U64", INTEGER, 64, 8, {0}, 0, 0},
+    [TC_I64] = {"I64", INTEGER, 64, 8, {0}, 0, 0},
+    [TC_F16] = {"F16", FLOAT, 16, 2, {TC_F32, TC_F64}, 0, 0},
+    [TC_BF16] = {"BF16", FLOAT, 16, 2, {TC_F32, TC_F64}, 0, 0},
+    [TC_F32] = {"F32", FLOAT, 32, 4, {TC_F64}, 0, 0},
+    [TC_F64] = {"F64", FLOAT, 64, 8, {0}, 0, 0},
+    [TC_C64] = {"C64", COMPLEX, 64, 4, {TC_C128}, 0, 0},
+    [TC_C128] = {"C128", COMPLEX, 128, 8, {0}, 0, 0},
+    [TC_F8_E4M3] = {"F8_E4M3", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}, 0, 0},
+    [TC_F8_E5M2] = {"F8_E5M2", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}, 0, 0},
+    [TC_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}, 0, 0},
+    [TC_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", FLOAT, 8, 1, {TC_F16, TC_BF16, TC_F32, TC_F64}, 0, 0},
+    [TC_F8_E8M0] = {"F8_E8M0", FLOAT, 8, 1, {TC_BF16, TC_F32, TC_F64}, 0, 0},
+    [TC_F4] = {"F4", FLOAT, 4, 0, {0}, 0, 0},
+    [TC_F6_E2M3] = {"F6_E2M3", FLOAT, 6, 0, {0}, 0, 0},
+    [TC_F6_E3M2] = {"F6_E3M2", FLOAT, 6, 0, {0}, 0, 0},
+    [TC_U4] = {"U4", INTEGER, 4, 0, {0}, 0, 0},
+    [TC_I4] = {"I4", INTEGER, 4, 0, {0}, 0, 0},
+    [TC_C32] = {"C32", COMPLEX, 32, 2, {TC_C64, TC_C128}, 0, 0},
+    [TC_Q4_0] = BLOCK("Q4_0", 32, 18),
+    [TC_Q4_1] = BLOCK("Q4_1", 32, 20),
+    [TC_Q5_0] = BLOCK("Q5_0", 32, 22),
+    [TC_Q5_1] = BLOCK("Q5_1", 32, 24),
+    [TC_Q8_0] = BLOCK("Q8_0", 32, 34),
+    [TC_Q2_K] = BLOCK("Q2_K", 256, 84),
+    [TC_Q3_K] = BLOCK("Q3_K", 256, 110),
+    [TC_Q4_K] = BLOCK("Q4_K", 256, 144),
+    [TC_Q5_K] = BLOCK("Q5_K", 256, 176),
+    [TC_Q6_K] = BLOCK("Q6_K", 256, 210),
+    [TC_IQ2_XXS] = BLOCK("IQ2_XXS", 256, 66),
+    [TC_IQ2_XS] = BLOCK("IQ2_XS", 256, 74),
+    [TC_IQ2_S] = BLOCK("IQ2_S", 256, 82),
+    [TC_IQ3_XXS] = BLOCK("IQ3_XXS", 256, 98),
+    [TC_IQ3_S] = BLOCK("IQ3_S", 256, 110),
+    [TC_IQ1_S] = BLOCK("IQ1_S", 256, 50),
+    [TC_IQ1_M] = BLOCK("IQ1_M", 256, 56),
+    [TC_IQ4_NL] = BLOCK("IQ4_NL", 32, 18),
+    [TC_IQ4_XS] = BLOCK("IQ4_XS", 256, 136),
+    [TC_TQ1_0] = BLOCK("TQ1_0", 256, 54),
+    [TC_TQ2_0] = BLOCK("TQ2_0", 256, 66),
+    [TC_MXFP4] = BLOCK("MXFP4", 32, 17),
+    [TC_NVFP4] = BLOCK("NVFP4", 64, 36),
+    [TC_Q1_0] = BLOCK("Q1_0", 128, 18),
+    [TC_Q2_0] = BLOCK("Q2_0", 64, 18),
 };
 
 const char *tc_dtype_name(enum tc_dtype dtype) {
@@ -204,14 +236,27 @@ bool tc_dtype_packed(enum tc_dtype dtype) {
     return rows[dtype].component == 0;
 }
 
+bool tc_dtype_is_block(enum tc_dtype dtype) {
+    return rows[dtype].elements != 0;
+}
+
+unsigned tc_dtype_block_elements(enum tc_dtype dtype) {
+    const struct dtype_row *row = &rows[dtype];
+    return row->elements ? row->elements : row->bits == 4 ? 2 : row->bits == 6 ? 4 : 1;
+}
+
+unsigned tc_dtype_block_bytes(enum tc_dtype dtype) {
+    const struct dtype_row *row = &rows[dtype];
+    return row->elements ? row->bytes : tc_dtype_block_elements(dtype) * row->bits / 8;
+}
+
+size_t tc_dtype_span(enum tc_dtype dtype, size_t count) {
+    return count / tc_dtype_block_elements(dtype) * tc_dtype_block_bytes(dtype);
+}
+
 bool tc_dtype_nbytes(enum tc_dtype dtype, uint64_t count, uint64_t *nbytes) {
-    if (!tc_dtype_packed(dtype))
-        return tc_mul(count, rows[dtype].bits / 8u, nbytes);
-    uint64_t bits;
-    if (!tc_mul(count, rows[dtype].bits, &bits) || bits % 8 != 0)
-        return false;
-    *nbytes = bits / 8;
-    return true;
+    unsigned elements = tc_dtype_block_elements(dtype);
+    return count % elements == 0 && tc_mul(count / elements, tc_dtype_block_bytes(dtype), nbytes);
 }
 
 enum tc_dtype tc_dtype_promote(enum tc_dtype dtype, tc_dtype_set target) {

@@ -173,8 +173,9 @@ static bool read_map(struct tc_select *select, const struct tc_document *documen
 static bool parse_map(struct tc_select *select, struct tc_input *input, struct tc_error *error) {
     struct tc_document document = {0};
     char *text = tc_input_load(input, 0, input->size, error);
-    bool ok = text && tc_document_parse(&document, (struct tc_text){text, input->size}, 0, error) &&
-              read_map(select, &document);
+    bool ok = text && tc_document_parse(&document, (struct tc_text){text, input->size}, 0, error);
+    document.code = "map";
+    ok = ok && read_map(select, &document);
     tc_document_release(&document);
     free(text);
     return ok;

@@ -29,18 +29,24 @@ bool tc_shape_measure(enum tc_dtype dtype, const uint64_t *shape, unsigned rank,
         else if (!tc_mul(product, shape[i], &product))
             goto overflow;
     }
-    if (tc_dtype_packed(dtype) && !zero) {
-        if (product > UINT64_MAX / 8)
-            goto overflow;
-        if (!tc_dtype_nbytes(dtype, product, &bytes)) {
-            tc_fail(error, TC_INVALID, "packed-shape",
-                    "%llu elements of %s do not fill whole bytes", (unsigned long long)product,
-                    tc_dtype_name(dtype));
-            return tc_error_because(error, TC_REASON_PARTIAL_BYTE);
-        }
-    } else if (!tc_mul(product, (tc_dtype_bits(dtype) + 7) / 8, &bytes)) {
+    unsigned elements = tc_dtype_block_elements(dtype);
+    if (tc_dtype_is_block(dtype) && (rank == 0 || shape[rank - 1] % elements != 0))
+        return tc_fail(error, TC_INVALID, "block-shape",
+                       "rows of %llu elements are no whole blocks of %s (%u elements each)",
+                       (unsigned long long)(rank ? shape[rank - 1] : 1), tc_dtype_name(dtype),
+                       elements);
+    if (!zero && tc_dtype_packed(dtype) && product > UINT64_MAX / 8)
         goto overflow;
+    if (!zero && product % elements != 0) {
+        tc_fail(error, TC_INVALID, "packed-shape", "%llu elements of %s do not fill whole bytes",
+                (unsigned long long)product, tc_dtype_name(dtype));
+        return tc_error_because(error, TC_REASON_PARTIAL_BYTE);
     }
+    /* With a zero among the dimensions the others may be no whole number of packed elements; their
+     * size is rounded up, and counts only in the check that it does not overflow. */
+    uint64_t whole = product / elements + (product % elements != 0);
+    if (!tc_mul(whole, tc_dtype_block_bytes(dtype), &bytes))
+        goto overflow;
     if (bytes > INT64_MAX)
         goto overflow;
     *count = zero ? 0 : product;

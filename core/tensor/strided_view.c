@@ -33,10 +33,7 @@ static uint64_t trailing_bytes(const struct tc_view *view, unsigned axis) {
     return bytes;
 }
 
-/* Reduces the rank: drops axes of length 1, and merges two neighbours where a step
- * of the outer axis is as long as the whole inner axis. Even a view of rank 64 may
- * turn out to be one run of bytes. */
-static void merge_axes(struct tc_view *view) {
+void tc_view_merge(struct tc_view *view) {
     unsigned rank = 0;
     for (unsigned i = 0; i < view->rank; i++) {
         uint64_t length = view->shape[i];
@@ -66,7 +63,7 @@ static void merge_axes(struct tc_view *view) {
 bool tc_view_reader_init(struct tc_view_reader *reader, const struct tc_view *view, tc_fetch *fetch,
                          void *context, struct tc_error *error) {
     *reader = (struct tc_view_reader){.view = *view, .fetch = fetch, .context = context};
-    merge_axes(&reader->view);
+    tc_view_merge(&reader->view);
     while (reader->axis + 1 < reader->view.rank &&
            trailing_bytes(&reader->view, reader->axis) > WINDOW_BYTES)
         reader->axis++;

@@ -53,6 +53,10 @@ struct tc_view_reader {
     uint64_t rows;       /* of a tile */
 };
 
+/* Reduces the rank: drops axes of length 1, and merges two neighbours where a step of the outer
+ * axis is as long as the whole inner axis. Even a view of rank 64 may turn out to be one run of
+ * bytes. */
+void tc_view_merge(struct tc_view *view);
 /* The caller must have checked that no element lies outside the storage. */
 bool tc_view_reader_init(struct tc_view_reader *reader, const struct tc_view *view, tc_fetch *fetch,
                          void *context, struct tc_error *error);

@@ -19,7 +19,7 @@ void tc_table_release(struct tc_table *table) {
 }
 
 static bool table_grow(struct tc_table *table, struct tc_error *error) {
-    size_t capacity = table->capacity ? table->capacity + table->capacity / 2 : 16;
+    size_t capacity = table->capacity ? table->capacity + table->capacity / 2 : 4;
     if (!tc_arena_charge(table->arena, (capacity - table->capacity) * sizeof *table->tensors,
                          error))
         return false;
@@ -27,7 +27,7 @@ static bool table_grow(struct tc_table *table, struct tc_error *error) {
     if (!tensors)
         return tc_fail_memory(error);
     table->tensors = tensors;
-    if (!tc_name_index_reserve(&table->names, tensors, table->count, capacity, error))
+    if (!tc_name_index_reserve(&table->names, capacity, error))
         return false;
     table->capacity = capacity;
     return true;

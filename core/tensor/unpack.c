@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/tensor/block.h"
+
 enum tc_dtype tc_unpacked(enum tc_dtype dtype) {
     if (!tc_dtype_packed(dtype))
         return dtype;
@@ -37,6 +39,10 @@ static unsigned code_at(const unsigned char *bytes, size_t i, unsigned bits) {
 }
 
 void tc_unpack(enum tc_dtype dtype, const void *source, void *target, size_t count) {
+    if (tc_dtype_is_block(dtype)) {
+        tc_block_dequantise(dtype, source, target, count);
+        return;
+    }
     unsigned bits = tc_dtype_bits(dtype);
     unsigned char *small = target;
     float *floats = target;

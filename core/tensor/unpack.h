@@ -1,5 +1,5 @@
 /*
- * Unpacks elements of 4 and 6 bits to elements of whole bytes. The low bits of a
+ * Unpacks elements of 4 and 6 bits, and blocks, to elements of whole bytes. The low bits of a
  * byte come first: the low nibble is the first element of 4 bits; four elements of
  * 6 bits are one little-endian number of three bytes, the first in its low bits.
  */
@@ -14,7 +14,7 @@
  * value; any other is itself. */
 enum tc_dtype tc_unpacked(enum tc_dtype dtype);
 /* Unpacks `count` elements, of which the first starts with the first byte of
- * `source`. Bits behind the last element are ignored. */
+ * `source`; of a block dtype, whole blocks. Bits behind the last element are ignored. */
 void tc_unpack(enum tc_dtype dtype, const void *source, void *target, size_t count);
 
 #endif

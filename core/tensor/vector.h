@@ -8,6 +8,9 @@
 #include <stdint.h>
 
 /* Elements as files have them, at any alignment. */
+struct tc_u8 {
+    uint8_t v;
+} __attribute__((packed, may_alias));
 struct tc_u16 {
     uint16_t v;
 } __attribute__((packed, may_alias));

@@ -12,6 +12,7 @@
 
 #include "core/tensor/cast.h"
 #include "core/tensor/cast_report.h"
+#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 
 static unsigned size_of(enum tc_dtype dtype) {
@@ -270,10 +271,10 @@ Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 120) {
 }
 
 Test(cast, every_pair_on_any_cpu, .timeout = 120) {
-    cr_assert(tc_cast_use("plain"));
-    cr_assert_str_eq(tc_cast_cpu(), "plain");
+    cr_assert(tc_cpu_use("plain"));
+    cr_assert_str_eq(tc_cpu_name(), "plain");
     check_all_pairs();
-    cr_assert_not(tc_cast_use("no such cpu"));
+    cr_assert_not(tc_cpu_use("no such cpu"));
 }
 
 /* Both sets of instructions give the same bits, on random patterns. */
@@ -291,9 +292,9 @@ Test(cast, cpus_agree) {
     }
     for (size_t p = 0; p < 6; p++) {
         struct tc_cast_report first = {0}, second = {0};
-        cr_assert(tc_cast_use("plain"));
+        cr_assert(tc_cpu_use("plain"));
         tc_cast(pairs[p][0], pairs[p][1], in + 1, a + 1, COUNT, &first);
-        if (!tc_cast_use("avx2"))
+        if (!tc_cpu_use("avx2"))
             continue;
         tc_cast(pairs[p][0], pairs[p][1], in + 1, b + 1, COUNT, &second);
         cr_assert_arr_eq(a + 1, b + 1, COUNT * size_of(pairs[p][1]));
@@ -417,6 +418,98 @@ Test(cast, tables_agree_with_single_elements) {
     }
     free(in);
     free(many);
+}
+
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Random bits, and for F32 and F64 values near the ends of what smaller dtypes hold. */
+static void fill_random(enum tc_dtype dtype, unsigned char *bytes, size_t count, uint64_t *state) {
+    static const double ends[] = {1,       127,      128,     255,          448,    480,
+                                  57344,   61440,    65504,   4294967295.0, 3.4e38, 1e-7,
+                                  6e-8,    0.015625, 1e-40,   0x1p63,       0x1p64, 2147483647.0,
+                                  32767.5, 0,        INFINITY};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = next_random(state);
+        double value = ends[bits % 21] * (1 + ((double)(bits >> 32 & 0xFFF) - 2048) * 0x1p-18);
+        float narrow = (float)value;
+        bool near = bits >> 50 & 1;
+        if (dtype == TC_F64 && near)
+            memcpy(&bits, &value, sizeof bits);
+        if (dtype == TC_F32 && near)
+            memcpy(&bits, &narrow, sizeof narrow);
+        if (dtype == TC_BOOL)
+            bits &= 1;
+        memcpy(bytes + i * size_of(dtype), &bits, size_of(dtype) < 8 ? size_of(dtype) : 8);
+    }
+}
+
+/* What weights are like, in the source's dtype: neither Inf nor NaN, of few bits or many, about 1
+ * or small or, in one of three rounds, so large that they leave a range. */
+static void fill_usual(enum tc_dtype dtype, unsigned char *bytes, size_t count, int round,
+                       uint64_t *state) {
+    static const double sizes[] = {1, 0x1p-9, 300, 70000, 0x1p33, 0x1p64, 1e-30};
+    bool parts = is_complex(dtype);
+    for (size_t i = 0; i < count; i++) {
+        double pair[2] = {0};
+        for (int part = 0; part < 2; part++) {
+            uint64_t bits = next_random(state);
+            double value = (double)(bits >> 12) * 0x1p-51 - 1;
+            if (bits & 1)
+                value = (double)(int64_t)(value * 64) / 32;
+            pair[part] = value * sizes[round < 2 ? bits / 2 % 2 : bits / 2 % 7];
+            if (round == 1 && !(bits / 8 % 4))
+                pair[part] = bits & 64 ? -0.0 : 1.0625 * ldexp(1, (int)(bits / 128 % 9) - 4);
+        }
+        tc_cast(parts ? TC_C128 : TC_F64, dtype, pair, bytes + i * size_of(dtype), 1, NULL);
+    }
+}
+
+/* Loops over many elements give what one element at a time gives, and the same report: for any
+ * bits, and in the rounds from 0 on for usual values. */
+static void check_many(enum tc_dtype from, enum tc_dtype to, int round) {
+    enum { MANY = 3000 };
+    static unsigned char in[16 * MANY], many[16 * MANY], one[16 * MANY];
+    uint64_t state = 88172645463325252u + from * 31u + to;
+    struct tc_cast_report sums[2] = {0};
+    memset(in, 0, sizeof in);
+    if (round < 0)
+        fill_random(from, in, MANY, &state);
+    else
+        fill_usual(from, in, MANY, round, &state);
+    tc_cast(from, to, in, many, MANY, &sums[0]);
+    for (size_t i = 0; i < MANY; i++)
+        tc_cast(from, to, in + i * size_of(from), one + i * size_of(to), 1, &sums[1]);
+    cr_assert_arr_eq(many, one, MANY * size_of(to), "%s to %s", tc_dtype_name(from),
+                     tc_dtype_name(to));
+    /* The loops from F32 to F16 and BF16 divide in F32. */
+    bool divides =
+        (from == TC_F32 || from == TC_C64) && (to == TC_F16 || to == TC_BF16 || to == TC_C32);
+    double margin = divides ? 0x1p-23 * sums[1].max_rel : 0;
+    cr_assert(sums[0].overflow == sums[1].overflow && sums[0].underflow == sums[1].underflow &&
+                  sums[0].nan_made == sums[1].nan_made && sums[0].inexact == sums[1].inexact &&
+                  sums[0].max_abs == sums[1].max_abs &&
+                  (sums[0].max_rel == sums[1].max_rel ||
+                   fabs(sums[0].max_rel - sums[1].max_rel) <= margin),
+              "report of %s to %s, round %d", tc_dtype_name(from), tc_dtype_name(to), round);
+}
+
+Test(cast, many_agree_with_single_elements, .timeout = 120) {
+    static const char *const cpus[] = {"plain", "avx2"};
+    for (size_t cpu = 0; cpu < 2; cpu++) {
+        if (!tc_cpu_use(cpus[cpu]))
+            continue;
+        for (int from = 0; from < TC_DTYPES; from++)
+            for (int to = 0; to < TC_DTYPES; to++)
+                if (from != to && !tc_dtype_is_block((enum tc_dtype)from) &&
+                    tc_cast_exists((enum tc_dtype)from, (enum tc_dtype)to))
+                    for (int round = -1; round < 3; round++)
+                        check_many((enum tc_dtype)from, (enum tc_dtype)to, round);
+    }
 }
 
 Test(cast, promotion_follows_the_rule) {

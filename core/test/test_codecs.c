@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/io/crc_combine.h"
 #include "core/io/deflate.h"
 #include "core/io/input.h"
 #include "core/io/zstd.h"
@@ -50,6 +51,29 @@ static struct tc_buffer zstd_of(const void *bytes, size_t length) {
     return packed;
 }
 
+/* A range that ends before it starts, as sizes in a file may make one, is an empty one. */
+Test(codecs, a_range_behind_its_end_is_empty) {
+    unsigned char bytes[64] = {0};
+    struct tc_input *input = input_of(bytes, sizeof bytes);
+    struct tc_error cut = {0};
+    struct tc_error again = {0};
+    struct tc_error frame = {0};
+    struct tc_inflater inflater;
+    struct tc_zstd_decoder decoder;
+    cr_assert(tc_inflater_init(&inflater, input, 40, 20, &cut));
+    cr_assert_not(tc_inflate(&inflater, bytes, 1, &cut));
+    cr_assert_str_eq(cut.code, "truncated");
+    tc_inflater_restart(&inflater, 50);
+    cr_assert_not(tc_inflate(&inflater, bytes, 1, &again));
+    cr_assert_str_eq(again.code, "truncated");
+    tc_inflater_release(&inflater);
+    cr_assert(tc_zstd_decoder_init(&decoder, input, 40, 20, &frame));
+    cr_assert_not(tc_zstd_decode(&decoder, bytes, 1, &frame));
+    cr_assert_eq(frame.class, TC_INVALID);
+    tc_zstd_decoder_release(&decoder);
+    tc_input_close(input);
+}
+
 /* Decodes `length` bytes, which must be all; returns the error's class. */
 static enum tc_class unzstd(const struct tc_buffer *packed, size_t cut, void *to, size_t length) {
     struct tc_input *input = input_of(packed->bytes, packed->length - cut);
@@ -89,15 +113,29 @@ Test(zstd, nothing_is_a_frame_too) {
     tc_buffer_release(&packed);
 }
 
-static struct tc_buffer deflate_of(const void *bytes, size_t length, int level) {
-    struct tc_buffer packed = {0};
+/* In pieces of at most `piece` bytes. */
+static struct tc_buffer deflate_in(const unsigned char *bytes, size_t length, int level,
+                                   size_t piece) {
+    struct tc_buffer stream = {0};
     struct tc_deflater deflater;
     struct tc_error error = {0};
-    cr_assert(tc_deflater_init(&deflater, level, collect, &packed, &error));
-    cr_assert(tc_deflate(&deflater, bytes, length, &error));
-    cr_assert(tc_deflater_finish(&deflater, &error));
+    unsigned char *packed = malloc(TC_DEFLATE_ROOM);
+    cr_assert(tc_deflater_init(&deflater, level, &error));
+    for (size_t at = 0; at < length; at += piece) {
+        size_t window = at < TC_DEFLATE_WINDOW ? at : TC_DEFLATE_WINDOW;
+        size_t step = length - at < piece ? length - at : piece;
+        size_t made;
+        cr_assert(tc_deflate_piece(&deflater, bytes + at, window, step, packed, &made, &error));
+        tc_buffer_add(&stream, packed, made);
+    }
+    tc_buffer_add(&stream, tc_deflate_end, TC_DEFLATE_END_BYTES);
     tc_deflater_release(&deflater);
-    return packed;
+    free(packed);
+    return stream;
+}
+
+static struct tc_buffer deflate_of(const void *bytes, size_t length, int level) {
+    return deflate_in(bytes, length, level, TC_DEFLATE_PIECE);
 }
 
 static enum tc_class inflate(const struct tc_buffer *packed, size_t cut, unsigned char *to,
@@ -133,6 +171,66 @@ Test(deflate, round_trip_and_exact_ends) {
     }
     free(bytes);
     free(back);
+}
+
+/* Each piece refers back to those before it, so that many cost little more than one. */
+Test(deflate, pieces_share_their_window) {
+    unsigned char *bytes = sample();
+    unsigned char *back = calloc(1, SIZE);
+    for (int level = 1; level <= 9; level += 4) {
+        struct tc_buffer one = deflate_of(bytes, SIZE, level);
+        struct tc_buffer many = deflate_in(bytes, SIZE, level, 4096);
+        cr_assert_eq(inflate(&many, 0, back, SIZE, 7001), TC_OK);
+        cr_assert_arr_eq(back, bytes, SIZE);
+        cr_assert_lt(many.length, one.length + SIZE / 4096 * 512);
+        tc_buffer_release(&one);
+        tc_buffer_release(&many);
+    }
+    free(bytes);
+    free(back);
+}
+
+/* What can't be packed grows by a few bytes, and never beyond the room for it. */
+Test(deflate, noise_fits_the_room) {
+    unsigned char *bytes = malloc(TC_DEFLATE_PIECE);
+    unsigned char *back = malloc(TC_DEFLATE_PIECE);
+    uint64_t state = 88172645463325252u;
+    for (size_t i = 0; i < TC_DEFLATE_PIECE; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes[i] = (unsigned char)(state >> 32);
+    }
+    for (int level = 1; level <= 9; level++) {
+        struct tc_buffer packed = deflate_of(bytes, TC_DEFLATE_PIECE, level);
+        cr_assert_lt(packed.length, TC_DEFLATE_PIECE + TC_DEFLATE_PIECE / 512);
+        cr_assert_eq(inflate(&packed, 0, back, TC_DEFLATE_PIECE, 65536), TC_OK);
+        cr_assert_arr_eq(back, bytes, TC_DEFLATE_PIECE);
+        tc_buffer_release(&packed);
+    }
+    free(bytes);
+    free(back);
+}
+
+/* The CRCs of pieces, in any order, give that of the whole. */
+Test(deflate, crcs_are_combined) {
+    unsigned char *bytes = sample();
+    static const size_t cuts[] = {0, 1, 2, 1000, 65536, 65537, 200000, SIZE};
+    uint32_t crc = 0;
+    uint32_t crc_c = 0;
+    uint64_t sum = 0;
+    for (size_t i = sizeof cuts / sizeof *cuts - 1; i-- > 0;) {
+        size_t length = cuts[i + 1] - cuts[i];
+        uint64_t behind = SIZE - cuts[i + 1];
+        crc ^= tc_crc32_moved(tc_crc32(0, bytes + cuts[i], length), behind);
+        crc_c ^= tc_crc32c_moved(tc_crc32c(0, bytes + cuts[i], length), behind);
+        sum ^= tc_sum_moved(tc_sum_of(bytes + cuts[i], length), behind);
+    }
+    cr_assert_eq(crc, tc_crc32(0, bytes, SIZE));
+    cr_assert_eq(crc_c, tc_crc32c(0, bytes, SIZE));
+    cr_assert_eq(sum, (uint64_t)crc << 32 | crc_c);
+    cr_assert_eq(tc_sum_add(tc_sum_of(bytes, 999), bytes + 999, SIZE - 999), sum);
+    free(bytes);
 }
 
 Test(deflate, streams_behind_each_other) {

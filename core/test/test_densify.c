@@ -6,59 +6,26 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/densify.h"
 #include "core/format/reader.h"
-#include "core/io/input.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
-#include "core/test/temporary.h"
-
-#define PARTS 4
+#include "core/test/made_reader.h"
 
 static struct tc_format_options format_options;
 static struct tc_reader *reader;
 static struct tc_arena arena;
 static struct tc_error error;
-static const void *data[PARTS];
-
-static bool open_nothing(struct tc_reader *unused, struct tc_error *failure) {
-    (void)unused;
-    (void)failure;
-    return true;
-}
-
-static bool read_data(struct tc_reader *unused, const struct tc_tensor *tensor, uint64_t offset,
-                      void *buffer, size_t length, struct tc_error *failure) {
-    (void)unused;
-    (void)failure;
-    cr_assert_leq(offset + length, tensor->nbytes);
-    memcpy(buffer, (const char *)data[tensor->cookie] + offset, length);
-    return true;
-}
-
-static void close_nothing(struct tc_reader *unused) {
-    (void)unused;
-}
-
-static const struct tc_backend backend = {
-    .name = "made", .open = open_nothing, .read = read_data, .close = close_nothing};
 
 static void setup(void) {
-    format_options = (struct tc_format_options){.limits = TC_LIMITS_DEFAULT};
     error = (struct tc_error){0};
     tc_arena_init(&arena, 0);
-    char path[TEST_PATH_MAX];
-    cr_assert_eq(close(test_temporary_file(path)), 0);
-    struct tc_input *input = tc_input_open(path, NULL, &error);
-    unlink(path);
-    reader = input ? tc_reader_open(&backend, input, &format_options, &error) : NULL;
-    cr_assert_not_null(reader, "%s", error.message);
+    reader = made_reader(&format_options);
 }
 
 static void teardown(void) {
@@ -95,7 +62,7 @@ static void add_part(const char *layout, const struct part *part, uint32_t cooki
     tc_metadata_set(metadata, &arena, TC_TEXT("sparse_parent"), TC_TEXT("s"), &error);
     tc_metadata_set(metadata, &arena, TC_TEXT("sparse_role"), tc_text_of(part->role), &error);
     tc_metadata_set(metadata, &arena, TC_TEXT("sparse_layout"), tc_text_of(layout), &error);
-    data[cookie] = part->bytes;
+    made_data[cookie] = part->bytes;
     cr_assert(tc_table_add(&reader->table, &tensor, &error), "%s", error.message);
 }
 
@@ -105,7 +72,7 @@ static struct tc_densify *make(const char *layout, const struct part *parts) {
     error = (struct tc_error){0};
     tc_table_release(&reader->table);
     tc_table_init(&reader->table, &reader->arena, 100);
-    for (uint32_t i = 0; i < PARTS && parts[i].role; i++)
+    for (uint32_t i = 0; i < MADE_TENSORS && parts[i].role; i++)
         add_part(layout, &parts[i], i);
     cr_assert(tc_sparse_of(&reader->table, &reader->table.tensors[0], &sparse));
     return tc_densify_make(reader, &sparse, &arena, &error);

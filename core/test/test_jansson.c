@@ -60,7 +60,7 @@ Test(document, values) {
 Test(document, of_one_value) {
     cr_assert(parse(" \"x\" "));
     cr_assert_not(tc_document_expect(&document, document.root, TC_JSON_OBJECT));
-    cr_assert_str_eq(error.message, "bad JSON (got a string, expected an object)");
+    cr_assert_str_eq(error.message, "a value of another kind (got a string, expected an object)");
     cr_assert(error.has_offset && error.offset == 101);
     tc_document_release(&document);
 }

@@ -76,6 +76,23 @@ Test(json, accepts_what_rfc_8259_does) {
         cr_assert(valid(good[i], strlen(good[i])), "%s: %s", good[i], error.message);
 }
 
+Test(json, escapes_stand_for_characters) {
+    static const struct {
+        const char *text;
+        const char *meant;
+    } cases[] = {{"\"\\u0041\"", "A"},
+                 {"\"\\u00E4\"", "\xC3\xA4"},
+                 {"\"\\u20AC\\u20ac\"", "\xE2\x82\xAC\xE2\x82\xAC"},
+                 {"\"\\uD83D\\uDE00\"", "\xF0\x9F\x98\x80"},
+                 {"\"\\b\\f\\n\\r\\t\\\"\\\\\\/\"", "\b\f\n\r\t\"\\/"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tc_text value;
+        start(cases[i].text, strlen(cases[i].text));
+        cr_assert(tc_json_string(&json, &value) && tc_json_end(&json), "%s", error.message);
+        cr_assert(tc_text_equal(value, tc_text_of(cases[i].meant)), "case %zu", i);
+    }
+}
+
 Test(json, refuses_everything_else) {
     static const char *const bad[] = {"",
                                       "{",
@@ -103,6 +120,7 @@ Test(json, refuses_everything_else) {
                                       "\"\\ud800\"",
                                       "\"\\udc00\"",
                                       "\"\\ud800\\u0041\"",
+                                      "\"\\ud800\\udcz0\"",
                                       "\"\x01\"",
                                       "\"\xFF\"",
                                       "\"\xED\xA0\x80\"",

@@ -64,6 +64,15 @@ Test(json_writer, indented_as_pythons_and_serdes_pretty_forms) {
            "  \"d\": [\n    2,\n    3\n  ]\n}");
 }
 
+Test(json_writer, bytes_are_escaped_one_by_one) {
+    struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_array(&json, NULL);
+    tc_json_add_bytes(&json, NULL, (struct tc_text){"\0a\xff", 3});
+    tc_json_add_bytes(&json, NULL, (struct tc_text){NULL, 0});
+    tc_json_close(&json);
+    expect("[\"\\u0000\\u0061\\u00ff\",\"\"]");
+}
+
 Test(json_writer, lines) {
     struct tc_json_writer json = {.out = &out, .escape = TC_ESCAPE_SERDE, .style = TC_JSON_LINES};
     write_all(&json);

@@ -155,6 +155,56 @@ Test(publish, copies_ranges_large_and_small) {
     free(bytes);
 }
 
+/* Copies that follow one another on both sides, others, and writes between them: every byte comes
+ * to its place, whatever is kept back. */
+Test(publish, copies_that_are_kept_back) {
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    const size_t size = (size_t)70 << 20;
+    char *bytes = malloc(size);
+    char *meant = calloc(1, size + 8192);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (char)(i * 31 + i / 4099);
+    char source[TEST_PATH_MAX + 32];
+    snprintf(source, sizeof source, "%s/source", folder);
+    int fd = open(source, O_CREAT | O_WRONLY, 0600);
+    cr_assert(tc_write_all(fd, bytes, size, &error));
+    close(fd);
+    struct tc_input *input = tc_input_open(source, NULL, &error);
+    cr_assert(tc_publish_begin(&publish, path, false, (struct tc_publish_options){0}, &error));
+    struct tc_outfile *out = tc_outfile_open(&publish, "target", &error);
+    /* From, to, length; a `from` of SIZE_MAX is a write of zeros. */
+    const size_t steps[][3] = {
+        {SIZE_MAX, 0, 100},          {100, 4196, 3000},      {3100, 7196, 5},
+        {3105, 7201, 300000},        {SIZE_MAX, 100, 4096},  {303105, 307201, 7},
+        {400000, 307208, 1},         {400001, 307209, 4000}, {500000, 400000, 40000000},
+        {40500000, 40400000, 10000}, {0, 50000000, 4095},    {4096, 50004095, (size_t)20 << 20},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        static const char zeros[4096];
+        size_t from = steps[i][0];
+        out->position = steps[i][1];
+        cr_assert(from == SIZE_MAX ? tc_outfile_write(out, zeros, steps[i][2], &error)
+                                   : tc_outfile_copy(out, input, from, steps[i][2], &error));
+        cr_assert_eq(out->position, steps[i][1] + steps[i][2]);
+        if (from != SIZE_MAX)
+            memcpy(meant + steps[i][1], bytes + from, steps[i][2]);
+    }
+    uint64_t end = out->position;
+    cr_assert(tc_outfile_seal(out, &error));
+    cr_assert(tc_publish_commit(&publish, &error));
+    tc_publish_end(&publish);
+    tc_input_close(input);
+    input = tc_input_open(path, NULL, &error);
+    cr_assert_eq(input->size, end);
+    char *got = tc_input_load(input, 0, end, &error);
+    cr_assert_eq(memcmp(got, meant, end), 0);
+    tc_input_close(input);
+    free(got);
+    free(meant);
+    free(bytes);
+}
+
 Test(publish, a_file_that_changes_is_noticed) {
     struct tc_error error = {0};
     char bytes[8];

@@ -14,6 +14,11 @@
     "\"options\":[\"--x\"],\"inputs\":[{\"path\":\"/a\",\"size\":3}],"                             \
     "\"tensors\":[{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[2,3],\"sha256\":\"" PLAN "\"}]}\n"
 
+#define TENSOR "{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[]}"
+#define TENSORS(text) HEAD "\"tensors\":[" text "]}"
+#define ONES_16 "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+#define ONES_65 ONES_16 ONES_16 ONES_16 ONES_16 "1"
+
 static enum tc_class read(const char *text, struct tc_part_record *record, struct tc_arena *arena) {
     struct tc_error error = {0};
     bool ok = tc_part_record_read(record, tc_text_of(text), arena, &error);
@@ -65,6 +70,24 @@ Test(shard_part, what_is_no_record_is_refused) {
          TC_INVALID},
         {HEAD "\"shard\":1,\"shards\":3,\"name\":\"n\",\"size\":7}", TC_INVALID},
         {HEAD "\"shard\":1,\"shards\":3,\"name\":\"n\",\"size\":7," TAIL "x", TC_INVALID},
+        {HEAD "\"shard\":1,\"shard\":1}", TC_INVALID},
+        {HEAD "\"inputs\":[{\"path\":\"/a\",\"mode\":1}]}", TC_INVALID},
+        {HEAD "\"inputs\":[{\"path\":\"/a\",\"path\":\"/b\"}]}", TC_INVALID},
+        {HEAD "\"inputs\":[{\"size\":1}]}", TC_INVALID},
+        {HEAD "\"inputs\":[{\"path\":\"/a\"},x]}", TC_INVALID},
+        {HEAD "\"inputs\":{}}", TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\"}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F9\",\"shape\":[]}"), TC_INVALID},
+        {TENSORS("{\"dtype\":\"F32\",\"shape\":[]}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[],\"x\":1}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[],\"shape\":[]}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[-1]}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[" ONES_65 "]}"), TC_INVALID},
+        {TENSORS("{\"name\":\"w\",\"dtype\":\"F32\",\"shape\":[]},x"), TC_INVALID},
+        /* The second list is shorter than the first. */
+        {HEAD "\"tensors\":[" TENSOR "," TENSOR "," TENSOR "],\"tensors\":[" TENSOR "]}",
+         TC_INVALID},
+        {HEAD "\"inputs\":[{\"path\":\"a\"},{\"path\":\"b\"}],\"inputs\":[]}", TC_INVALID},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tc_part_record record;

@@ -10,7 +10,7 @@
 #include "core/inspect/exact.h"
 #include "core/inspect/moments.h"
 #include "core/inspect/stats_fast.h"
-#include "core/tensor/cast.h"
+#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/unpack.h"
 
@@ -225,7 +225,7 @@ Test(stats, every_set_of_instructions_agrees) {
     doubles[2345] = -INFINITY;
     struct tc_stats found[2][3];
     for (int set = 0; set < 2; set++) {
-        if (!tc_cast_use(set ? "avx2" : "plain"))
+        if (!tc_cpu_use(set ? "avx2" : "plain"))
             cr_skip("no AVX2 here");
         found[set][0] = stats_of(TC_F32, values, sizeof values);
         found[set][1] = stats_of(TC_F64, doubles, sizeof doubles);

@@ -4,6 +4,8 @@
 
 #include "core/base/error.h"
 #include "core/tensor/strided_view.h"
+#include "core/tensor/view_blocks.h"
+#include "core/test/sanitized.h"
 
 struct storage {
     unsigned char *bytes;
@@ -70,6 +72,121 @@ static size_t check(struct tc_view view, size_t size, size_t step) {
     free(expected);
     free(got);
     return storage.fetches;
+}
+
+struct stream {
+    unsigned char *bytes;
+    uint64_t put;
+    uint64_t size;
+};
+
+static bool put(void *context, uint64_t offset, const unsigned char *bytes, size_t length,
+                struct tc_error *error) {
+    (void)error;
+    struct stream *stream = context;
+    cr_assert_leq(offset + length, stream->size);
+    memcpy(stream->bytes + offset, bytes, length);
+    stream->put += length;
+    return true;
+}
+
+/* Whether the view is made by blocks of at most so many bytes; then they give its stream, each byte
+ * once. */
+static bool check_blocks(struct tc_view view, size_t size, size_t most) {
+    struct tc_view_blocks blocks;
+    view.storage = size;
+    if (!tc_view_blocks_plan(&blocks, &view, most))
+        return false;
+    struct storage storage = {malloc(size), size, 0};
+    for (size_t i = 0; i < size; i++)
+        storage.bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    unsigned char *expected = expected_stream(&view, &storage);
+    uint64_t total = count_of(&view) * view.element, sum = 0;
+    struct stream stream = {.bytes = malloc(total), .size = total};
+    unsigned char *bytes = malloc(blocks.largest), *scratch = malloc(blocks.scratch);
+    struct tc_error error = {0};
+    cr_assert_leq(blocks.largest, most);
+    for (uint64_t number = blocks.count; number > 0; number--) {
+        cr_assert(tc_view_blocks_read(&blocks, number - 1, fetch, &storage, scratch, bytes, &error),
+                  "%s", error.message);
+        cr_assert(tc_view_blocks_put(&blocks, number - 1, bytes, put, &stream, &error));
+        sum += tc_view_blocks_size(&blocks, number - 1);
+    }
+    cr_assert_eq(stream.put, total);
+    cr_assert_eq(sum, total);
+    cr_assert(memcmp(stream.bytes, expected, total) == 0);
+    free(storage.bytes);
+    free(expected);
+    free(stream.bytes);
+    free(bytes);
+    free(scratch);
+    return true;
+}
+
+/* A view of random lengths, in any order of its axes, some of which may be repeated or have gaps.
+ */
+static size_t random_view(uint64_t *random, unsigned rank, unsigned element, uint64_t most,
+                          struct tc_view *view) {
+    unsigned axes[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const uint64_t lengths[] = {1, 2, 3, 7, 16, 17, 33, 64, 100, 1000};
+    uint64_t count = 1, stride = element, last = 0;
+    *view = (struct tc_view){.rank = rank, .element = element};
+    for (unsigned i = 0; i < rank; i++) {
+        *random ^= *random << 13, *random ^= *random >> 7, *random ^= *random << 17;
+        unsigned other = i + (unsigned)(*random % (rank - i)), axis = axes[other];
+        axes[other] = axes[i];
+        uint64_t length = lengths[(*random >> 8) % 10];
+        length = count * length <= most ? length : 1 + (*random >> 8) % (most / count);
+        view->shape[axis] = length;
+        count *= length;
+        if ((*random >> 20) % 6 == 0)
+            continue; /* the same elements again and again */
+        view->stride[axis] = stride;
+        last += (length - 1) * stride;
+        stride *= length;
+        if ((*random >> 24) % 8 == 0)
+            stride += element * ((*random >> 30) % 9);
+    }
+    view->start = (*random >> 40) % 33;
+    return view->start + last + element;
+}
+
+Test(strided_view, blocks_of_any_permutation) {
+    uint64_t random = 88172645463325252u;
+    unsigned made = 0;
+    for (unsigned round = 0; round < (TEST_SANITIZED ? 200 : 1500); round++) {
+        struct tc_view view;
+        unsigned element = (unsigned[]){1, 2, 4, 8, 16, 3}[round % 6];
+        size_t size = random_view(&random, 1 + round % 7, element, 60000, &view);
+        made += check_blocks(view, size, (size_t)1 << (9 + round % 11));
+        check(view, size, 70001);
+    }
+    cr_assert_gt(made, TEST_SANITIZED ? 100 : 700, "%u", made);
+}
+
+/* All of it in one block: what rearranges memory gets axes of every length. */
+Test(strided_view, one_block_of_any_permutation) {
+    uint64_t random = 1234567;
+    for (unsigned round = 0; round < (TEST_SANITIZED ? 100 : 600); round++) {
+        struct tc_view view;
+        unsigned element = (unsigned[]){1, 2, 4, 8, 16}[round % 5];
+        size_t size = random_view(&random, 2 + round % 5, element, 200000, &view);
+        check_blocks(view, size, (size_t)8 << 20);
+    }
+}
+
+/* What a conversion has: long runs on both sides, whatever the rank. */
+Test(strided_view, blocks_are_read_in_long_runs) {
+    struct tc_view view = {3, 4, {300, 200, 100}, {4, 1200, 240000}, 0, 24000000};
+    struct tc_view_blocks blocks;
+    cr_assert(tc_view_blocks_plan(&blocks, &view, (size_t)1 << 20));
+    cr_assert_geq(blocks.extent[0] * blocks.extent[1] * 4, 1200);
+    cr_assert_eq(blocks.extent[2], 100);
+    /* Elements that lie far apart on either side are not. */
+    view = (struct tc_view){2, 4, {3, 100000}, {4, 4000}, 0, UINT64_C(400000000)};
+    cr_assert_not(tc_view_blocks_plan(&blocks, &view, (size_t)1 << 20));
+    view = (struct tc_view){2, 4, {0, 5}, {4, 4}, 0, 20};
+    cr_assert_not(tc_view_blocks_plan(&blocks, &view, (size_t)1 << 20));
 }
 
 Test(strided_view, fortran_order) {

@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/plan/layout.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
@@ -25,6 +26,7 @@
 
 #define HEADER_LIMIT (UINT64_C(64) << 10)
 #define PREFIX_BYTES 12u
+#define WRITTEN_PREFIX 10u
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
@@ -275,7 +277,8 @@ static void add_descr(struct tc_buffer *dict, const struct tc_item *item) {
     tc_buffer_add_string(dict, "', 'fortran_order': False, 'shape': (");
 }
 
-bool npy_header_write(struct tc_buffer *text, const struct tc_item *item, struct tc_error *error) {
+bool npy_header_write(struct tc_buffer *text, const struct tc_item *item,
+                      const struct tc_writer *writer, struct tc_error *error) {
     struct tc_buffer dict = {0};
     const uint64_t *shape = item->shape;
     unsigned rank = item->rank - (text_descr(item) ? 1u : 0u);
@@ -290,31 +293,17 @@ bool npy_header_write(struct tc_buffer *text, const struct tc_item *item, struct
         tc_buffer_addf(&dict, "%*s",
                        21 - snprintf(digits, sizeof digits, "%llu", (unsigned long long)shape[0]),
                        "");
-    size_t prefix = 10;
-    size_t total = prefix + dict.length + 1;
+    /* Version 1.0: 64 dimensions are far from what its 16 bits can say. */
+    size_t total = WRITTEN_PREFIX + dict.length + 1;
     total += 64 - total % 64; /* 64 more when it fits already, as numpy does */
-    bool wide = total - prefix > UINT16_MAX;
-    if (wide) {
-        prefix = 12;
-        total = prefix + dict.length + 1;
-        total += 64 - total % 64;
-    }
-    size_t length = total - prefix;
-    const char head[12] = {'\x93',
-                           'N',
-                           'U',
-                           'M',
-                           'P',
-                           'Y',
-                           wide ? 2 : 1,
-                           0,
-                           (char)(length & 0xFF),
-                           (char)(length >> 8 & 0xFF),
-                           (char)(length >> 16 & 0xFF),
-                           (char)(length >> 24 & 0xFF)};
-    tc_buffer_add(text, head, prefix);
+    if (writer)
+        total = tc_layout_start(writer, total);
+    size_t length = total - WRITTEN_PREFIX;
+    const char head[WRITTEN_PREFIX] = {
+        '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(length & 0xFF), (char)(length >> 8)};
+    tc_buffer_add(text, head, sizeof head);
     tc_buffer_add(text, dict.bytes, dict.failed ? 0 : dict.length);
-    tc_buffer_addf(text, "%*s\n", (int)(total - prefix - dict.length - 1), "");
+    tc_buffer_addf(text, "%*s\n", (int)(length - dict.length - 1), "");
     text->failed |= dict.failed;
     tc_buffer_release(&dict);
     return tc_buffer_ok(text, error);

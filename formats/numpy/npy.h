@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/text.h"
+#include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/spool.h"
 #include "core/plan/plan.h"
@@ -28,6 +29,8 @@
     (TC_SET(TC_BOOL) | TC_SET_INTEGERS | TC_SET(TC_F16) | TC_SET(TC_F32) | TC_SET(TC_F64) |        \
      TC_SET(TC_C64) | TC_SET(TC_C128))
 #define NPY_MAX_RANK TC_MAX_RANK
+/* numpy refuses a header of more than 10,000 bytes. */
+#define NPY_MOST_ALIGNMENT UINT64_C(8192)
 /* Metadata of a tensor of bytes that was an array of text: that array's type. */
 #define NPY_DESCR_KEY "numpy.descr"
 
@@ -74,7 +77,9 @@ bool npy_header_read(struct tc_reader *reader, tc_fetch *fetch, void *context, u
 
 /* The header as np.save writes it, with the magic bytes. A tensor of bytes whose
  * metadata says that it was an array of text gets that type again. */
-bool npy_header_write(struct tc_buffer *text, const struct tc_item *item, struct tc_error *error);
+/* With `writer`, the header of a file of its own, which is as long as --align asks for. */
+bool npy_header_write(struct tc_buffer *text, const struct tc_item *item,
+                      const struct tc_writer *writer, struct tc_error *error);
 /* Whether the header holds the tensor's metadata, as it does for bytes that were
  * an array of text: a backend's holds_metadata. */
 bool npy_holds_metadata(const struct tc_item *item);
@@ -132,6 +137,9 @@ struct npy_stream {
 /* Whether reading a tensor needs a stream that lives from call to call. Any other
  * is read by any thread with an empty stream. */
 bool npy_is_sequential(const struct npy_tensor *tensor);
+/* Where its elements lie as they are, but not in C order: the view of the array's data that it is.
+ */
+bool npy_strided(const struct npy_tensor *tensor, struct tc_view *view);
 /* Whether the file holds the tensor's C-order little-endian bytes in one run. */
 bool npy_is_raw(const struct npy_tensor *tensor);
 /* Reads bytes of the tensor's C-order little-endian stream. `fetch` gives the

@@ -116,24 +116,37 @@ static bool fetch_column(void *context, uint64_t offset, void *buffer, size_t le
     return true;
 }
 
-static bool start_view_reader(struct npy_stream *stream, struct tc_error *error) {
-    const struct npy_header *header = &stream->array->header;
-    const struct npy_field *field = stream->field;
-    struct tc_view view = {.rank = field->rank,
-                           .element = tc_dtype_bits(field->dtype) / 8,
-                           .start = field->start,
-                           .storage = header->count * field->span};
+/* A field as a view of its column. */
+static void make_view(const struct npy_header *header, const struct npy_field *field,
+                      struct tc_view *view) {
+    *view = (struct tc_view){.rank = field->rank,
+                             .element = tc_dtype_bits(field->dtype) / 8,
+                             .start = field->start,
+                             .storage = header->count * field->span};
     uint64_t stride = field->span;
     for (unsigned i = 0; i < header->rank; i++) {
         unsigned axis = header->fortran ? i : header->rank - 1 - i;
-        view.shape[axis] = header->shape[axis];
-        view.stride[axis] = stride;
+        view->shape[axis] = header->shape[axis];
+        view->stride[axis] = stride;
         stride *= header->shape[axis];
     }
     for (unsigned i = header->rank; i < field->rank; i++) {
-        view.shape[i] = field->shape[i];
-        view.stride[i] = field->stride[i - header->rank];
+        view->shape[i] = field->shape[i];
+        view->stride[i] = field->stride[i - header->rank];
     }
+}
+
+bool npy_strided(const struct npy_tensor *tensor, struct tc_view *view) {
+    const struct npy_header *header = &tensor->array->header;
+    if (!header->fortran || header->structured || tensor->array->packed || tensor->field->swap)
+        return false;
+    make_view(header, tensor->field, view);
+    return true;
+}
+
+static bool start_view_reader(struct npy_stream *stream, struct tc_error *error) {
+    struct tc_view view;
+    make_view(&stream->array->header, stream->field, &view);
     stream->viewing = true;
     return tc_view_reader_init(&stream->view_reader, &view, fetch_column, stream, error);
 }

@@ -89,7 +89,7 @@ static struct tc_text full_name(struct walk *walk, struct tc_text name) {
     char *copy = tc_arena_alloc(arena(walk), prefix + name.length + 1, walk->error);
     if (!copy)
         return (struct tc_text){NULL, 0};
-    if (prefix)
+    if (walk->path.bytes)
         memcpy(copy, walk->path.bytes, prefix);
     if (name.length)
         memcpy(copy + prefix, name.bytes, name.length);

@@ -5,12 +5,10 @@
 #include <string.h>
 
 #include "core/base/arena.h"
-#include "core/base/limits.h"
-#include "core/base/text.h"
 #include "core/format/format_option.h"
+#include "core/io/chunk_pipe.h"
 #include "core/io/publish.h"
 #include "core/tensor/dtype.h"
-#include "core/tensor/metadata.h"
 #include "formats/onnx.pb-c.h"
 #include "formats/onnx/onnx.h"
 #include "formats/onnx/options.h"
@@ -30,6 +28,7 @@
 #define TAG_GRAPH 0x3A       /* ModelProto, field 7 */
 #define TAG_RAW_DATA 0x4A    /* TensorProto, field 9 */
 #define TAG_OUTPUT 0x62      /* GraphProto, field 12 */
+#define TAG_SPARSE 0x7A      /* GraphProto, field 15 */
 #define TAG_GRAPH_NAME 0x12  /* GraphProto, field 2 */
 #define GRAPH_NAME "tensors"
 
@@ -46,6 +45,9 @@ static const struct versions {
 /* From IR 4 on initializers need not be inputs; opset 9 belongs to it. */
 #define LEAST_IR 4
 #define LEAST_OPSET 9
+/* Sparse initializers came with IR 6 and opset 11. */
+#define SPARSE_IR 6
+#define SPARSE_OPSET 11
 
 /* protobuf-c wants strings with a NUL behind them. */
 static char *terminated(struct tc_arena *arena, struct tc_text text, struct tc_error *error) {
@@ -73,10 +75,8 @@ static void set_entry(Onnx__StringStringEntryProto *entry, struct tc_text key,
     entry->value = (ProtobufCBinaryData){value.length, (uint8_t *)(uintptr_t)value.bytes};
 }
 
-/* Appends a TensorProto without data. With a location, it refers to external data at
- * `offset` there. */
-static bool add_tensor(struct tc_buffer *text, const struct tc_item *item, uint64_t offset,
-                       const char *location, struct tc_error *error) {
+bool onnx_write_head(struct tc_buffer *text, const struct tc_item *item, uint64_t offset,
+                     const char *location, struct tc_error *error) {
     struct tc_arena arena;
     tc_arena_init(&arena, 0);
     Onnx__TensorProto tensor = ONNX__TENSOR_PROTO__INIT;
@@ -148,7 +148,8 @@ static bool add_output(struct tc_buffer *text, const struct tc_item *item, struc
 /* Appends all of a model but its graph. */
 static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
                       struct tc_error *error) {
-    const struct tc_metadata *metadata = &writer->file->metadata;
+    const struct onnx_writer *onnx = writer->state;
+    const struct tc_metadata *metadata = &onnx->metadata;
     struct tc_arena arena;
     tc_arena_init(&arena, 0);
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
@@ -159,6 +160,9 @@ static bool add_model(struct tc_buffer *text, const struct tc_writer *writer,
     struct versions least = {LEAST_IR, LEAST_OPSET};
     for (size_t i = 0; i < writer->file->count; i++) {
         struct versions needed = versions[writer->plan->items[writer->file->first + i].dtype];
+        if (onnx->sparse[i] && needed.ir < SPARSE_IR)
+            needed = (struct versions){SPARSE_IR,
+                                       needed.opset > SPARSE_OPSET ? needed.opset : SPARSE_OPSET};
         least.ir = needed.ir > least.ir ? needed.ir : least.ir;
         least.opset = needed.opset > least.opset ? needed.opset : least.opset;
     }
@@ -225,7 +229,7 @@ static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struc
     for (size_t i = 0; onnx->offsets && i < writer->file->count; i++) {
         uint64_t nbytes = writer->plan->items[writer->file->first + i].nbytes;
         onnx->offsets[i] = UINT64_MAX;
-        if (nbytes < least)
+        if (nbytes < least || onnx->sparse[i])
             continue;
         onnx->offsets[i] = (end + EXTERNAL_ALIGNMENT - 1) / EXTERNAL_ALIGNMENT * EXTERNAL_ALIGNMENT;
         end = onnx->offsets[i] + nbytes;
@@ -233,15 +237,30 @@ static bool place_data(struct tc_writer *writer, struct onnx_writer *onnx, struc
     return onnx->offsets != NULL;
 }
 
-/* Appends an initializer up to its data, which comes last. */
+/* Appends a sparse initializer, with its data. */
+static bool add_sparse(struct tc_buffer *text, const struct onnx_sparse *sparse,
+                       struct tc_error *error) {
+    struct tc_buffer message = {0};
+    bool ok = onnx_add_sparse_tensor(&message, sparse, error);
+    wire_add_varint(text, TAG_SPARSE);
+    wire_add_varint(text, message.length);
+    tc_buffer_add(text, message.bytes, ok ? message.length : 0);
+    tc_buffer_release(&message);
+    return ok && tc_buffer_ok(text, error);
+}
+
+/* Appends an initializer up to its data, which comes last. A sparse one stands at the place of
+ * its first part; its other parts are nothing by themselves. */
 static bool add_initializer(struct tc_buffer *text, struct tc_writer *writer, size_t index,
                             struct tc_error *error) {
     const struct onnx_writer *onnx = writer->state;
     const struct tc_item *item = &writer->plan->items[writer->file->first + index];
     bool external = onnx->offsets[index] != UINT64_MAX;
     struct tc_buffer header = {0};
-    bool ok = add_tensor(&header, item, onnx->offsets[index],
-                         external ? writer->file->companion : NULL, error);
+    if (onnx->sparse[index])
+        return onnx->sparse[index]->first != index || add_sparse(text, onnx->sparse[index], error);
+    bool ok = onnx_write_head(&header, item, onnx->offsets[index],
+                              external ? writer->file->companion : NULL, error);
     uint64_t data = external ? 0 : 1 + wire_varint_size(item->nbytes) + item->nbytes;
     wire_add_varint(text, TAG_INITIALIZER);
     wire_add_varint(text, header.length + data);
@@ -260,9 +279,21 @@ static bool add_graph(struct tc_buffer *text, const struct tc_writer *writer,
     wire_add_varint(text, TAG_GRAPH_NAME);
     wire_add_varint(text, strlen(GRAPH_NAME));
     tc_buffer_add_string(text, GRAPH_NAME);
-    for (size_t i = 0; i < writer->file->count; i++)
-        if (!add_output(text, &writer->plan->items[writer->file->first + i], error))
+    const struct onnx_writer *onnx = writer->state;
+    for (size_t i = 0; i < writer->file->count; i++) {
+        struct tc_item item = writer->plan->items[writer->file->first + i];
+        const struct onnx_sparse *sparse = onnx->sparse[i];
+        if (sparse && sparse->first != i)
+            continue;
+        if (sparse) { /* for whoever uses it, it is a tensor as any other */
+            item.name = sparse->parent;
+            item.dtype = sparse->values->dtype;
+            item.shape = sparse->dims;
+            item.rank = (uint8_t)sparse->rank;
+        }
+        if (!add_output(text, &item, error))
             return false;
+    }
     return tc_buffer_ok(text, error);
 }
 
@@ -271,14 +302,15 @@ bool onnx_write_begin(struct tc_writer *writer, struct tc_error *error) {
     struct tc_buffer model = {0};
     struct tc_buffer graph = {0};
     struct tc_buffer initializer = {0};
-    bool ok = place_data(writer, onnx, error) && add_model(&model, writer, error) &&
+    bool ok = onnx_find_sparse(writer, onnx, error) && onnx_leave_out_sparse(writer, onnx, error) &&
+              place_data(writer, onnx, error) && add_model(&model, writer, error) &&
               add_graph(&graph, writer, error);
     uint64_t size = graph.length;
     for (size_t i = 0; i < writer->file->count && ok; i++) {
         initializer.length = 0;
         ok = add_initializer(&initializer, writer, i, error);
         size += initializer.length;
-        if (onnx->offsets[i] == UINT64_MAX)
+        if (onnx->offsets[i] == UINT64_MAX && !onnx->sparse[i])
             size += writer->plan->items[writer->file->first + i].nbytes;
     }
     if (ok && size + model.length > LARGEST_MESSAGE)
@@ -307,6 +339,15 @@ static bool align_companion(struct tc_outfile *out, uint64_t offset, struct tc_e
     return true;
 }
 
+/* Takes what was written already. */
+static bool drain(struct tc_source *source, struct tc_error *error) {
+    struct tc_chunk *chunk;
+    enum tc_next next;
+    while ((next = tc_source_next(source, &chunk, error)) == TC_NEXT_CHUNK)
+        tc_chunk_release(chunk);
+    return next == TC_NEXT_END;
+}
+
 bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *source,
                     struct tc_error *error) {
     const struct onnx_writer *onnx = writer->state;
@@ -314,6 +355,8 @@ bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *so
     bool ok = add_initializer(&text, writer, index, error) &&
               tc_outfile_write(writer->out, text.bytes, text.length, error);
     tc_buffer_release(&text);
+    if (ok && onnx->sparse[index])
+        return drain(source, error);
     if (!ok || onnx->offsets[index] == UINT64_MAX)
         return ok && tc_source_write(source, writer->out, error);
     return align_companion(writer->companion, onnx->offsets[index], error) &&
@@ -323,7 +366,7 @@ bool onnx_write_put(struct tc_writer *writer, size_t index, struct tc_source *so
 bool onnx_write_lone(struct tc_writer *writer, struct tc_source *source, struct tc_error *error) {
     const struct tc_item *item = &writer->plan->items[writer->file->first];
     struct tc_buffer text = {0};
-    bool ok = add_tensor(&text, item, 0, NULL, error);
+    bool ok = onnx_write_head(&text, item, 0, NULL, error);
     wire_add_varint(&text, TAG_RAW_DATA);
     wire_add_varint(&text, item->nbytes);
     ok = ok && tc_buffer_ok(&text, error) &&

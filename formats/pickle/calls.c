@@ -66,6 +66,7 @@ static struct pickle_node *make_dict(struct pickle *pickle, struct pickle_node *
         return NULL;
     if (!fit || arguments->count > position + 1)
         return bad_call(pickle, callable, arguments);
+    dict->content = callable;
     if (callable->global == PICKLE_ATTRIBUTE_DICT)
         dict->value = PICKLE_DICT_OF_ATTRIBUTES;
     else if (callable->global == PICKLE_ORDERED_DICT &&
@@ -97,9 +98,13 @@ static bool is_factory(const struct pickle *pickle, const struct pickle_node *no
 
 static struct pickle_node *make_default_dict(struct pickle *pickle, struct pickle_node *callable,
                                              struct pickle_node *arguments) {
-    const struct pickle_node *first = pickle_item(arguments, 0);
-    return !first || is_factory(pickle, first) ? make_dict(pickle, callable, arguments, 1)
-                                               : bad_call(pickle, callable, arguments);
+    struct pickle_node *first = pickle_item(arguments, 0);
+    if (first && !is_factory(pickle, first))
+        return bad_call(pickle, callable, arguments);
+    struct pickle_node *dict = make_dict(pickle, callable, arguments, 1);
+    if (pickle_is(dict, PICKLE_DICT))
+        dict->state = first;
+    return dict;
 }
 
 /* list(), set([…]), deque([…], length), Size([…]), with at most `most` arguments. */
@@ -137,7 +142,10 @@ static struct pickle_node *make_deque(struct pickle *pickle, struct pickle_node 
     if (most && most->kind != PICKLE_NONE && (!limited || most->integer < 0))
         return bad_call(pickle, callable, arguments);
     struct pickle_node *made = make_sequence(pickle, callable, arguments, PICKLE_LIST, 2);
-    if (!pickle_is(made, PICKLE_LIST) || !limited)
+    if (!pickle_is(made, PICKLE_LIST))
+        return made;
+    made->value = 1;
+    if (!limited)
         return made;
     made->most = (uint64_t)most->integer + 1;
     return made->count < made->most || pickle->mode == PICKLE_SCAN
@@ -157,7 +165,10 @@ static struct pickle_node *make_size(struct pickle *pickle, struct pickle_node *
     for (size_t i = 0; i < from->count; i++)
         if (from->items[i]->kind != PICKLE_INT)
             return bad_call(pickle, callable, arguments);
-    return make_sequence(pickle, callable, arguments, PICKLE_TUPLE, 1);
+    struct pickle_node *size = make_sequence(pickle, callable, arguments, PICKLE_TUPLE, 1);
+    if (pickle_is(size, PICKLE_TUPLE))
+        size->value = 1;
+    return size;
 }
 
 static bool is_latin1(const struct pickle_node *codec) {
@@ -249,8 +260,10 @@ static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *
     struct pickle_node *node = ok ? pickle_node(pickle, PICKLE_TEXT) : NULL;
     if (node && tc_buffer_ok(&path, pickle->error))
         node->text = tc_arena_copy(pickle->arena, path.bytes, path.length, pickle->error);
-    if (node)
+    if (node) {
         node->length = path.length;
+        node->value = 1;
+    }
     tc_buffer_release(&path);
     if (!ok && pickle->error->class == TC_OK)
         return bad_call(pickle, callable, arguments);
@@ -260,9 +273,23 @@ static struct pickle_node *make_path(struct pickle *pickle, struct pickle_node *
 /* A class of text: the text itself. */
 static struct pickle_node *make_text(struct pickle *pickle, struct pickle_node *callable,
                                      struct pickle_node *arguments) {
-    struct pickle_node *text = pickle_item(arguments, 0);
-    return arguments->count == 1 && pickle_is(text, PICKLE_TEXT)
-               ? text
+    const struct pickle_node *text = pickle_item(arguments, 0);
+    if (arguments->count != 1 || !pickle_is(text, PICKLE_TEXT))
+        return bad_call(pickle, callable, arguments);
+    struct pickle_node *made = pickle_node(pickle, PICKLE_TEXT);
+    if (made) {
+        pickle_become(made, text);
+        made->value = 1;
+    }
+    return made;
+}
+
+/* A member of an enumeration: its number. */
+static struct pickle_node *make_member(struct pickle *pickle, struct pickle_node *callable,
+                                       struct pickle_node *arguments) {
+    struct pickle_node *number = pickle_item(arguments, 0);
+    return arguments->count == 1 && pickle_is(number, PICKLE_INT)
+               ? number
                : bad_call(pickle, callable, arguments);
 }
 
@@ -290,8 +317,8 @@ static bool has_base(const struct pickle_node *class, bool dict) {
         return dict;
     default:
         return !dict &&
-               (class->global == PICKLE_NAMESPACE || class->global == PICKLE_SCRIPT_CLASS ||
-                class->global == PICKLE_JOBLIB_ARRAY);
+               (class->global == PICKLE_NAMESPACE || class->global == PICKLE_RECORD ||
+                class->global == PICKLE_SCRIPT_CLASS || class->global == PICKLE_JOBLIB_ARRAY);
     }
 }
 
@@ -349,6 +376,7 @@ bool pickle_is_class(const struct pickle_node *global) {
     case PICKLE_SIZE:
     case PICKLE_SCRIPT_CLASS:
     case PICKLE_NAMESPACE:
+    case PICKLE_RECORD:
     case PICKLE_PATH:
     case PICKLE_TEXT_CLASS:
     case PICKLE_JOBLIB_ARRAY:
@@ -408,7 +436,10 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
         return reconstruct(pickle, callable, arguments);
     case PICKLE_NUMPY_DTYPE:
         return make_dtype(pickle, callable, arguments);
+    case PICKLE_ENUM:
+        return make_member(pickle, callable, arguments);
     case PICKLE_NAMESPACE:
+    case PICKLE_RECORD:
         return arguments->count && pickle->mode != PICKLE_SCAN
                    ? bad_call(pickle, callable, arguments)
                    : keep_call(pickle, PICKLE_OBJECT, callable, arguments);

@@ -1,7 +1,7 @@
 /*
  * The names that a pickle of tensors may use, and what each stands for. A file with any
  * other name is refused. Nothing here is ever imported or called: what Python would make
- * by a call, calls.c makes as data, or records as a call that torch/tree.c interprets.
+ * by a call, calls.c makes as data, or records as a call that torch/tensor.c interprets.
  * shapes.c has the arguments and states that each may have.
  */
 #include <string.h>
@@ -55,6 +55,11 @@ static const struct known known[] = {
     {"pathlib", "PurePosixPath", PICKLE_PATH, 0},
     {"pathlib._local", "PosixPath", PICKLE_PATH, 0},
     {"pathlib._local", "PurePosixPath", PICKLE_PATH, 0},
+    {"pathlib", "WindowsPath", PICKLE_PATH, 0},
+    {"pathlib", "PureWindowsPath", PICKLE_PATH, 0},
+    {"pathlib._local", "WindowsPath", PICKLE_PATH, 0},
+    {"pathlib._local", "PureWindowsPath", PICKLE_PATH, 0},
+    {"_io", "BytesIO", PICKLE_RECORD, 1},
     {"pytorch_lightning.utilities.parsing", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
     {"pytorch_lightning.core.saving", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
     {"lightning.pytorch.utilities.parsing", "AttributeDict", PICKLE_ATTRIBUTE_DICT, 0},
@@ -109,6 +114,29 @@ static const struct known known[] = {
     {"numpy", "ndarray", PICKLE_NUMPY_ARRAY, 0},
     {"torch.storage", "UntypedStorage", PICKLE_STORAGE_CLASS, TC_NONE},
     {"torch", "UntypedStorage", PICKLE_STORAGE_CLASS, TC_NONE},
+};
+
+#define DCP "torch.distributed.checkpoint.metadata"
+#define DCP_OLD "torch.distributed._shard.sharded_tensor.metadata"
+#define LOSS_SCALER "deepspeed.runtime.fp16.loss_scaler"
+
+/* Names in the tables of distributed checkpoints, and in DeepSpeed's. */
+static const struct known records[] = {
+    {DCP, "Metadata", PICKLE_RECORD, 0},
+    {DCP, "TensorStorageMetadata", PICKLE_RECORD, 0},
+    {DCP, "BytesStorageMetadata", PICKLE_RECORD, 0},
+    {DCP, "ChunkStorageMetadata", PICKLE_RECORD, 0},
+    {DCP, "MetadataIndex", PICKLE_RECORD, 0},
+    {DCP, "StorageMeta", PICKLE_RECORD, 0},
+    {DCP, "TensorProperties", PICKLE_RECORD, 1},
+    {DCP, "_MEM_FORMAT_ENCODING", PICKLE_ENUM, 0},
+    {DCP_OLD, "TensorProperties", PICKLE_RECORD, 1},
+    {DCP_OLD, "MEM_FORMAT_ENCODING", PICKLE_ENUM, 0},
+    {"torch.distributed.checkpoint.filesystem", "_StorageInfo", PICKLE_RECORD, 0},
+    {LOSS_SCALER, "LossScaler", PICKLE_RECORD, 0},
+    {LOSS_SCALER, "DynamicLossScaler", PICKLE_RECORD, 0},
+    {"deepspeed.runtime.zero.config", "ZeroStageEnum", PICKLE_ENUM, 0},
+    {"deepspeed.utils.tensor_fragment", "fragment_address", PICKLE_RECORD, 0},
 };
 
 /* Names in torch, which old files of GPU tensors have in torch.cuda. */
@@ -202,6 +230,8 @@ static const struct known *look_up(const struct pickle *pickle, struct tc_text m
         found = FIND(builtins, module, name);
     if (!found)
         found = FIND(dtypes, module, name);
+    if (!found)
+        found = FIND(records, module, name);
     if (!found && tc_text_equal(module, TC_TEXT("torch.cuda")))
         module = TC_TEXT("torch");
     if (!found)

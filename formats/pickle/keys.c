@@ -9,6 +9,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "formats/pickle/pickle.h"
 
@@ -23,6 +24,8 @@ struct key {
 /* A tuple that is nested deeper or has a longer text is equal only to itself. */
 #define MAX_KEY_DEPTH 16
 #define MAX_KEY_TEXT 1024u
+/* Fewer are sorted at once. */
+#define MANY_KEYS 64u
 
 #define TWO_TO_63 9223372036854775808.0
 
@@ -148,6 +151,44 @@ static void merge(struct pickle_node *node, const struct key *keys, size_t count
         node->count = left;
 }
 
+struct slot {
+    uint32_t hash;
+    uint32_t place; /* 1 + the position of the key's node in the items; 0: the slot is free */
+};
+
+/* Whether all keys are plain text, and no two are the same: so are those of nearly every dict, and
+ * nothing need be sorted. The hash has a secret key, so that nobody can choose texts that
+ * collide. */
+static bool all_differ(const struct pickle_node *node, uint32_t width, size_t count, bool *differ,
+                       struct tc_error *error) {
+    uint8_t secret[16];
+    size_t slots = 16;
+    bool plain = true;
+    for (size_t i = 0; i < count && plain; i++)
+        plain = node->items[width * i]->kind == PICKLE_TEXT && !node->items[width * i]->surrogates;
+    while (slots < count + count / 2)
+        slots *= 2;
+    *differ = false;
+    if (!plain)
+        return true;
+    struct slot *table = calloc(slots, sizeof *table);
+    if (!table)
+        return tc_fail_memory(error);
+    tc_random(secret, sizeof secret);
+    for (size_t i = 0; i < count && plain; i++) {
+        struct tc_text key = pickle_text(node->items[width * i]);
+        uint32_t hash = (uint32_t)tc_shorthash(secret, key.bytes, key.length);
+        size_t at = hash & (slots - 1);
+        for (; plain && table[at].place; at = (at + 1) & (slots - 1))
+            plain = table[at].hash != hash ||
+                    !tc_text_equal(pickle_text(node->items[table[at].place - 1]), key);
+        table[at] = (struct slot){hash, (uint32_t)(width * i) + 1};
+    }
+    *differ = plain;
+    free(table);
+    return true;
+}
+
 bool pickle_settle(struct pickle_node *node, struct tc_arena *arena, struct tc_error *error) {
     uint32_t width = node->kind == PICKLE_DICT ? 2 : 1;
     size_t count = node->count / width;
@@ -158,6 +199,11 @@ bool pickle_settle(struct pickle_node *node, struct tc_arena *arena, struct tc_e
         return true;
     if (!tc_arena_charge(arena, count * sizeof(struct key), error))
         return false;
+    bool differ = false;
+    if (count >= MANY_KEYS && !all_differ(node, width, count, &differ, error))
+        return false;
+    if (differ)
+        return true;
     struct key *keys = calloc(count, sizeof *keys);
     bool ok = keys ? true : tc_fail_memory(error);
     for (size_t i = 0; i < count && ok; i++) {

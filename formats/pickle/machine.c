@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/little_endian.h"
@@ -27,6 +26,8 @@
 #define MAX_ITEMS (UINT64_C(64) << 20)
 /* How deep marks may be nested; in a scan only the stack's size limits that. */
 #define MAX_MARKS 1000u
+/* Tuples of more numbers are no shapes. */
+#define MAX_RECENT_ITEMS 8u
 /* How many bytes of a name a finding or message has. */
 #define MAX_SHOWN 1024u
 
@@ -167,6 +168,13 @@ bool pickle_consume_across(struct pickle *pickle, uint64_t length) {
     return is_there(pickle, length);
 }
 
+static bool make_window(struct pickle *pickle) {
+    if (!pickle_charge_memory(pickle, WINDOW_BYTES))
+        return false;
+    pickle->window = malloc(WINDOW_BYTES);
+    return pickle->window || tc_fail_memory(pickle->error);
+}
+
 /* The next `length` bytes, at most WINDOW_BYTES, without taking them. */
 static const unsigned char *look(struct pickle *pickle, size_t length) {
     if (pickle->memory)
@@ -175,11 +183,8 @@ static const unsigned char *look(struct pickle *pickle, size_t length) {
         pickle->at - pickle->window_at + length > pickle->window_size) {
         uint64_t left = pickle->end - pickle->at;
         size_t size = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-        if (!pickle->window && (!pickle_charge_memory(pickle, WINDOW_BYTES) ||
-                                !(pickle->window = malloc(WINDOW_BYTES)))) {
-            tc_fail_memory(pickle->error);
+        if (!pickle->window && !make_window(pickle))
             return NULL;
-        }
         pickle->window_size = 0;
         if (!tc_input_read(pickle->input, pickle->at, pickle->window, size, pickle->error))
             return NULL;
@@ -204,7 +209,7 @@ bool pickle_take_number(struct pickle *pickle, unsigned bytes, uint64_t *number)
 }
 
 static char *copy_bytes(struct pickle *pickle, uint64_t length) {
-    char *copy = tc_arena_alloc(pickle->arena, length + 1, pickle->error);
+    char *copy = tc_arena_pack(pickle->arena, length + 1, 1, pickle->error);
     if (!copy || length == 0)
         return copy;
     if (length <= WINDOW_BYTES || pickle->memory) {
@@ -296,31 +301,100 @@ bool pickle_take_word(struct pickle *pickle, struct tc_text *line) {
 /* Nodes, stack and marks */
 
 struct pickle_node *pickle_node(struct pickle *pickle, enum pickle_kind kind) {
-    struct pickle_node *node = tc_arena_alloc(pickle->arena, sizeof *node, pickle->error);
+    struct pickle_node *node = tc_arena_pack(pickle->arena, pickle_node_bytes(kind),
+                                             _Alignof(struct pickle_node), pickle->error);
     if (node) {
         node->kind = (uint8_t)kind;
-        node->at = pickle->opcode_at;
+        if (kind == PICKLE_GLOBAL)
+            node->at = pickle->opcode_at;
     }
     return node;
 }
 
+void pickle_become(struct pickle_node *node, const struct pickle_node *other) {
+    memcpy(node, other, pickle_node_bytes((enum pickle_kind)other->kind));
+}
+
+struct pickle_node *pickle_small(struct pickle *pickle, int64_t value) {
+    struct pickle_node **recent = &pickle->integers[(uint64_t)value % PICKLE_RECENT];
+    if (*recent && (*recent)->integer == value)
+        return *recent;
+    struct pickle_node *node = pickle_node(pickle, PICKLE_INT);
+    if (node) {
+        node->integer = value;
+        *recent = node;
+    }
+    return node;
+}
+
+/* Where such a tuple would be among the recent ones; NULL: it has more than a few items, or
+ * some that are no numbers. */
+static struct pickle_node **recent_tuple(struct pickle *pickle, struct pickle_node *const *items,
+                                         size_t count) {
+    uint64_t sum = count;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i]->kind != PICKLE_INT || count > MAX_RECENT_ITEMS)
+            return NULL;
+        sum = sum * 31 + (uint64_t)items[i]->integer;
+    }
+    return &pickle->sizes[sum % PICKLE_RECENT];
+}
+
+static bool same_numbers(const struct pickle_node *tuple, struct pickle_node *const *items,
+                         size_t count) {
+    bool same = tuple && tuple->count == count;
+    for (size_t i = 0; same && i < count; i++)
+        same = tuple->items[i]->integer == items[i]->integer;
+    return same;
+}
+
+struct pickle_node *pickle_tuple(struct pickle *pickle, struct pickle_node **items, size_t count) {
+    struct pickle_node **recent = recent_tuple(pickle, items, count);
+    if (recent && same_numbers(*recent, items, count))
+        return pickle_charge_items(pickle, count) ? *recent : NULL;
+    struct pickle_node *node = pickle_node(pickle, PICKLE_TUPLE);
+    if (!node || !pickle_add_all(pickle, node, items, count))
+        return NULL;
+    if (recent)
+        *recent = node;
+    return node;
+}
+
+void pickle_drop(struct pickle *pickle, const struct pickle_node *tuple,
+                 struct tc_arena_place place) {
+    struct pickle_node **recent = recent_tuple(pickle, tuple->items, tuple->count);
+    if (recent && *recent == tuple)
+        *recent = NULL;
+    for (size_t i = 0; i < tuple->count; i++) {
+        const struct pickle_node *item = tuple->items[i];
+        uint64_t number = item->kind == PICKLE_INT ? (uint64_t)item->integer : 0;
+        if (pickle->integers[number % PICKLE_RECENT] == item)
+            pickle->integers[number % PICKLE_RECENT] = NULL;
+    }
+    tc_arena_rewind(pickle->arena, place);
+}
+
 /* Makes room for more items; where they come one by one, the room grows by half. */
 static bool reserve(struct pickle *pickle, struct pickle_node *to, size_t more) {
-    if (more <= to->capacity - to->count)
+    bool tuple = to->kind == PICKLE_TUPLE;
+    if (more <= (tuple ? 0 : to->capacity - to->count))
         return true;
     uint64_t capacity = to->count + (uint64_t)to->count / 2 + 4;
-    if (capacity < to->count + (uint64_t)more || to->count == 0)
+    if (capacity < to->count + (uint64_t)more || to->count == 0 || tuple)
         capacity = to->count + (uint64_t)more;
     if (capacity > UINT32_MAX)
         return pickle_over_limit(pickle, "items in a list");
-    struct pickle_node **items =
-        tc_arena_array(pickle->arena, capacity, sizeof(struct pickle_node *), pickle->error);
+    struct pickle_node **items = tc_arena_pack(pickle->arena, capacity * sizeof *items,
+                                               _Alignof(struct pickle_node *), pickle->error);
     if (!items)
         return false;
-    if (to->count)
+    if (to->count) {
         memcpy(items, to->items, to->count * sizeof *items);
+        tc_arena_return(pickle->arena, to->items);
+    }
     to->items = items;
-    to->capacity = capacity;
+    if (!tuple)
+        to->capacity = capacity;
     return true;
 }
 

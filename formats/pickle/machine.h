@@ -5,6 +5,7 @@
 #ifndef TCONV_FORMATS_PICKLE_MACHINE_H
 #define TCONV_FORMATS_PICKLE_MACHINE_H
 
+#include "core/base/arena.h"
 #include "core/base/text.h"
 #include "formats/pickle/pickle.h"
 
@@ -44,6 +45,14 @@ bool pickle_take_line(struct pickle *pickle, uint64_t limit, struct tc_text *lin
 /* A line with a name or a number, in the arena. */
 bool pickle_take_word(struct pickle *pickle, struct tc_text *line);
 
+/* A node of this number, and a tuple of these values: where one like it was made not long ago,
+ * that one. Nothing changes them. */
+struct pickle_node *pickle_small(struct pickle *pickle, int64_t value);
+struct pickle_node *pickle_tuple(struct pickle *pickle, struct pickle_node **items, size_t count);
+/* Frees a tuple and its items that were made since the arena was at `place`, to which nothing else
+ * refers but what is kept here of recent numbers and tuples. */
+void pickle_drop(struct pickle *pickle, const struct pickle_node *tuple,
+                 struct tc_arena_place place);
 /* The one node of None, True or False. */
 struct pickle_node *pickle_constant(struct pickle *pickle, enum pickle_kind kind, bool value);
 

@@ -291,10 +291,10 @@ bool pickle_take_array(struct pickle *pickle, struct pickle_node *object) {
     pickle->arrays = true;
     if (pickle->plain)
         return true;
-    const struct pickle_node *dtype = find_key(object->state, "dtype");
+    const struct pickle_node *dtype = find_key(pickle_state(object), "dtype");
     if (pickle->mode == PICKLE_SCAN && is_checked(dtype) && dtype->value == 'O')
         return take_objects(pickle, object);
-    if (!joblib_size(object->state, &size))
+    if (!joblib_size(pickle_state(object), &size))
         return pickle->mode == PICKLE_SCAN ||
                pickle_unsupported(pickle, "joblib",
                                   "an array of joblib's that holds no plain numbers");
@@ -305,7 +305,8 @@ bool pickle_take_array(struct pickle *pickle, struct pickle_node *object) {
         pickle->at = pickle->frame_end;
     }
     pickle->frame_end = 0;
-    const struct pickle_node *alignment = find_key(object->state, "numpy_array_alignment_bytes");
+    const struct pickle_node *alignment =
+        find_key(pickle_state(object), "numpy_array_alignment_bytes");
     if (alignment && alignment->kind != PICKLE_NONE &&
         (!pickle_take_number(pickle, 1, &padding) || !pickle_consume(pickle, padding, false)))
         return false;

@@ -157,9 +157,10 @@ bool pickle_op_global(struct pickle *pickle, int unused) {
 
 /* A part of a name: text, or bytes that a loader may decode as Latin-1. */
 static bool name_part(struct pickle *pickle, const struct pickle_node *node, struct tc_text *text) {
-    *text = pickle_text(node);
-    if (node->kind == PICKLE_TEXT)
+    if (node->kind == PICKLE_TEXT) {
+        *text = pickle_text(node);
         return true;
+    }
     return pickle->mode == PICKLE_SCAN && node->kind == PICKLE_BYTES && node->raw && node->text &&
            pickle_latin1(pickle, pickle_text(node), text);
 }
@@ -384,7 +385,29 @@ static bool text_id(struct pickle *pickle) {
     return misused_id(pickle);
 }
 
+static bool ask(struct pickle *pickle, const struct pickle_node *id, struct pickle_node **node) {
+    return pickle->persistent(pickle->context, id, node, pickle->error) ||
+           (pickle->memory ? false : tc_error_at(pickle->error, pickle->opcode_at));
+}
+
+/* What an id names that nothing refers to any more; the memory of the id is used again, since a
+ * checkpoint has one for each tensor. */
+static bool take_id(struct pickle *pickle, const struct pickle_node *id) {
+    struct pickle_node made = {.kind = PICKLE_STORAGE};
+    struct pickle_node *node = &made;
+    if (!ask(pickle, id, &node))
+        return false;
+    bool kept = node != &made;
+    if (!kept)
+        pickle_drop(pickle, id, pickle->before_id);
+    if (!kept && (node = pickle_node(pickle, PICKLE_STORAGE)))
+        pickle_become(node, &made);
+    return pickle_push(pickle, node);
+}
+
 bool pickle_op_persistent(struct pickle *pickle, int opcode) {
+    bool alone = pickle->making == PICKLE_WHOLE_ID;
+    pickle->making = PICKLE_NO_ID; /* what it pushes may be an older tuple */
     if (opcode == OP_PERSID)
         return text_id(pickle);
     struct pickle_node *id = pickle_pop(pickle);
@@ -395,16 +418,20 @@ bool pickle_op_persistent(struct pickle *pickle, int opcode) {
     if (pickle->mode == PICKLE_SCAN && !pickle->persistent && !pickle_is_id(pickle, id))
         return misused_id(pickle);
     /* A tuple in the memo may be used as an id millions of times: its node is kept. */
-    if (id->content && id->kind == PICKLE_TUPLE)
-        return pickle_push(pickle, id->content);
+    if (id->kind == PICKLE_TUPLE && id->named)
+        return pickle_push(pickle, id->named);
+    if (alone && pickle->forgets && id->kind == PICKLE_TUPLE && pickle->persistent)
+        return take_id(pickle, id);
     bool scanned = pickle->mode == PICKLE_SCAN && !pickle->persistent;
-    struct pickle_node *node = pickle_node(pickle, scanned ? PICKLE_STORAGE : PICKLE_NONE);
+    struct pickle_node *node = pickle_node(pickle, PICKLE_STORAGE);
     if (!node)
         return false;
+    if (!scanned && !pickle->persistent)
+        node->kind = PICKLE_NONE;
+    if (pickle->persistent && !ask(pickle, id, &node))
+        return false;
     if (id->kind == PICKLE_TUPLE)
-        id->content = node;
-    if (pickle->persistent && !pickle->persistent(pickle->context, id, node, pickle->error))
-        return pickle->memory ? false : tc_error_at(pickle->error, pickle->opcode_at);
+        id->named = node;
     if (!pickle->persistent && !scanned && pickle->mode != PICKLE_INERT)
         return pickle_bad(pickle, "a persistent id in a pickle that is not torch's");
     return pickle_push(pickle, node);

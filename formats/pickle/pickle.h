@@ -17,6 +17,8 @@
 #ifndef TCONV_FORMATS_PICKLE_PICKLE_H
 #define TCONV_FORMATS_PICKLE_PICKLE_H
 
+#include <stddef.h>
+
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
@@ -58,6 +60,9 @@ enum pickle_global {
     PICKLE_ATTRIBUTE_DICT, /* a dict whose items are attributes too */
     PICKLE_DEQUE,
     PICKLE_NAMESPACE, /* argparse.Namespace and its like: an object of attributes alone */
+    PICKLE_RECORD,    /* a class of torch or DeepSpeed whose objects are data alone; `value` is 1
+                       * where their state is a tuple */
+    PICKLE_ENUM,      /* stands for the number that it is called with */
     PICKLE_PATH,
     PICKLE_TEXT_CLASS,
     PICKLE_RECONSTRUCTOR,
@@ -88,8 +93,9 @@ enum pickle_global {
 struct pickle_node {
     uint8_t kind;
     uint8_t global;      /* enum pickle_global */
-    uint8_t value;       /* of a global: see there; of a bool: it; of a dict: see calls.h; of
-                          * a set: 1 where nothing may be added to it */
+    uint8_t value;       /* of a global: see there; of a bool: it; of a dict: see calls.h; 1 of
+                          * a set to which nothing may be added, of a list that is a deque, of a
+                          * tuple that is torch's Size, of text that a class was made of */
     bool open : 1;       /* the caller's walk is inside it, to see cycles */
     bool raw : 1;        /* text that the pickle has as a string of bytes (Python 2) */
     bool surrogates : 1; /* text that has lone surrogates, written as \\udXXX in `text` */
@@ -98,8 +104,8 @@ struct pickle_node {
     bool settled : 1;    /* of a dict or set: nothing occurs twice in it any more */
     bool unhashable : 1; /* of a tuple: something in it can't be a dict's key */
     bool seen : 1;       /* for the caller's use: its bytes were looked into */
-    uint32_t count;      /* items; in a dict keys and values count one each */
-    uint64_t at;         /* where its opcode is in the file */
+    uint32_t count;      /* items; in a dict keys and values count one each; of text: how many
+                          * lone surrogates are escaped */
     union {
         int64_t integer;
         double real;
@@ -108,19 +114,49 @@ struct pickle_node {
         struct pickle_node **items;
         struct pickle_node *callable;
     };
+    /* What follows is there only where the kind has it: see pickle_node_bytes. */
     union {
-        uint64_t length;               /* of text and bytes */
-        uint64_t capacity;             /* of items */
+        uint64_t length;               /* of text, bytes, globals and storages */
+        uint64_t capacity;             /* of items; a tuple has no more than its items */
         struct pickle_node *arguments; /* a tuple; of a call */
+        struct pickle_node *named;     /* of a tuple: what it names as a persistent id */
     };
     union {
-        uint64_t offset;           /* of bytes in the file */
-        struct pickle_node *state; /* given by BUILD; NULL: none */
+        uint64_t offset;           /* of bytes in the file, of a part in its storage */
+        uint64_t at;               /* of a global: where its opcode is in the file */
+        struct pickle_node *state; /* given by BUILD; of a defaultdict the class of its
+                                    * values; NULL: none */
         uint64_t most;             /* of a list: it has fewer items than that; 0: any number */
     };
-    struct pickle_node *content; /* of an object: the dict or list put into it; of a tuple: what it
-                                  * names as a persistent id; NULL: none */
+    struct pickle_node *content; /* of an object: the dict or list put into it; of bytes: the
+                                  * storage that they are the file of; of a dict: its class; NULL:
+                                  * none */
 };
+
+/* How many bytes a node of this kind has. A checkpoint may have a dozen nodes for each of a
+ * million tensors, so no node has room for what its kind does not use: those that a kind lacks
+ * must not be read, and a node is copied by pickle_become alone. */
+static inline size_t pickle_node_bytes(enum pickle_kind kind) {
+    switch (kind) {
+    case PICKLE_NONE:
+    case PICKLE_BOOL:
+    case PICKLE_INT:
+    case PICKLE_FLOAT:
+        return offsetof(struct pickle_node, length);
+    case PICKLE_LONG:
+    case PICKLE_TEXT:
+    case PICKLE_TUPLE:
+    case PICKLE_SET:
+        return offsetof(struct pickle_node, offset);
+    case PICKLE_LIST:
+    case PICKLE_GLOBAL:
+    case PICKLE_CALL:
+    case PICKLE_STORAGE:
+        return offsetof(struct pickle_node, content);
+    default:
+        return sizeof(struct pickle_node);
+    }
+}
 
 enum pickle_mode {
     PICKLE_STRICT, /* an unknown global refuses the file */
@@ -139,9 +175,12 @@ struct pickle_budget {
     uint64_t nested; /* pickles inside the bytes of other pickles, counted by the caller */
 };
 
-/* Fills the node with what a persistent id stands for. */
+/* Says what a persistent id stands for: fills *node, which is a storage's, or sets it to
+ * another. */
 typedef bool pickle_persistent(void *context, const struct pickle_node *id,
-                               struct pickle_node *node, struct tc_error *error);
+                               struct pickle_node **node, struct tc_error *error);
+
+#define PICKLE_RECENT 64u
 
 struct pickle {
     /* The caller's. */
@@ -155,6 +194,7 @@ struct pickle {
     bool joblib;   /* joblib's arrays are known: objects whose content is their bytes */
     bool whole;    /* in a scan: the bytes are a file or member, not a part of its data */
     bool keys;     /* persistent ids are keys, numbers or text, as in torch's tar files */
+    bool forgets;  /* `persistent` keeps nothing of an id: what only the id needs is freed */
     void *context; /* for the callbacks */
     /* The callbacks may each be NULL. on_global: the pickle names a global. on_call:
      * it would call something, at this offset. persistent: it has a persistent id. */
@@ -208,6 +248,13 @@ struct pickle {
     unsigned depth_of_arrays;         /* machines around this one, each inside an object array */
     uint64_t charged;                 /* memory from malloc that counts as the arena's */
     struct pickle_node *constants[3]; /* None, False, True */
+    /* Numbers, and tuples of them, that occurred last: most shapes are like others. */
+    struct pickle_node *integers[PICKLE_RECENT];
+    struct pickle_node *sizes[PICKLE_RECENT];
+    /* Whether the last opcodes made an id that nothing else refers to (run.c), and where the
+     * arena was before them. */
+    enum { PICKLE_NO_ID, PICKLE_ID_ITEMS, PICKLE_WHOLE_ID } making;
+    struct tc_arena_place before_id;
     struct pickle_memo *memo;
     bool stopped;
     const char *tolerated; /* the first error that a scan passed over; NULL: none */
@@ -220,6 +267,8 @@ void pickle_release(struct pickle *pickle);
 /* For callbacks and the parts of the machine: a new node, NULL with the error
  * filled. */
 struct pickle_node *pickle_node(struct pickle *pickle, enum pickle_kind kind);
+/* Turns a node that has room for any kind (PICKLE_OBJECT) into a copy of another. */
+void pickle_become(struct pickle_node *node, const struct pickle_node *other);
 /* Adds to a list, tuple, set or dict. */
 bool pickle_add(struct pickle *pickle, struct pickle_node *to, struct pickle_node *item);
 bool pickle_add_all(struct pickle *pickle, struct pickle_node *to, struct pickle_node **items,
@@ -281,9 +330,16 @@ static inline struct pickle_node *pickle_item(const struct pickle_node *node, si
     return sequence && i < node->count ? node->items[i] : NULL;
 }
 
+/* What BUILD gave it; NULL where there is nothing, or where its kind has no state. */
+static inline struct pickle_node *pickle_state(const struct pickle_node *node) {
+    bool has = pickle_is(node, PICKLE_OBJECT) || pickle_is(node, PICKLE_CALL) ||
+               pickle_is(node, PICKLE_DICT);
+    return has ? node->state : NULL;
+}
+
 /* Whether the node is a call of this function. */
 static inline bool pickle_calls(const struct pickle_node *node, enum pickle_global global) {
-    return pickle_is(node, PICKLE_CALL) && node->callable->global == global;
+    return node && node->kind == PICKLE_CALL && node->callable->global == global;
 }
 
 #endif

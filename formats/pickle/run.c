@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "formats/pickle/machine.h"
@@ -71,6 +72,8 @@ static bool op_dup(struct pickle *pickle, int unused) {
 }
 
 static bool op_empty(struct pickle *pickle, int kind) {
+    if (kind == PICKLE_TUPLE)
+        return pickle_push(pickle, pickle_tuple(pickle, NULL, 0));
     return push_kind(pickle, (enum pickle_kind)kind);
 }
 
@@ -84,10 +87,7 @@ static bool op_bool(struct pickle *pickle, int value) {
 }
 
 static bool push_integer(struct pickle *pickle, int64_t value) {
-    struct pickle_node *node = pickle_node(pickle, PICKLE_INT);
-    if (node)
-        node->integer = value;
-    return pickle_push(pickle, node);
+    return pickle_push(pickle, pickle_small(pickle, value));
 }
 
 /* BININT is signed, BININT1 and BININT2 are not. */
@@ -218,8 +218,12 @@ static bool op_text_string(struct pickle *pickle, int kind) {
 static bool op_collect(struct pickle *pickle, int kind) {
     struct pickle_node **items = NULL;
     size_t count = 0;
+    if (!pickle_pop_mark(pickle, &items, &count))
+        return false;
+    if (kind == PICKLE_TUPLE)
+        return pickle_push(pickle, pickle_tuple(pickle, items, count));
     struct pickle_node *node = pickle_node(pickle, (enum pickle_kind)kind);
-    if (!node || !pickle_pop_mark(pickle, &items, &count))
+    if (!node)
         return false;
     if (kind == PICKLE_DICT && count % 2)
         return pickle_bad(pickle, "a dict has a key without a value");
@@ -229,14 +233,10 @@ static bool op_collect(struct pickle *pickle, int kind) {
 
 static bool op_tuple(struct pickle *pickle, int count) {
     struct pickle_node *items[3] = {NULL};
-    struct pickle_node *node = pickle_node(pickle, PICKLE_TUPLE);
     for (int i = count; i > 0; i--)
         if (!(items[i - 1] = pickle_pop(pickle)))
             return false;
-    for (int i = 0; node && i < count; i++)
-        if (!pickle_add(pickle, node, items[i]))
-            return false;
-    return pickle_push(pickle, node);
+    return pickle_push(pickle, pickle_tuple(pickle, items, (size_t)count));
 }
 
 static bool op_put(struct pickle *pickle, int bytes) {
@@ -415,6 +415,33 @@ static const struct opcode {
     [OP_READONLY_BUFFER] = {op_buffer, OP_READONLY_BUFFER},
 };
 
+/* Follows the opcodes that make a storage's id: a mark, then texts, numbers and what the memo has,
+ * then TUPLE, and at once BINPERSID. Nothing but this tuple refers to what they made. */
+static void follow_id(struct pickle *pickle, unsigned char opcode) {
+    switch (opcode) {
+    case OP_MARK:
+        pickle->making = PICKLE_ID_ITEMS;
+        pickle->before_id = tc_arena_here(pickle->arena);
+        return;
+    case OP_BINUNICODE:
+    case OP_SHORT_BINUNICODE:
+    case OP_BININT:
+    case OP_BININT1:
+    case OP_BININT2:
+    case OP_BINGET:
+    case OP_LONG_BINGET:
+        pickle->making = pickle->making == PICKLE_ID_ITEMS ? PICKLE_ID_ITEMS : PICKLE_NO_ID;
+        return;
+    case OP_TUPLE:
+        pickle->making = pickle->making == PICKLE_ID_ITEMS ? PICKLE_WHOLE_ID : PICKLE_NO_ID;
+        return;
+    case OP_BINPERSID:
+        return;
+    default:
+        pickle->making = PICKLE_NO_ID;
+    }
+}
+
 static bool step(struct pickle *pickle) {
     pickle->opcode_at = pickle->at;
     if (!pickle_charge_step(pickle))
@@ -425,6 +452,7 @@ static bool step(struct pickle *pickle) {
     const struct opcode *opcode = &opcodes[*byte];
     if (!opcode->run)
         return pickle_bad(pickle, "no such opcode in a pickle: 0x%02x", *byte);
+    follow_id(pickle, *byte);
     return opcode->run(pickle, opcode->argument);
 }
 
@@ -438,6 +466,7 @@ static bool run(struct pickle *pickle, uint64_t start, bool skips, struct pickle
     pickle->frame_end = 0;
     pickle->skips = skips;
     pickle->stopped = false;
+    pickle->making = PICKLE_NO_ID;
     while (!pickle->stopped)
         if (!step(pickle))
             return false;

@@ -38,6 +38,7 @@ static const struct usage {
     {PICKLE_NUMPY_DTYPE, "k?BB"},
     {PICKLE_LOAD_FROM_BYTES, "y"},
     {PICKLE_NAMESPACE, ""},
+    {PICKLE_RECORD, ""},
     {PICKLE_JOBLIB_ARRAY, ""},
 };
 
@@ -226,6 +227,20 @@ const char *pickle_check_arguments(struct pickle *pickle, const struct pickle_no
     return NULL;
 }
 
+/* Attributes; for a class that takes a tuple one of values, each of which may be a dict of
+ * attributes, as the last of io.BytesIO is. */
+static bool is_record(struct pickle *pickle, const struct pickle_node *class,
+                      const struct pickle_node *state) {
+    if (!class->value || state->kind != PICKLE_TUPLE)
+        return is_attributes(pickle, state);
+    if (!pickle_charge_items(pickle, state->count))
+        return false;
+    for (size_t i = 0; i < state->count; i++)
+        if (state->items[i]->kind == PICKLE_DICT && !is_attributes(pickle, state->items[i]))
+            return false;
+    return true;
+}
+
 const char *pickle_check_state(struct pickle *pickle, struct pickle_node *node,
                                const struct pickle_node *state) {
     if (node->kind == PICKLE_DICT && node->value)
@@ -245,6 +260,9 @@ const char *pickle_check_state(struct pickle *pickle, struct pickle_node *node,
         return NULL;
     case PICKLE_NAMESPACE:
         return is_attributes(pickle, state) ? NULL : "attributes have names that Python calls";
+    case PICKLE_RECORD:
+        return is_record(pickle, node->callable, state) ? NULL
+                                                        : "attributes have names that Python calls";
     case PICKLE_JOBLIB_ARRAY:
         return pickle_check_joblib(pickle, state);
     default:

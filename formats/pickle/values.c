@@ -6,13 +6,11 @@
 
 #include "core/base/arena.h"
 #include "core/base/text.h"
+#include "formats/pickle/machine.h"
 #include "formats/pickle/pickle.h"
 
 static struct pickle_node *integer_node(struct pickle *pickle, int64_t value) {
-    struct pickle_node *node = pickle_node(pickle, PICKLE_INT);
-    if (node)
-        node->integer = value;
-    return node;
+    return pickle_small(pickle, value);
 }
 
 /* A node for a number that 64 bits can't hold; its digits are in the arena. */
@@ -276,17 +274,17 @@ static bool read_hex(struct tc_text line, size_t at, size_t count, uint32_t *val
 }
 
 /* Appends a lone surrogate, which UTF-8 can't hold, as Python's escape of it. */
-static void add_surrogate(struct tc_buffer *text, uint32_t c, bool *surrogates) {
+static void add_surrogate(struct tc_buffer *text, uint32_t c, uint64_t *halves) {
     tc_buffer_addf(text, "\\u%04x", c);
-    *surrogates = true;
+    ++*halves;
 }
 
-static void add_utf8(struct tc_buffer *text, uint32_t c, bool *surrogates) {
+static void add_utf8(struct tc_buffer *text, uint32_t c, uint64_t *halves) {
     char bytes[4];
     size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
     if (c >= 0xD800 && c <= 0xDFFF) {
-        add_surrogate(text, c, surrogates);
+        add_surrogate(text, c, halves);
         return;
     }
     for (size_t i = length; i > 1; i--) {
@@ -311,12 +309,11 @@ static struct pickle_node *keep(struct pickle *pickle, struct tc_buffer *text, b
     char *copy = tc_buffer_ok(text, pickle->error)
                      ? tc_arena_copy(pickle->arena, text->bytes, text->length, pickle->error)
                      : NULL;
-    if (copy && (node = pickle_node(pickle, PICKLE_TEXT))) {
+    bool valid = copy && tc_utf8_valid((struct tc_text){copy, text->length});
+    if (copy && (node = pickle_node(pickle, valid ? PICKLE_TEXT : PICKLE_BYTES))) {
         node->text = copy;
         node->length = text->length;
         node->raw = raw;
-        if (!tc_utf8_valid(pickle_text(node)))
-            node->kind = PICKLE_BYTES;
     }
     tc_buffer_release(text);
     return node;
@@ -334,14 +331,14 @@ struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes) 
         return node;
     }
     struct tc_buffer text = {0};
-    bool surrogates = false;
+    uint64_t halves = 0;
     for (size_t at = 0; at < bytes.length;) {
         uint32_t c;
         size_t length = tc_utf8_length(bytes.bytes + at, bytes.length - at, &c);
         if (length) {
             tc_buffer_add(&text, bytes.bytes + at, length);
         } else if ((c = surrogate_at(bytes, at))) {
-            add_surrogate(&text, c, &surrogates);
+            add_surrogate(&text, c, &halves);
             length = 3;
         } else {
             pickle_bad(pickle, "a string is not valid UTF-8");
@@ -351,8 +348,10 @@ struct pickle_node *pickle_unicode(struct pickle *pickle, struct tc_text bytes) 
         at += length;
     }
     node = keep(pickle, &text, false);
-    if (node)
-        node->surrogates = surrogates;
+    if (node) {
+        node->surrogates = halves > 0;
+        node->count = (uint32_t)halves;
+    }
     return node;
 }
 
@@ -414,7 +413,7 @@ struct pickle_node *pickle_quoted(struct pickle *pickle, struct tc_text line) {
  * character behind a backslash stays, a second backslash too. */
 struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line) {
     struct tc_buffer text = {0};
-    bool surrogates = false;
+    uint64_t halves = 0;
     for (size_t i = 0; i < line.length; i++) {
         uint32_t code = (unsigned char)line.bytes[i];
         char next = i + 1 < line.length ? line.bytes[i + 1] : 0;
@@ -431,20 +430,22 @@ struct pickle_node *pickle_escaped(struct pickle *pickle, struct tc_text line) {
             code = (unsigned char)next;
             i++;
         }
-        add_utf8(&text, code, &surrogates);
+        add_utf8(&text, code, &halves);
     }
     struct pickle_node *node = keep(pickle, &text, false);
-    if (node)
-        node->surrogates = surrogates;
+    if (node) {
+        node->surrogates = halves > 0;
+        node->count = (uint32_t)halves;
+    }
     return node;
 }
 
 /* Decodes bytes as Latin-1; the text is in the arena. */
 bool pickle_latin1(struct pickle *pickle, struct tc_text bytes, struct tc_text *text) {
     struct tc_buffer made = {0};
-    bool surrogates = false;
+    uint64_t halves = 0;
     for (size_t i = 0; i < bytes.length; i++)
-        add_utf8(&made, (unsigned char)bytes.bytes[i], &surrogates);
+        add_utf8(&made, (unsigned char)bytes.bytes[i], &halves);
     struct pickle_node *node = keep(pickle, &made, false);
     if (node)
         *text = pickle_text(node);

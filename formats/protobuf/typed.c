@@ -30,7 +30,7 @@ static bool in_range(enum tc_dtype dtype, unsigned bytes, uint64_t value) {
     case TC_I8:
     case TC_I16:
     case TC_I32: {
-        int64_t limit = INT64_C(1) << (8 * bytes - 1);
+        int64_t limit = dtype == TC_I8 ? 1 << 7 : dtype == TC_I16 ? 1 << 15 : INT64_C(1) << 31;
         return (int64_t)value >= -limit && (int64_t)value < limit;
     }
     case TC_I64:

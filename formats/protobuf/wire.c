@@ -114,7 +114,7 @@ static bool short_varint(struct wire *wire, uint64_t *value, struct tc_error *er
 }
 
 bool wire_next(struct wire *wire, struct wire_field *field, struct tc_error *error) {
-    uint64_t tag;
+    uint64_t tag = 0;
     *field = (struct wire_field){.at = wire->at};
     if (!short_varint(wire, &tag, error))
         return false;

@@ -271,8 +271,22 @@ static bool look_at_region(struct scan *scan, struct scan_region region, struct 
     return ok;
 }
 
+/* Opens the file; one that took another's place since the folder was listed is refused, since it
+ * may lie behind a link. */
+static struct tc_input *open_file(const struct scan *scan, const char *path,
+                                  struct tc_error *error) {
+    struct tc_input *input = tc_reader_input(scan->options, path, NULL, error);
+    if (!input || !scan->found ||
+        (input->device == scan->found->st_dev && input->inode == scan->found->st_ino))
+        return input;
+    tc_fail(error, TC_IO, "changed", "the file changed while its folder was read");
+    tc_error_in_file(error, path);
+    tc_input_close(input);
+    return NULL;
+}
+
 bool scan_file(struct scan *scan, const char *path, struct tc_error *error) {
-    struct tc_input *input = tc_input_open(path, NULL, error);
+    struct tc_input *input = open_file(scan, path, error);
     struct scan_source *source = scan_source_new(input, false, error);
     if (!source)
         return false;

@@ -101,8 +101,10 @@ static bool skip_gzip_header(struct tc_input *input, uint64_t *at, uint64_t end,
             bad = !zero;
             used = zero ? (size_t)(zero - head) + 1 : used;
         }
-    if (!bad && flags & 2)
+    if (!bad && flags & 2) {
         used += 2;
+        bad = used > size;
+    }
     *at += used;
     return !bad || tc_fail(error, TC_INVALID, "gzip", "a gzip header is cut short or too long");
 }
@@ -281,21 +283,42 @@ static bool unpack_zipped(struct sink *sink, struct tc_input *input,
     return ok;
 }
 
-static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
-                        struct tc_error *damage, struct tc_error *error) {
+/* Unpacks the frame at *at, which moves behind it. */
+static bool unpack_frame(struct sink *sink, struct tc_input *input, uint64_t *at, bool *full,
+                         unsigned char *buffer, struct tc_error *damage, struct tc_error *error) {
     struct tc_zstd_decoder decoder = {0};
-    unsigned char *buffer = malloc(STEP);
-    bool ok = buffer ? tc_zstd_decoder_init(&decoder, input, 0, input->size, error)
-                     : tc_fail_memory(error);
+    bool ok = tc_zstd_decoder_init(&decoder, input, *at, input->size, error);
     bool more = ok;
     while (ok && more && !*full) {
         size_t got = 0;
         more = tc_zstd_decode_some(&decoder, buffer, STEP, &got, damage) && got == STEP;
         ok = take(sink, buffer, got, full, error);
     }
-    if (ok && damage->class == TC_OK && !*full)
+    if (ok && damage->class == TC_OK && !*full) {
         tc_zstd_decoder_end(&decoder, damage);
+        *at = decoder.at - (decoder.filled - decoder.used);
+    }
     tc_zstd_decoder_release(&decoder);
+    return ok;
+}
+
+/* Unpacks a frame of zstd, and others that follow it, as in files of distributed checkpoints. */
+static bool unpack_zstd(struct sink *sink, struct tc_input *input, bool *full,
+                        struct tc_error *damage, struct tc_error *error) {
+    static const unsigned char magic[] = {0x28, 0xB5, 0x2F, 0xFD};
+    unsigned char *buffer = malloc(STEP);
+    bool ok = buffer || tc_fail_memory(error);
+    uint64_t at = 0;
+    for (bool more = ok; ok && more;) {
+        unsigned char head[sizeof magic] = {0};
+        uint64_t from = at;
+        *damage = (struct tc_error){0};
+        ok = unpack_frame(sink, input, &at, full, buffer, damage, error);
+        more = ok && !*full && at > from && input->size - at >= sizeof head;
+        if (more)
+            ok = tc_input_read(input, at, head, sizeof head, error);
+        more = more && ok && memcmp(head, magic, sizeof magic) == 0 && may_go_on(sink->scan);
+    }
     free(buffer);
     return ok;
 }

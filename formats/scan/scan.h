@@ -18,6 +18,8 @@
 #ifndef TCONV_FORMATS_SCAN_SCAN_H
 #define TCONV_FORMATS_SCAN_SCAN_H
 
+#include <sys/stat.h>
+
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -58,7 +60,9 @@ struct scan_region;
 
 struct scan {
     const struct tc_format_options *options;
-    struct tc_arena arena; /* names, regions */
+    const struct stat *found; /* of the file, when its folder was listed: another that has its
+                               * name now is refused; NULL: none. Set by the caller */
+    struct tc_arena arena;    /* names, regions */
     struct scan_finding *findings;
     size_t count;
     size_t capacity;

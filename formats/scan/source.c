@@ -172,7 +172,7 @@ static bool read_pair(struct keras *keras, const char *key, const char *value, u
 static bool read_config(const struct scan_view *view, struct tc_text text, struct tc_error *error) {
     struct keras keras = {.view = view};
     char key[MAX_STRING] = {0};
-    char string[MAX_STRING];
+    char string[MAX_STRING] = {0};
     bool value = false; /* a colon came before */
     if (!memmem(text.bytes, text.length, "class", 5) && !memmem(text.bytes, text.length, "\\u", 2))
         return true;

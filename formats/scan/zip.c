@@ -259,6 +259,106 @@ static bool add_fragments(const struct scan_view *view, struct tc_error *error) 
     return ok;
 }
 
+/* Whether an archive ends here whose first byte is at `start`: behind its end record comes
+ * another archive, or nothing, and its directory is where the record says. */
+static bool ends_here(struct tc_input *input, uint64_t start, uint64_t record,
+                      uint64_t *directory) {
+    unsigned char length[2];
+    struct tc_error ignored = {0};
+    uint64_t end = record + END_BYTES;
+    uint64_t size;
+    if (!tc_range_within(record, END_BYTES, input->size) ||
+        !tc_input_read(input, record + END_BYTES - 2, length, 2, &ignored) || length[0] ||
+        length[1] || (end < input->size && !has_mark(input, end, "PK\3\4")))
+        return false;
+    struct tc_input *part = tc_input_part(input, input->path, start, end - start, &ignored);
+    bool ok = part && zip_find_directory(part, directory, &size, &ignored);
+    tc_input_close(part);
+    return ok;
+}
+
+/* Where archives that stand one behind the other begin and end, as in the files of a distributed
+ * checkpoint; and where their directories are. */
+struct row {
+    uint64_t *ends;
+    uint64_t *directories;
+    size_t count;
+    size_t capacity;
+};
+
+static bool add_end(struct row *row, uint64_t end, uint64_t directory, struct tc_error *error) {
+    if (row->count == row->capacity) {
+        size_t capacity = row->capacity ? 2 * row->capacity : 64;
+        uint64_t *ends = reallocarray(row->ends, capacity, sizeof *ends);
+        row->ends = ends ? ends : row->ends;
+        uint64_t *directories = reallocarray(row->directories, capacity, sizeof *directories);
+        row->directories = directories ? directories : row->directories;
+        if (!ends || !directories)
+            return tc_fail_memory(error);
+        row->capacity = capacity;
+    }
+    row->directories[row->count] = directory;
+    row->ends[row->count++] = end;
+    return true;
+}
+
+static bool find_row(struct tc_input *input, struct row *row, struct tc_error *error) {
+    unsigned char *window = malloc(WINDOW);
+    bool ok = window || tc_fail_memory(error);
+    uint64_t start = 0;
+    size_t tried = 0; /* records that are none, or end no archive */
+    for (uint64_t at = 0; ok && at < input->size && tried < MAX_FRAGMENTS;) {
+        uint64_t left = input->size - at;
+        size_t size = left < WINDOW ? (size_t)left : WINDOW;
+        ok = tc_input_read(input, at, window, size, error);
+        const unsigned char *found = window;
+        while (ok && tried < MAX_FRAGMENTS &&
+               (found = memmem(found, size - (size_t)(found - window), "PK\5\6", 4))) {
+            uint64_t record = at + (uint64_t)(found - window);
+            uint64_t directory;
+            if (ends_here(input, start, record, &directory)) {
+                ok = add_end(row, record + END_BYTES, start + directory, error);
+                start = record + END_BYTES;
+            } else
+                tried++;
+            found += 4;
+        }
+        at += size < left ? size - 3 : size;
+    }
+    free(window);
+    return ok;
+}
+
+/* Whether the archives fill the region, and whoever takes it for one archive finds one of theirs:
+ * where the last end record counts from the start of all of them, it must lead to nothing, or to
+ * the directory of one. */
+static bool is_row(struct tc_input *input, const struct row *row) {
+    if (row->count < 2 || row->ends[row->count - 1] != input->size)
+        return false;
+    uint64_t leads = row->directories[row->count - 1] - row->ends[row->count - 2];
+    if (!has_mark(input, leads, "PK\1\2"))
+        return true;
+    for (size_t i = 0; i < row->count; i++)
+        if (row->directories[i] == leads)
+            return true;
+    return false;
+}
+
+/* Archives one behind the other: each is looked at by itself. *row: it is such a region. */
+static bool scan_row(const struct scan_view *view, bool *is, struct tc_error *error) {
+    struct row row = {0};
+    bool ok = find_row(view->input, &row, error);
+    *is = ok && is_row(view->input, &row);
+    for (size_t i = row.count; i > 0 && ok && *is; i--) {
+        uint64_t start = i > 1 ? row.ends[i - 2] : 0;
+        ok = scan_add_region(view, start, row.ends[i - 1] - start, view->region->name,
+                             view->region->role, error) != NULL;
+    }
+    free(row.ends);
+    free(row.directories);
+    return ok;
+}
+
 bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error) {
     struct zip zip = {0};
     struct tc_error *damage = calloc(1, sizeof *damage);
@@ -267,8 +367,9 @@ bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error) {
     bool opened = zip_open_archive(&zip, view->reader, damage);
     bool ok = true;
     if (!opened) {
-        ok = scan_note_broken(view->scan, damage, error) && add_fragments(view, error);
-        *accounted = false;
+        ok = scan_row(view, accounted, error);
+        if (ok && !*accounted)
+            ok = scan_note_broken(view->scan, damage, error) && add_fragments(view, error);
     } else {
         struct traits traits = traits_of(&zip);
         *accounted = true;

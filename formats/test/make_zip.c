@@ -12,12 +12,6 @@ static void add_little(struct tc_buffer *buffer, uint64_t value, unsigned bytes)
     tc_buffer_add(buffer, little, bytes);
 }
 
-static bool add_packed(void *context, const void *bytes, size_t length, struct tc_error *error) {
-    (void)error;
-    tc_buffer_add(context, bytes, length);
-    return true;
-}
-
 static bool add_data(struct tc_buffer *zip, const struct test_member *member) {
     struct tc_error error = {0};
     struct tc_deflater deflater = {0};
@@ -25,10 +19,20 @@ static bool add_data(struct tc_buffer *zip, const struct test_member *member) {
         tc_buffer_add(zip, member->bytes, member->length);
         return true;
     }
-    bool ok = tc_deflater_init(&deflater, 6, add_packed, zip, &error) &&
-              tc_deflate(&deflater, member->bytes, member->length, &error) &&
-              tc_deflater_finish(&deflater, &error);
+    unsigned char *packed = malloc(TC_DEFLATE_ROOM);
+    bool ok = packed && tc_deflater_init(&deflater, 6, &error);
+    for (size_t at = 0; ok && at < member->length; at += TC_DEFLATE_PIECE) {
+        size_t left = member->length - at;
+        size_t made;
+        ok = tc_deflate_piece(&deflater, (const unsigned char *)member->bytes + at, 0,
+                              left < TC_DEFLATE_PIECE ? left : TC_DEFLATE_PIECE, packed, &made,
+                              &error);
+        if (ok)
+            tc_buffer_add(zip, packed, made);
+    }
+    tc_buffer_add(zip, tc_deflate_end, TC_DEFLATE_END_BYTES);
     tc_deflater_release(&deflater);
+    free(packed);
     return ok;
 }
 

@@ -84,15 +84,16 @@ static bool on_call(void *context, const struct pickle_node *callable,
     return true;
 }
 
-static bool persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+static bool persistent(void *context, const struct pickle_node *id, struct pickle_node **node,
                        struct tc_error *error) {
     struct trace *trace = context;
-    if (id->kind == PICKLE_TEXT)
+    if (id->kind == PICKLE_TEXT) {
+        (*node)->kind = PICKLE_NONE;
         return true;
+    }
     if (trace->id_count == MAX_IDS)
         return tc_fail(error, TC_UNSAFE, "pickle-limit", "too many persistent ids");
-    node->kind = PICKLE_STORAGE;
-    node->index = trace->id_count;
+    (*node)->index = trace->id_count;
     trace->ids[trace->id_count++] = id;
     return true;
 }
@@ -177,7 +178,8 @@ static void show_container(struct trace *trace, struct tc_buffer *out, struct pi
 /* NEWOBJ_EX has keyword arguments as the last; where there are none, Python can't tell it
  * from NEWOBJ. So empty dicts at the end are not shown. */
 static struct pickle_node without_keywords(const struct pickle_node *arguments) {
-    struct pickle_node shown = *arguments;
+    struct pickle_node shown = {0};
+    pickle_become(&shown, arguments);
     while (shown.kind == PICKLE_TUPLE && shown.count &&
            shown.items[shown.count - 1]->kind == PICKLE_DICT &&
            shown.items[shown.count - 1]->count == 0)

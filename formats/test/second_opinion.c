@@ -14,6 +14,8 @@
 
 /* Members that claim more are compared by their headers alone. */
 #define MOST_BYTES (UINT64_C(64) << 20)
+/* How far from the file's end libzip looks for an end record. */
+#define TAIL_BYTES (65535u + 22u + 20u)
 
 struct opinions {
     struct tc_reader *reader;
@@ -85,6 +87,13 @@ static enum second_opinion compare(struct opinions *opinions) {
     return worst;
 }
 
+static bool several_ends(const char *bytes, size_t length) {
+    const char *end = bytes + length;
+    const char *tail = length < TAIL_BYTES ? bytes : end - TAIL_BYTES;
+    const char *first = memmem(tail, (size_t)(end - tail), "PK\5\6", 4);
+    return first && memmem(first + 1, (size_t)(end - first) - 1, "PK\5\6", 4);
+}
+
 enum second_opinion second_opinion(const char *path, const void *bytes, size_t length,
                                    const struct tc_format_options *options,
                                    char what[SECOND_OPINION_TEXT]) {
@@ -104,6 +113,8 @@ enum second_opinion second_opinion(const char *path, const void *bytes, size_t l
         opinion = SECOND_OPINION_LIBZIP_REFUSES;
     } else {
         opinion = compare(&opinions);
+        if (opinion == SECOND_OPINION_DIFFERS && several_ends(bytes, length))
+            opinion = SECOND_OPINION_ANOTHER_END;
     }
     libzip_close(opinions.libzip);
     zip_release(&opinions.zip);

@@ -5,6 +5,10 @@
  * Either may refuse what the other accepts. Ours is the stricter of the two about the archive (see
  * formats/zip/read.h). libzip unpacks with zlib, which may be more or less strict about deflated
  * data than ISA-L; and before version 1.8 it does not know LZMA.
+ *
+ * Of several end records libzip opens the first that it finds sound, also one among the data of a
+ * member, and one of an empty archive is sound anywhere. Ours, Python's and torch's take the last,
+ * whose comment ends with the file. So the two may see different archives where there are several.
  */
 #ifndef TCONV_FORMATS_TEST_SECOND_OPINION_H
 #define TCONV_FORMATS_TEST_SECOND_OPINION_H
@@ -15,6 +19,7 @@ enum second_opinion {
     SECOND_OPINION_SAME,
     SECOND_OPINION_OURS_REFUSES,   /* the archive or a member of it; what was read agrees */
     SECOND_OPINION_LIBZIP_REFUSES, /* the archive or a member of it; what was read agrees */
+    SECOND_OPINION_ANOTHER_END,    /* they differ, and there are several end records */
     SECOND_OPINION_DIFFERS
 };
 

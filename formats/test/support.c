@@ -10,7 +10,6 @@
 
 #include "core/base/limits.h"
 #include "core/base/little_endian.h"
-#include "core/base/notes.h"
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/convert/convert.h"
@@ -187,8 +186,9 @@ enum tc_class test_convert(const char *from, const char *to, const struct tc_bac
         if (tc_convert(&plan, to, &run, &test_error))
             check_archives(&plan, to);
     if (promoted)
-        *promoted = tc_notes_count(&plan.notes, TC_CHANGE, TC_KIND_DTYPE) +
-                    tc_notes_count(&plan.notes, TC_LOSS, TC_KIND_DTYPE);
+        *promoted = 0;
+    for (size_t i = 0; promoted && i < plan.count; i++)
+        *promoted += plan.items[i].dtype != plan.items[i].tensor->dtype;
     tc_plan_release(&plan);
     tc_reader_close(reader);
     return test_error.class;
@@ -246,7 +246,7 @@ static size_t walk(const char *path, test_visitor *each, void *context) {
     while (handle && (entry = readdir(handle))) {
         char inner[512];
         struct stat status;
-        if (entry->d_name[0] == '.')
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
         if (stat(inner, &status) == 0 && S_ISDIR(status.st_mode)) {

@@ -89,7 +89,7 @@ static void show_call(struct tc_buffer *out, const struct pickle_node *node, int
         tc_buffer_add_string(out, "|");
         show(out, node->state, depth + 1);
     }
-    if (node->content) {
+    if (node->kind == PICKLE_OBJECT && node->content) {
         tc_buffer_add_string(out, "&");
         show(out, node->content, depth + 1);
     }
@@ -1091,12 +1091,11 @@ static bool see_call(void *context, const struct pickle_node *callable,
     return !seen->refuse || tc_fail(error, TC_INVALID, "test", "no call is wanted");
 }
 
-static bool see_id(void *context, const struct pickle_node *id, struct pickle_node *node,
+static bool see_id(void *context, const struct pickle_node *id, struct pickle_node **node,
                    struct tc_error *error) {
     struct seen *seen = context;
     show(&seen->text, id, 0);
-    node->kind = PICKLE_STORAGE;
-    node->index = 7;
+    (*node)->index = 7;
     return !seen->refuse || tc_fail(error, TC_INVALID, "test", "no id is wanted");
 }
 

@@ -63,7 +63,7 @@ static enum tc_class convert(const char *from, const char *to, const struct tc_b
         char total[2 * TC_SHA256_BYTES + 1];
         cr_assert(tc_read_back_digest(&conversion.read_back, digest, &test_error));
         cr_assert(tc_conversion_commit(&conversion, &test_error));
-        if (!plan.index_name) {
+        if (!plan.sharded) {
             char *lines = test_digest(to);
             struct tc_buffer text = {.bytes = lines, .length = strlen(lines)};
             cr_assert(tc_digest_total(&text, total, &test_error));

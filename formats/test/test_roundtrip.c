@@ -7,15 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/format/tree.h"
 #include "core/plan/dtype_policy.h"
 #include "core/plan/plan.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
 #include "core/test/sanitized.h"
 #include "formats/registry.h"
@@ -69,7 +72,7 @@ static void drop_framework(struct tc_reader *first, struct tc_reader *second) {
         tc_metadata_remove(&second->table.metadata, TC_TEXT("format"));
 }
 
-/* A sparse tensor that says no layout is COO, and torch says so. */
+/* A sparse tensor that says no layout is COO, and torch and ONNX say so. */
 static void drop_layout(const struct tc_tensor *tensor, const struct tc_tensor *other) {
     const struct tc_text key = TC_TEXT("sparse_layout");
     const struct tc_text *name = other->metadata ? tc_metadata_find(other->metadata, key) : NULL;
@@ -79,17 +82,25 @@ static void drop_layout(const struct tc_tensor *tensor, const struct tc_tensor *
         tc_metadata_remove(other->metadata, key);
 }
 
+/* What is nested has no tree in its metadata, and is written with one elsewhere. */
+static void drop_tree(struct tc_reader *first, struct tc_reader *second) {
+    if (!first->backend->tree && !second->backend->tree)
+        return;
+    tc_metadata_remove(&first->table.metadata, TC_TEXT(TC_TREE_KEY));
+    tc_metadata_remove(&second->table.metadata, TC_TEXT(TC_TREE_KEY));
+}
+
 static void expect_same_metadata(const char *a, const char *b, const char *what) {
     struct tc_reader *first = test_open(a);
     struct tc_reader *second = test_open(b);
     drop_framework(first, second);
+    drop_tree(first, second);
     cr_assert(metadata_equal(&first->table.metadata, &second->table.metadata), "%s", what);
     for (size_t i = 0; i < first->table.count; i++) {
         const struct tc_tensor *tensor = &first->table.tensors[i];
         const struct tc_tensor *other = tc_table_find(&second->table, tensor->name);
         cr_assert_not_null(other, "%s: %.*s", what, (int)tensor->name.length, tensor->name.bytes);
-        if (second->backend->framework)
-            drop_layout(tensor, other);
+        drop_layout(tensor, other);
         cr_assert(metadata_equal(tensor->metadata, other->metadata), "%s: %.*s", what,
                   (int)tensor->name.length, tensor->name.bytes);
     }
@@ -97,13 +108,27 @@ static void expect_same_metadata(const char *a, const char *b, const char *what)
     tc_reader_close(second);
 }
 
+/* Whether a file is one sparse tensor, as a format for one tensor may hold it. */
+static bool is_sparse(const struct tc_table *table) {
+    struct tc_sparse sparse;
+    bool coo = table->count == 3;
+    for (size_t i = 0; i < table->count && coo; i++) {
+        const struct tc_tensor *tensor = &table->tensors[i];
+        coo = tc_sparse_of(table, tensor, &sparse) &&
+              (sparse.layout.length == 0 || tc_text_equal(sparse.layout, TC_TEXT("coo"))) &&
+              (!tc_text_equal(sparse.role, TC_TEXT("values")) || tensor->rank == 1);
+    }
+    return coo;
+}
+
 /* Whether a format holds all of a file as it is, by what its descriptor says:
  * a conversion that must happen. One that has no names writes no empty file. */
 static bool holds(const struct tc_backend *backend, const char *path) {
     struct tc_reader *reader = test_open(path);
     const struct tc_table *table = &reader->table;
-    bool fits = backend->caps & TC_CAN_HOLD_MANY ? table->count || !tc_backend_numbers(backend)
-                                                 : table->count == 1;
+    bool fits = backend->caps & TC_CAN_HOLD_MANY
+                    ? table->count || !tc_backend_numbers(backend)
+                    : table->count == 1 || (backend->caps & TC_CAN_HOLD_SPARSE && is_sparse(table));
     for (size_t i = 0; i < table->count; i++)
         fits = fits && backend->dtypes & TC_SET(table->tensors[i].dtype) &&
                table->tensors[i].rank <= backend->max_rank;
@@ -131,6 +156,9 @@ static void trip(const char *path, const char *first, const struct tc_backend *a
     cr_assert_eq(class, TC_OK, "%s: %s", what, test_error.message);
     if (b->caps & TC_CAN_NAME)
         expect_same(first, second, what);
+    /* Without its metadata a sparse tensor is three, which a format for one can't hold. */
+    if (a->caps & TC_CAN_HOLD_SPARSE && !holds(a, second))
+        return;
     cr_assert_eq(test_convert(second, third, a, NULL, &promoted), TC_OK, "%s: %s", what,
                  test_error.message);
     cr_assert_eq(promoted, 0);
@@ -203,6 +231,24 @@ Test(roundtrip, same_input_same_bytes) {
         test_each_file(tc_registry[i]->name, visit_same_bytes, &turns);
 }
 
+/* What is opened to read a sharded model called "model": its index or, where there is none, the
+ * first shard. */
+static char *sharded_path(const struct tc_backend *backend) {
+    const struct tc_sharding *sharding = backend->sharding;
+    char name[64];
+    if (sharding->index_ending) {
+        snprintf(name, sizeof name, "model%s%s", backend->extensions[0], sharding->index_ending);
+        return strdup(test_path(name));
+    }
+    for (int count = 1; count < 100; count++) {
+        snprintf(name, sizeof name, "model-00001-of-%0*d%s", sharding->count_digits, count,
+                 backend->extensions[0]);
+        if (access(test_path(name), F_OK) == 0)
+            break;
+    }
+    return strdup(test_path(name));
+}
+
 Test(roundtrip, shards_of_any_size_hold_the_same) {
     for (size_t i = 0; tc_registry[i]; i++) {
         const struct tc_backend *backend = tc_registry[i];
@@ -215,16 +261,12 @@ Test(roundtrip, shards_of_any_size_hold_the_same) {
             make_path(out, "model", backend);
             cr_assert_eq(test_convert(source, out, backend, &options, NULL), TC_OK, "%s",
                          test_error.message);
-            struct tc_buffer name = {0};
-            tc_buffer_addf(&name, "model%s%s", backend->extensions[0],
-                           backend->sharding->index_ending);
-            char *index = strdup(test_path(name.bytes));
+            char *index = sharded_path(backend);
             /* The source has 376 bytes of data: more fit one file. */
             cr_assert(size > 376 || test_file_class(index) == TC_OK, "%s", test_error.message);
             if (test_file_class(index) == TC_OK)
                 expect_same(source, index, index);
             free(index);
-            tc_buffer_release(&name);
             test_folder_remove();
             test_folder_make();
         }
@@ -286,8 +328,18 @@ static void chain(const char *path, uint32_t seed, size_t *chains) {
     free(first);
 }
 
+/* Nothing brings back what a quantised tensor was, once it is dequantised. */
+static bool has_blocks(const char *path) {
+    struct tc_reader *reader = test_open(path);
+    bool blocks = false;
+    for (size_t i = 0; i < reader->table.count; i++)
+        blocks |= tc_dtype_is_block(reader->table.tensors[i].dtype);
+    tc_reader_close(reader);
+    return blocks;
+}
+
 static void visit_chains(const char *path, void *context) {
-    if (test_file_class(path) != TC_OK)
+    if (test_file_class(path) != TC_OK || has_blocks(path))
         return;
     for (uint32_t seed = 1; seed <= 6; seed++)
         chain(path, seed * 2654435761u + (uint32_t)strlen(path), context);

@@ -110,4 +110,8 @@ unsigned tf_graph_seen(struct wire_source *source);
 /* Fills the error with what such a file is; returns false. */
 bool tf_graph_refuse(struct wire_source *source, unsigned kind, struct tc_error *error);
 
+/* Writes a sparse tensor, the items of which are its parts in the order of tf_compare. */
+bool tf_write_sparse(struct tc_writer *writer, struct tc_error *error);
+int tf_compare(const struct tc_item *a, const struct tc_item *b);
+
 #endif

@@ -48,7 +48,7 @@ void torch_add_key(struct torch_walk *walk, const struct pickle_node *key, uint3
 
 static struct tc_text join(struct torch_walk *walk, struct tc_text name, const char *ending) {
     size_t extra = strlen(ending);
-    char *joined = tc_arena_alloc(torch_walk_arena(walk), name.length + extra + 1, walk->error);
+    char *joined = tc_arena_pack(torch_walk_arena(walk), name.length + extra + 1, 1, walk->error);
     if (!joined)
         return (struct tc_text){NULL, 0};
     if (name.length)
@@ -93,7 +93,8 @@ bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t
     struct tc_text path = torch_walk_path(walk);
     struct tc_buffer tried = {0};
     tc_buffer_add_text(&tried, path);
-    if (any_taken(walk, &tried, endings, count)) {
+    bool renamed = any_taken(walk, &tried, endings, count);
+    if (renamed) {
         uint32_t *number = find_number(walk, &walk->torch->numbers, path);
         do {
             tried.length = path.length;
@@ -107,7 +108,8 @@ bool torch_take_name(struct torch_walk *walk, const char *const *endings, size_t
     if (walk->renamed == 1 && !walk->renamed_first.bytes)
         walk->renamed_first = *name;
     tc_buffer_release(&tried);
-    return name->bytes != NULL;
+    return name->bytes != NULL &&
+           torch_note_taken(walk->torch, walk->current, *name, renamed, walk->error);
 }
 
 bool torch_keep_name(struct torch_walk *walk, struct tc_text name) {

@@ -32,18 +32,6 @@ void torch_leaf_number(struct tc_json_writer *json, const struct pickle_node *no
         tc_json_add_null(json, NULL);
 }
 
-/* Writes bytes as text of the characters U+0000 to U+00FF, all of them escaped. */
-static void add_bytes(struct tc_json_writer *json, const struct pickle_node *node) {
-    struct tc_buffer text = {0};
-    tc_buffer_add_string(&text, "\"");
-    for (size_t i = 0; i < node->length; i++)
-        tc_buffer_addf(&text, "\\u%04x", (unsigned char)node->text[i]);
-    tc_buffer_add_string(&text, "\"");
-    tc_json_add_raw(json, NULL, (struct tc_text){text.bytes, text.length});
-    json->out->failed |= text.failed;
-    tc_buffer_release(&text);
-}
-
 void torch_leaf_word(struct tc_buffer *text, const struct pickle_node *node) {
     if (node->kind == PICKLE_TEXT || node->kind == PICKLE_GLOBAL) {
         tc_buffer_add_text(text, pickle_text(node));
@@ -74,7 +62,7 @@ void torch_leaf_json(struct tc_json_writer *json, const struct pickle_node *node
     } else if (node->kind == PICKLE_LONG) {
         tc_json_add_raw(json, NULL, pickle_text(node));
     } else if (node->kind == PICKLE_BYTES) {
-        add_bytes(json, node);
+        tc_json_add_bytes(json, NULL, (struct tc_text){node->text, node->length});
     } else if (node->kind == PICKLE_CALL) {
         tc_json_open_array(json, NULL);
         torch_leaf_number(json, pickle_item(node->arguments, 0));

@@ -143,10 +143,10 @@ static bool read_storage(struct pickle *pickle, struct torch_storage *storage) {
     uint64_t count = 0;
     if (!torch_take_u64(pickle, &count))
         return false;
-    if (count == storage->numel)
+    if (count == torch_storage_numel(storage))
         return torch_place_storage(pickle, storage);
     tc_fail(pickle->error, TC_INVALID, "storage", "a storage has %lld elements (expected %llu)",
-            (long long)count, (unsigned long long)storage->numel);
+            (long long)count, (unsigned long long)torch_storage_numel(storage));
     return tc_error_at(pickle->error, start);
 }
 

@@ -194,11 +194,11 @@ static bool read_tensors(struct model *model, struct tc_text text) {
 /* Adds the member as a storage. Only its tensors have dtypes. */
 static bool find_storage(struct torch *torch, const struct definition *tensor,
                          struct torch_shape *shape, struct tc_error *error) {
-    const uint32_t *found = torch_find_member(torch, "", tensor->key);
-    if (!found)
+    const struct zip_member *member = torch_find_member(torch, "", tensor->key);
+    if (!member)
         return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
                        tc_text_shown(tensor->key, 200), tensor->key.bytes);
-    shape->extent = torch->zip.members[*found].size;
+    shape->extent = member->size;
     torch->folder = "";
     return torch_add_storage(torch, tensor->key, TC_NONE, shape->extent, &shape->storage, error);
 }
@@ -395,8 +395,7 @@ static bool read_all(struct model *model, struct tc_text text) {
 }
 
 bool torch_read_model(struct torch *torch, struct tc_error *error) {
-    const uint32_t *found = torch_find_member(torch, "", TC_TEXT("model.json"));
-    const struct zip_member *member = &torch->zip.members[*found];
+    const struct zip_member *member = torch_find_member(torch, "", TC_TEXT("model.json"));
     struct model model = {.walk = {.torch = torch, .error = error}};
     if (torch->watch.context)
         return true;

@@ -44,7 +44,7 @@ static struct tc_text read_code(const struct pickle_node *dtype) {
  * their name. */
 bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *objects) {
     struct tc_text code = read_code(dtype);
-    const struct pickle_node *size = code.length ? pickle_item(dtype->state, 5) : NULL;
+    const struct pickle_node *size = code.length ? pickle_item(pickle_state(dtype), 5) : NULL;
     *objects = code.length && code.bytes[0] == 'O';
     *nbytes = 0;
     if (pickle_is(size, PICKLE_INT) && size->integer >= 0) {
@@ -84,7 +84,7 @@ static bool read_dtype(const struct pickle_node *node, enum tc_dtype *dtype, boo
                        struct tc_error *error) {
     const struct pickle_node *name =
         pickle_calls(node, PICKLE_NUMPY_DTYPE) ? pickle_item(node->arguments, 0) : NULL;
-    const struct pickle_node *order = name ? pickle_item(node->state, 1) : NULL;
+    const struct pickle_node *order = name ? pickle_item(pickle_state(node), 1) : NULL;
     if (pickle_is(name, PICKLE_GLOBAL)) {
         *dtype = find_class(pickle_text(name));
         return true;
@@ -133,7 +133,7 @@ static bool read_parts(const struct pickle_node *node, struct parts *parts,
         return true;
     }
     default: {
-        const struct pickle_node *state = node->state;
+        const struct pickle_node *state = pickle_state(node);
         const struct pickle_node *fortran = pickle_item(state, 3);
         *parts = (struct parts){.shape = pickle_item(state, 1),
                                 .dtype = pickle_item(state, 2),

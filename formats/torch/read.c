@@ -81,16 +81,22 @@ static bool fetch_storage(void *context, uint64_t offset, void *buffer, size_t l
     return tc_spool_read(&fetch->torch->spool, offset, buffer, length, error);
 }
 
+static void make_view(const struct torch_view *view, const struct torch_storage *storage,
+                      struct tc_view *strided) {
+    *strided = (struct tc_view){.rank = view->rank,
+                                .element = view->element,
+                                .start = view->start,
+                                .storage = storage->nbytes};
+    memcpy(strided->shape, view->shape, view->rank * sizeof *view->shape);
+    memcpy(strided->stride, view->stride, view->rank * sizeof *view->stride);
+}
+
 static bool read_strided(struct torch *torch, const struct torch_view *view, struct fetch *fetch,
                          uint64_t offset, void *buffer, size_t length, struct tc_error *error) {
     if (torch->current != view) {
-        struct tc_view strided = {.rank = view->rank,
-                                  .element = view->element,
-                                  .start = view->start,
-                                  .storage = fetch->storage->nbytes};
+        struct tc_view strided;
         release_view(torch);
-        memcpy(strided.shape, view->shape, view->rank * sizeof *view->shape);
-        memcpy(strided.stride, view->stride, view->rank * sizeof *view->stride);
+        make_view(view, fetch->storage, &strided);
         torch->viewing = true;
         if (!tc_view_reader_init(&torch->view_reader, &strided, fetch_storage, fetch, error)) {
             release_view(torch);
@@ -178,6 +184,20 @@ bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc
            !storage->memory;
 }
 
+bool torch_strided(struct torch *torch, const struct tc_tensor *tensor,
+                   struct tc_strided *strided) {
+    const struct torch_view *view = &torch->views[tensor->cookie - torch->first_cookie];
+    const struct torch_storage *storage = &torch->storages[view->storage];
+    bool packed = storage->member && storage->member->method != ZIP_STORED;
+    if (!view->stride || !tensor->nbytes || packed || view->swap || view->conjugate ||
+        view->negative || storage->memory)
+        return false;
+    strided->input = torch->reader->input;
+    strided->offset = storage->offset;
+    make_view(view, storage, &strided->view);
+    return true;
+}
+
 bool torch_verify(struct torch *torch, const bool *wanted, struct tc_error *error) {
     const struct tc_table *table = &torch->reader->table;
     bool *checked = calloc(torch->storage_count + 1, sizeof *checked);
@@ -195,4 +215,27 @@ bool torch_verify(struct torch *torch, const bool *wanted, struct tc_error *erro
     }
     free(checked);
     return ok;
+}
+
+bool torch_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                       void *buffer, size_t length, struct tc_error *error) {
+    return torch_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+bool torch_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                         struct tc_extent *extent) {
+    return torch_extent(reader->state, tensor, extent);
+}
+
+bool torch_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                          struct tc_strided *strided) {
+    return torch_strided(reader->state, tensor, strided);
+}
+
+bool torch_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    return torch_verify(reader->state, wanted, error);
+}
+
+void torch_reader_close(struct tc_reader *reader) {
+    torch_release(reader->state);
 }

@@ -441,17 +441,17 @@ static bool read_tensors(struct tar *tar, struct pickle *pickle, struct tc_error
     return pickle->at == pickle->end || pickle_bad(pickle, "something stands behind the tensors");
 }
 
-static bool persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+static bool persistent(void *context, const struct pickle_node *id, struct pickle_node **node,
                        struct tc_error *error) {
     struct tar *tar = ((struct torch *)context)->container;
     struct tc_text key;
     /* The class of a whole module is stored as (class, file, source). */
     if (id->kind == PICKLE_TUPLE) {
-        const struct pickle_node *class = pickle_item(id, 0);
+        struct pickle_node *class = pickle_item(id, 0);
         if (!class || !pickle_is_inert(tar->torch->reader->options))
             return tc_fail(error, TC_UNSAFE, "pickle-module",
                            "the file holds a whole module with its source text");
-        *node = *class;
+        *node = class;
         return true;
     }
     if (!key_text(tar, id, &key, error))
@@ -460,7 +460,7 @@ static bool persistent(void *context, const struct pickle_node *id, struct pickl
     const uint32_t *storage = tensor ? NULL : tc_name_map_find(&tar->views, key);
     if (!tensor && !storage)
         return tc_fail(error, TC_INVALID, "tar", "the pickle names a tensor that is not there");
-    *node = tensor ? *tar->calls[*tensor] : *tar->parts[*storage];
+    *node = tensor ? tar->calls[*tensor] : tar->parts[*storage];
     return true;
 }
 

@@ -159,7 +159,7 @@ static const struct pickle_node *unwrap(struct torch_walk *walk, const struct pi
                 return NULL;
             const struct pickle_node *function = pickle_item(node->arguments, 0);
             const struct pickle_node *type = pickle_item(node->arguments, 1);
-            *inner = *node;
+            pickle_become(inner, node);
             inner->callable = (struct pickle_node *)function;
             inner->arguments = pickle_item(node->arguments, 2);
             if (!pickle_is(function, PICKLE_GLOBAL) || !pickle_is(inner->arguments, PICKLE_TUPLE) ||
@@ -222,8 +222,7 @@ static bool add_shape(struct torch_walk *walk, struct tc_text base, const struct
            add_tensor(walk, base, ending, &shape, metadata);
 }
 
-/* The layout that torch calls torch.sparse_coo and so on. */
-static const struct tc_sparse_layout *find_layout(const struct pickle_node *named) {
+const struct tc_sparse_layout *torch_find_layout(const struct pickle_node *named) {
     const struct tc_text prefix = TC_TEXT("torch.sparse_");
     const struct pickle_node *word =
         pickle_calls(named, PICKLE_LAYOUT) ? pickle_item(named->arguments, 0) : NULL;
@@ -245,7 +244,7 @@ static bool take_group(struct torch_walk *walk, const struct tc_sparse_layout *l
 }
 
 static bool add_sparse(struct torch_walk *walk, const struct pickle_node *node) {
-    const struct tc_sparse_layout *layout = find_layout(pickle_item(node->arguments, 0));
+    const struct tc_sparse_layout *layout = torch_find_layout(pickle_item(node->arguments, 0));
     const struct pickle_node *data = pickle_item(node->arguments, 1);
     char endings[4][32];
     struct tc_text base;
@@ -388,4 +387,48 @@ bool torch_add_call(struct torch_walk *walk, const struct pickle_node *node) {
         return torch_add_storage_node(walk, inner);
     return inner->kind == PICKLE_CALL ? add_known(walk, inner)
                                       : torch_walk_bad(walk, "a parameter holds no tensor");
+}
+
+/* The attributes of a parameter or of a tensor of a class: a dict, or the dict and slots. */
+static void describe_state(const struct pickle_node *state, struct torch_described *tensor) {
+    if (torch_has_slots(state)) {
+        tensor->other |= state->items[1]->count > 0;
+        state = state->items[0];
+    }
+    if (pickle_is(state, PICKLE_DICT) && state->count)
+        tensor->attributes = state;
+    else if (state && state->kind != PICKLE_NONE && state->kind != PICKLE_DICT)
+        tensor->other = true;
+}
+
+bool torch_describe(struct torch_walk *walk, const struct pickle_node *node,
+                    struct torch_described *tensor) {
+    *tensor = (struct torch_described){.inner = unwrap(walk, node)};
+    const struct pickle_node *inner = tensor->inner;
+    if (!inner)
+        return false;
+    for (int i = 0; i < MAX_WRAPPERS && node->kind == PICKLE_CALL; i++) {
+        if (pickle_calls(node, PICKLE_REBUILD_PARAMETER)) {
+            const struct pickle_node *grad = pickle_item(node->arguments, 1);
+            tensor->other |= tensor->parameter;
+            tensor->parameter = true;
+            tensor->requires_grad = pickle_is(grad, PICKLE_BOOL) && grad->value;
+            describe_state(pickle_item(node->arguments, 3), tensor);
+            node = pickle_item(node->arguments, 0);
+        } else if (pickle_calls(node, PICKLE_REBUILD_FROM_TYPE)) {
+            const struct pickle_node *class = pickle_item(node->arguments, 1);
+            tensor->other |= !tc_text_equal(pickle_text(class), TC_TEXT("torch.Tensor"));
+            describe_state(pickle_item(node->arguments, 3), tensor);
+            break;
+        } else
+            break;
+    }
+    tensor->dense = is_dense_call(inner);
+    if (!tensor->dense)
+        return true;
+    const struct pickle_node *grad =
+        inner->callable->global == PICKLE_REBUILD ? NULL : pickle_item(inner->arguments, 4);
+    if (!tensor->parameter)
+        tensor->requires_grad = pickle_is(grad, PICKLE_BOOL) && grad->value;
+    return read_dense(walk, inner, &tensor->shape);
 }

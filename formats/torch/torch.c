@@ -3,21 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/checked.h"
-#include "core/base/notes.h"
-#include "core/tensor/select.h"
+#include "core/base/memory.h"
 #include "core/tensor/shape.h"
 #include "formats/pickle/option.h"
 
 /* How many unknown names are reported one by one; the others are counted. */
 #define MAX_CLASSES_REPORTED 20u
+/* From so many bytes on, freed memory goes back to the system at once. */
+#define MUCH (UINT64_C(16) << 20)
 
 void torch_init(struct torch *torch, struct tc_reader *reader) {
     torch->reader = reader;
     tc_name_map_init(&torch->keys, &reader->arena);
     tc_name_map_init(&torch->part_names, &reader->arena);
-    tc_name_map_init(&torch->members, &reader->arena);
+    tc_name_index_init(&torch->members, &reader->arena, sizeof *torch->zip.members);
     tc_name_map_init(&torch->classes, &reader->arena);
     tc_name_map_init(&torch->groups, &reader->arena);
     tc_name_map_init(&torch->numbers, &reader->arena);
@@ -26,13 +26,15 @@ void torch_init(struct torch *torch, struct tc_reader *reader) {
 
 void torch_release(struct torch *torch) {
     torch_release_reading(torch);
+    tc_arena_release(&torch->nodes);
     free(torch->storages);
     free(torch->views);
     free(torch->unpacked);
     free(torch->parts);
+    free(torch->taken);
     tc_name_map_release(&torch->keys);
     tc_name_map_release(&torch->part_names);
-    tc_name_map_release(&torch->members);
+    tc_name_index_release(&torch->members);
     tc_name_map_release(&torch->classes);
     tc_name_map_release(&torch->groups);
     tc_name_map_release(&torch->numbers);
@@ -66,6 +68,43 @@ static struct torch_storage *new_storage(struct torch *torch, uint32_t *index,
     return storage;
 }
 
+/* Whether something of what the pickles built is still needed: by the tree, or as a text or bytes
+ * that stayed where the machine had put them. */
+static bool is_needed(const struct torch *torch) {
+    const struct tc_reader *reader = torch->reader;
+    bool needed = !reader->plain || reader->options->tree || torch->classes.count ||
+                  torch->keys.count || torch->part_names.count || reader->table.metadata.count;
+    for (size_t i = 0; i < torch->storage_count && !needed; i++)
+        needed = torch->storages[i].memory != NULL;
+    for (size_t i = 0; i < reader->table.count && !needed; i++)
+        needed = reader->table.tensors[i].metadata != NULL;
+    return needed;
+}
+
+void torch_forget(struct torch *torch) {
+    if (is_needed(torch))
+        return;
+    tc_arena_release(&torch->nodes);
+    if (torch->counted >= MUCH)
+        tc_memory_trim();
+    torch->reader->arena.used -= torch->counted;
+    torch->counted = 0;
+    free(torch->taken);
+    torch->taken = NULL;
+    torch->taken_count = torch->taken_capacity = 0;
+    torch->object = NULL;
+    torch->forgotten = true;
+}
+
+bool torch_note_taken(struct torch *torch, const struct pickle_node *node, struct tc_text name,
+                      bool renamed, struct tc_error *error) {
+    if (torch->taken_count == torch->taken_capacity &&
+        !grow(torch, (void **)&torch->taken, &torch->taken_capacity, sizeof *torch->taken, error))
+        return false;
+    torch->taken[torch->taken_count++] = (struct torch_taken){node, name, renamed};
+    return true;
+}
+
 bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, uint64_t nbytes,
                      uint32_t *index, struct tc_error *error) {
     struct torch_storage *storage = new_storage(torch, index, error);
@@ -73,16 +112,24 @@ bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, u
         return false;
     storage->memory = memory;
     storage->offset = offset;
-    storage->nbytes = storage->numel = nbytes;
+    storage->nbytes = nbytes;
     storage->placed = true;
     return true;
+}
+
+static unsigned element_bytes(enum tc_dtype dtype) {
+    return dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8;
+}
+
+uint64_t torch_storage_numel(const struct torch_storage *storage) {
+    return storage->nbytes / element_bytes(storage->dtype);
 }
 
 /* Checks that a storage that is named again has the same dtype and size. */
 static bool check_again(const struct torch *torch, uint32_t index, struct tc_text key,
                         enum tc_dtype dtype, uint64_t numel, struct tc_error *error) {
     const struct torch_storage *storage = &torch->storages[index];
-    if (storage->dtype == dtype && storage->numel == numel)
+    if (storage->dtype == dtype && torch_storage_numel(storage) == numel)
         return true;
     return tc_fail(error, TC_INVALID, "storage",
                    "storage \"%.*s\" is named with two types or sizes", tc_text_shown(key, 200),
@@ -95,44 +142,63 @@ static bool make_storage(struct torch *torch, enum tc_dtype dtype, uint64_t nume
     if (!storage)
         return false;
     storage->dtype = (uint8_t)dtype;
-    storage->numel = numel;
     storage->swap = torch->swap;
-    return tc_mul(numel, dtype == TC_NONE ? 1 : tc_dtype_bits(dtype) / 8, &storage->nbytes) ||
+    return tc_mul(numel, element_bytes(dtype), &storage->nbytes) ||
            tc_fail(error, TC_INVALID, "storage", "a storage's size overflows 64 bits");
+}
+
+/* Adds a key of a persistent id, which does not last. */
+static bool keep_key(struct torch *torch, struct tc_name_map *keys, struct tc_text key,
+                     uint32_t number, struct tc_error *error) {
+    char *copy = tc_arena_pack(&torch->reader->arena, key.length + 1, 1, error);
+    if (copy && key.length)
+        memcpy(copy, key.bytes, key.length);
+    return copy &&
+           tc_name_add(keys, (struct tc_text){copy, key.length}, number, TC_MAX_NAMES, error);
 }
 
 /* In a zip a storage is a member, of exactly its size. A member that is missing becomes
  * an error with the tensor that needs it (torch_check_storage). */
 static bool add_in_zip(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
                        uint32_t *index, struct tc_error *error) {
-    const uint32_t *found = torch_find_member(torch, torch->folder, key);
-    uint32_t *used = found ? &torch->used[*found] : NULL;
-    const uint32_t *missed = found ? NULL : tc_name_map_find(&torch->keys, key);
+    const struct zip_member *member = torch_find_member(torch, torch->folder, key);
+    uint32_t *used = member ? &torch->used[member - torch->zip.members] : NULL;
+    const uint32_t *missed = member ? NULL : tc_name_map_find(&torch->keys, key);
     if ((used && *used) || missed) {
         *index = missed ? *missed : *used - 1;
         return check_again(torch, *index, key, dtype, numel, error);
     }
     if (!make_storage(torch, dtype, numel, index, error))
         return false;
-    if (!found) {
-        torch->storages[*index].key = key;
-        return tc_name_add(&torch->keys, key, *index, TC_MAX_NAMES, error);
+    if (!used) {
+        torch->storages[*index].key = (uint32_t)torch->keys.count + 1;
+        return keep_key(torch, &torch->keys, key, *index, error);
     }
     struct torch_storage *storage = &torch->storages[*index];
-    struct zip_member *member = &torch->zip.members[*found];
     *used = *index + 1;
-    storage->key = key;
     storage->member = member;
     storage->offset = member->data;
     storage->placed = member->size == storage->nbytes;
     return true;
 }
 
+/* The key of a storage: its member's name in the folder of storages. */
+static struct tc_text member_key(const struct torch *torch, const struct zip_member *member) {
+    struct tc_text key = member->name;
+    key.bytes += torch->root.length;
+    key.length -= torch->root.length;
+    const char *slash = torch->model ? NULL : memchr(key.bytes, '/', key.length);
+    size_t folder = slash ? (size_t)(slash - key.bytes) + 1 : 0;
+    return (struct tc_text){key.bytes + folder, key.length - folder};
+}
+
 bool torch_check_storage(const struct torch *torch, uint32_t index, struct tc_error *error) {
     const struct torch_storage *storage = &torch->storages[index];
     if (storage->placed || torch->legacy)
         return true;
-    struct tc_text key = storage->key;
+    struct tc_text key = storage->key ? torch->keys.entries[storage->key - 1].name : TC_TEXT("");
+    if (storage->member)
+        key = member_key(torch, storage->member);
     if (!storage->member)
         return tc_fail(error, TC_INVALID, "storage", "storage \"%.*s\" is not in the file",
                        tc_text_shown(key, 200), key.bytes);
@@ -152,8 +218,7 @@ bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dt
     }
     if (!make_storage(torch, dtype, numel, index, error))
         return false;
-    torch->storages[*index].key = key;
-    return tc_name_add(&torch->keys, key, *index, TC_MAX_NAMES, error);
+    return keep_key(torch, &torch->keys, key, *index, error);
 }
 
 /* Persistent ids */
@@ -180,31 +245,33 @@ static bool read_part(struct torch *torch, const struct pickle_node *part, struc
         !tc_range_within(node->offset, node->length, nbytes))
         return bad_id(error, "a view reaches past its storage");
     const uint32_t *found = tc_name_map_find(&torch->part_names, pickle_text(key));
-    const struct torch_part *known = found ? &torch->parts[*found] : NULL;
-    if (known)
+    if (found) {
+        const struct torch_part *known = &torch->parts[*found];
         return (known->storage == node->index && known->offset == node->offset &&
                 known->nbytes == node->length) ||
                bad_id(error, "a view of a storage is in two places");
+    }
     uint32_t next = (uint32_t)torch->part_names.count;
     if (next == torch->part_capacity &&
         !grow(torch, (void **)&torch->parts, &torch->part_capacity, sizeof *torch->parts, error))
         return false;
     torch->parts[next] = (struct torch_part){(uint32_t)node->index, node->offset, node->length};
-    return tc_name_add(&torch->part_names, pickle_text(key), next, TC_MAX_NAMES, error);
+    return keep_key(torch, &torch->part_names, pickle_text(key), next, error);
 }
 
-bool torch_persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+bool torch_persistent(void *context, const struct pickle_node *id, struct pickle_node **made,
                       struct tc_error *error) {
+    struct pickle_node *node = *made;
     struct torch *torch = context;
     const struct pickle_node *tag = pickle_item(id, 0);
-    const struct pickle_node *class = pickle_item(id, 1);
+    struct pickle_node *class = pickle_item(id, 1);
     const struct pickle_node *key = pickle_item(id, 2);
     const struct pickle_node *numel = pickle_item(id, 4);
     if (!pickle_is(tag, PICKLE_TEXT) || id->kind != PICKLE_TUPLE)
         return bad_id(error, "not a tuple that starts with a word");
     if (tc_text_equal(pickle_text(tag), TC_TEXT("module"))) {
         if (class && pickle_is_inert(torch->reader->options)) {
-            *node = *class; /* the class alone, without its source text */
+            *made = class; /* the class alone, without its source text */
             return true;
         }
         tc_fail(error, TC_UNSAFE, "pickle-module",
@@ -222,7 +289,6 @@ bool torch_persistent(void *context, const struct pickle_node *id, struct pickle
     if (!torch_add_storage(torch, pickle_text(key), class->value, (uint64_t)numel->integer, &index,
                            error))
         return false;
-    node->kind = PICKLE_STORAGE;
     node->index = index;
     node->length = torch->storages[index].nbytes;
     const struct pickle_node *part = pickle_item(id, 5);
@@ -265,12 +331,17 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle) {
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle) {
     torch->steps += pickle->steps;
     torch->text += pickle->end - pickle->start;
+    torch->reader->arena.used += torch->nodes.used - torch->counted;
+    torch->counted = torch->nodes.used;
 }
 
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
                        struct tc_error *error) {
     const struct tc_format_options *options = torch->reader->options;
-    pickle_init(pickle, &torch->reader->arena, &options->limits, error);
+    const struct tc_arena *tables = &torch->reader->arena;
+    uint64_t others = tables->used - torch->counted;
+    torch->nodes.budget = tables->budget > others ? tables->budget - others : tables->budget != 0;
+    pickle_init(pickle, &torch->nodes, &options->limits, error);
     pickle->input = torch->reader->input;
     pickle->at = at;
     pickle->end = end;
@@ -282,6 +353,7 @@ void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, 
     pickle->on_call = count_class;
     pickle->on_build = torch_joblib_array;
     pickle->persistent = torch_persistent;
+    pickle->forgets = true;
     if (torch->watch.context)
         torch_watch_pickle(torch, pickle);
 }
@@ -320,7 +392,7 @@ void torch_dense(struct torch_shape *shape) {
     }
 }
 
-static bool is_dense(const struct torch_shape *shape) {
+bool torch_is_dense(const struct torch_shape *shape) {
     uint64_t stride = 1;
     for (unsigned i = shape->rank; i > 0; i--) {
         if (shape->size[i - 1] == 0)
@@ -355,12 +427,18 @@ static bool check_extent(const struct torch_shape *shape, uint64_t count, unsign
 static bool fill_view(struct torch *torch, const struct torch_shape *shape, struct torch_view *view,
                       struct tc_tensor *tensor, struct tc_error *error) {
     struct tc_arena *arena = &torch->reader->arena;
-    uint64_t *size = tc_arena_array(arena, shape->rank, sizeof *size, error);
-    if (!size)
+    const struct torch_view *last = torch->view_count ? &torch->views[torch->view_count - 1] : NULL;
+    const uint64_t *size = shape->size;
+    uint64_t *copy = NULL;
+    /* Most tensors are shaped as others before them. */
+    if (last && last->rank == shape->rank &&
+        (!shape->rank || memcmp(last->shape, size, shape->rank * sizeof *size) == 0))
+        view->shape = last->shape;
+    else if ((copy = tc_arena_array(arena, shape->rank, sizeof *size, error)))
+        view->shape = memcpy(copy, size, shape->rank * sizeof *size);
+    if (!view->shape)
         return false;
-    if (shape->rank)
-        memcpy(size, shape->size, shape->rank * sizeof *size);
-    view->shape = tensor->shape = size;
+    tensor->shape = view->shape;
     if (shape->dtype == TC_F4) {
         uint64_t *pairs = tc_arena_array(arena, shape->rank, sizeof *pairs, error);
         if (!pairs)
@@ -372,7 +450,7 @@ static bool fill_view(struct torch *torch, const struct torch_shape *shape, stru
         pairs[shape->rank - 1] *= 2;
         tensor->shape = pairs;
     }
-    if (is_dense(shape))
+    if (torch_is_dense(shape))
         return true;
     uint64_t *stride = tc_arena_array(arena, shape->rank, sizeof *stride, error);
     if (!stride)
@@ -549,14 +627,7 @@ bool torch_finish(struct torch *torch, struct tc_error *error) {
         return tc_error_hint(error, "raise the limit with --max-size if you trust this file");
     }
     report_classes(torch);
-    /* Where one tensor is selected by its name, no structure can be lost. */
-    const struct tc_select *select = reader->options->select;
-    bool whole = !select || !select->only.bytes;
-    if (torch->nested && whole &&
-        !tc_reader_note(reader, TC_CHANGE, TC_KIND_STRUCTURE, (struct tc_text){NULL, 0}, error,
-                        "lists, dicts and objects in one another are written flat, their keys "
-                        "joined with dots"))
-        return false;
+    reader->nested = torch->nested;
     return check_storages(torch, error) && check_anything(torch, error) && tie_views(torch, error);
 }
 

@@ -1,7 +1,7 @@
 /*
  * Reads the tensors of torch's files: storages (runs of bytes in the file) and
  * views into them. The containers (zip.c, legacy.c, tar.c, plain.c) find the pickle
- * and the storages; tree.c walks over what the pickle built and adds a tensor, or
+ * and the storages; walk.c walks over what the pickle built and adds a tensor, or
  * metadata, for each leaf; read.c reads the views.
  *
  *     torch_init → torch_open_zip, …_legacy, …_tar or …_plain → torch_finish
@@ -15,6 +15,7 @@
 #ifndef TCONV_FORMATS_TORCH_TORCH_H
 #define TCONV_FORMATS_TORCH_TORCH_H
 
+#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/name_map.h"
@@ -34,12 +35,11 @@ struct torch_storage {
     const unsigned char *memory;     /* or its bytes, where they are in memory */
     const struct zip_member *member; /* that has it, packed or stored; NULL: none */
     uint64_t nbytes;
-    uint64_t numel;
-    struct tc_text key; /* its name; empty: none */
-    uint8_t dtype;      /* of its class; TC_NONE: untyped bytes */
-    bool placed;        /* it is known where its bytes lie */
-    bool excused;       /* its bytes may be missing: only an unselected tensor needs them */
-    bool swap;          /* big-endian */
+    uint32_t key;     /* of one that a zip lacks: 1 + its position in `keys`; 0: none */
+    uint8_t dtype;    /* of its class; TC_NONE: untyped bytes */
+    bool placed : 1;  /* it is known where its bytes lie */
+    bool excused : 1; /* its bytes may be missing: only an unselected tensor needs them */
+    bool swap : 1;    /* big-endian */
 };
 
 /* A run of bytes of a storage, which legacy files name as a storage of its own. */
@@ -74,6 +74,13 @@ struct torch_watch {
                       struct tc_error *error);
 };
 
+/* A value that became a tensor, or several: the checkpoint's tree needs its name. */
+struct torch_taken {
+    const struct pickle_node *node;
+    struct tc_text name;
+    bool renamed; /* the name is not its path, which another has */
+};
+
 struct torch {
     struct tc_reader *reader;
     struct torch_watch watch;
@@ -87,6 +94,13 @@ struct torch {
     struct torch_view *views; /* by a tensor's cookie */
     size_t view_count;
     size_t view_capacity;
+    struct tc_arena nodes;      /* of the pickles: freed where only tensors came of them */
+    struct pickle_node *object; /* what the pickle built; NULL: nothing that has a tree */
+    uint64_t counted;           /* bytes of the nodes that the reader's arena counts as its own */
+    bool forgotten;             /* what the pickle built was freed */
+    struct torch_taken *taken;  /* in the order of the walk */
+    size_t taken_count;
+    size_t taken_capacity;
     uint64_t unpacked_total; /* bytes of packed storages that were unpacked so far */
     uint32_t first_cookie;   /* the cookie of the first view's tensor */
     uint64_t total;          /* bytes of all tensors */
@@ -99,7 +113,7 @@ struct torch {
     bool legacy;             /* persistent ids may name parts of storages */
     /* The rest is for zip archives. */
     struct zip zip;
-    struct tc_name_map members; /* the number is the member's */
+    struct tc_name_index members; /* of zip.members */
     struct tc_text root;
     uint32_t *used;     /* by member: 1 + the storage that lies there; 0: nothing refers to it */
     const char *folder; /* of the storages: "data/" or "constants/" */
@@ -143,6 +157,8 @@ bool torch_finish_objects(struct torch *torch, struct tc_error *error);
 
 /* Containers. */
 bool torch_open_zip(struct torch *torch, struct tc_error *error);
+/* The same up to the pickle's result, which the caller looks through itself. */
+bool torch_open_object(struct torch *torch, struct pickle_node **root, struct tc_error *error);
 bool torch_open_legacy(struct torch *torch, struct tc_error *error);
 bool torch_open_tar(struct torch *torch, struct tc_error *error);
 /* A file that is one pickle, without storages. */
@@ -173,24 +189,35 @@ void torch_watch_pickle(const struct torch *torch, struct pickle *pickle);
 void torch_pickle_init(struct torch *torch, struct pickle *pickle, uint64_t at, uint64_t end,
                        struct tc_error *error);
 pickle_persistent torch_persistent;
-/* Adds a pickle's size to the totals, which bound what the walk may cost. */
+/* Adds a pickle's size to the totals, which bound what the walk may cost, and its nodes to the
+ * memory of the reader's tables. */
 void torch_count_pickle(struct torch *torch, const struct pickle *pickle);
 /* A machine's on_build: takes the array's bytes that follow joblib's wrapper. */
 bool torch_joblib_array(struct pickle *pickle, struct pickle_node *wrapper);
 
-/* The number of the zip member with this name in this folder; NULL: there is none. */
-const uint32_t *torch_find_member(const struct torch *torch, const char *folder,
-                                  struct tc_text name);
+/* The zip member with this name in this folder; NULL: there is none. */
+struct zip_member *torch_find_member(const struct torch *torch, const char *folder,
+                                     struct tc_text name);
 /* Fails where a storage's bytes are missing or not as many as it says. */
 bool torch_check_storage(const struct torch *torch, uint32_t index, struct tc_error *error);
 /* Adds a storage. One that has the key already is taken, and must have the same
  * dtype and size. */
 bool torch_add_storage(struct torch *torch, struct tc_text key, enum tc_dtype dtype, uint64_t numel,
                        uint32_t *index, struct tc_error *error);
+/* How many elements a storage has; of untyped bytes: how many bytes. */
+uint64_t torch_storage_numel(const struct torch_storage *storage);
 /* Adds a storage without a key, whose bytes are in memory, or where that is NULL at
  * `offset` of the file. */
 bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, uint64_t nbytes,
                      uint32_t *index, struct tc_error *error);
+
+/* Frees what the pickles built, after the walk, where nothing needs it any more: that of a million
+ * tensors takes more memory than everything else. */
+void torch_forget(struct torch *torch);
+
+/* Adds a value to `taken`. */
+bool torch_note_taken(struct torch *torch, const struct pickle_node *node, struct tc_text name,
+                      bool renamed, struct tc_error *error);
 
 /* A tensor as torch describes it: sizes and strides in elements of a storage. */
 struct torch_shape {
@@ -218,6 +245,9 @@ bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *
 /* Adds only its tensors, as NAME.KEY. */
 bool torch_walk_under(struct torch *torch, struct tc_text name, struct pickle_node *root,
                       struct tc_error *error);
+/* Adds its tensors and metadata, as NAME or NAME.KEY. */
+bool torch_walk_named(struct torch *torch, struct tc_text name, struct pickle_node *root,
+                      struct tc_error *error);
 /* Adds the constant tensors of TorchScript's code, as CONSTANTS.c0 and so on. */
 bool torch_walk_constants(struct torch *torch, struct pickle_node *root, struct tc_error *error);
 /* The shape of one of numpy's arrays or scalars. False with the error filled where it
@@ -230,6 +260,8 @@ bool torch_numpy_item(const struct pickle_node *dtype, uint64_t *nbytes, bool *o
 /* Reads the non-negative integers of a tuple or list; false where it is anything
  * else. */
 bool torch_sizes(const struct pickle_node *node, uint64_t *sizes, unsigned *rank);
+/* Whether the strides are those of C order. */
+bool torch_is_dense(const struct torch_shape *shape);
 /* Sets the strides to those of C order. */
 void torch_dense(struct torch_shape *shape);
 
@@ -238,6 +270,16 @@ void torch_release_reading(struct torch *torch);
 bool torch_read(struct torch *torch, const struct tc_tensor *tensor, uint64_t offset, void *buffer,
                 size_t length, struct tc_error *error);
 bool torch_extent(struct torch *torch, const struct tc_tensor *tensor, struct tc_extent *extent);
+bool torch_strided(struct torch *torch, const struct tc_tensor *tensor, struct tc_strided *strided);
 bool torch_verify(struct torch *torch, const bool *wanted, struct tc_error *error);
+/* The same for backends whose state is a struct torch, or begins with one. */
+bool torch_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                       void *buffer, size_t length, struct tc_error *error);
+bool torch_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                         struct tc_extent *extent);
+bool torch_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                          struct tc_strided *strided);
+bool torch_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
+void torch_reader_close(struct tc_reader *reader);
 
 #endif

@@ -1,615 +1,496 @@
-/*
- * Turns what a pickle built into tensors and metadata. Names are dict keys and list
- * indices, joined with dots (keys.c). tensor.c adds the values that are tensors; every
- * other leaf is metadata: strings as they are, anything else as JSON, and a list of
- * plain values as one JSON array. Values that are neither are left out, and reported by
- * name.
- *
- * Objects of unknown classes occur with --pickle=inert, those of a few plain classes
- * always. Tensors in their state, in their items and in the arguments of the call that
- * makes them are added.
- *
- * The walk has a stack of its own, so that a deep pickle can't overflow the program's.
- */
-#include <stdarg.h>
-#include <stdio.h>
+#include "formats/torch/tree.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
-#include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/limits.h"
-#include "core/base/text.h"
-#include "core/format/reader.h"
-#include "core/tensor/metadata.h"
-#include "core/tensor/table.h"
-#include "formats/pickle/option.h"
-#include "formats/pickle/pickle.h"
-#include "formats/torch/leaf.h"
-#include "formats/torch/torch.h"
-#include "formats/torch/walk.h"
+#include "core/format/tree.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/sparse_group.h"
+#include "formats/torch/tree_values.h"
 
-#define MAX_DEPTH 1000u
-/* A few bytes of pickle can reach one value by 2^64 paths. An honest pickle shares
- * little: it has about as many values as opcodes, and its names and texts are a few
- * times as long as the pickle. */
-#define FREE_VISITS (UINT64_C(1) << 18)
-#define VISITS_PER_STEP 16u
-#define FREE_TEXT (UINT64_C(16) << 20)
-#define TEXT_PER_STEP 64u
-
-/* Errors, limits, and what is left out */
-
-bool torch_walk_here(struct torch_walk *walk) {
-    return walk->named && tc_error_in_tensor(walk->error, walk->path.bytes, walk->path.length);
-}
-
-bool torch_walk_bad(struct torch_walk *walk, const char *what) {
-    tc_fail(walk->error, TC_INVALID, "tensor", "%s", what);
-    return torch_walk_here(walk);
-}
-
-struct tc_text torch_walk_path(const struct torch_walk *walk) {
-    return walk->named
-               ? (struct tc_text){walk->path.length ? walk->path.bytes : "", walk->path.length}
-               : TC_TEXT("tensor");
-}
-
-bool torch_walk_skip(struct torch_walk *walk, enum tc_skip what, const char *reason, ...) {
-    char text[400];
-    va_list args;
-    va_start(args, reason);
-    vsnprintf(text, sizeof text, reason, args);
-    va_end(args);
-    return tc_reader_skip(walk->torch->reader, torch_walk_path(walk), what, walk->error, "%s",
-                          text);
-}
-
-uint64_t torch_walk_scale(const struct torch_walk *walk) {
-    uint64_t standard = TC_LIMITS_DEFAULT.pickle;
-    uint64_t given = walk->torch->reader->options->limits.pickle;
-    return given > standard ? given / standard : 1;
-}
-
-bool torch_walk_over(struct torch_walk *walk, const char *what, uint64_t limit) {
-    tc_fail(walk->error, TC_UNSAFE, "pickle-limit", "the pickle's values %s (limit %llu)", what,
-            (unsigned long long)limit);
-    return tc_error_hint(walk->error, "raise the limit with --max-pickle if you trust this file");
-}
-
-bool torch_walk_charge(struct torch_walk *walk, uint64_t values) {
-    uint64_t limit = (FREE_VISITS + VISITS_PER_STEP * walk->torch->steps) * torch_walk_scale(walk);
-    walk->visits += values;
-    return walk->visits <= limit ||
-           torch_walk_over(walk, "repeat along more paths than its length warrants", limit);
-}
-
-/* Counts bytes of metadata, all of which may be written to the output. */
-static bool charge_text(struct torch_walk *walk, uint64_t bytes) {
-    uint64_t limit = (FREE_TEXT + TEXT_PER_STEP * walk->torch->steps + walk->torch->text) *
-                     torch_walk_scale(walk);
-    walk->text += bytes;
-    return walk->text <= limit ||
-           torch_walk_over(walk, "make more bytes of metadata than its length warrants", limit);
-}
-
-static bool is_inert(const struct torch_walk *walk) {
-    return pickle_is_inert(walk->torch->reader->options);
-}
-
-/* Leaves as metadata */
-
-static void add_items(struct torch_walk *walk, struct tc_json_writer *json,
-                      const struct pickle_node *node) {
-    tc_json_open_array(json, NULL);
-    for (size_t i = 0; i < node->count; i++) {
-        torch_leaf_json(json, node->items[i]);
-        walk->surrogates += node->items[i]->surrogates;
-    }
-    tc_json_close(json);
-}
-
-/* The current path as a key of the file's metadata. A path that can't be a tensor's
- * name can't be a key: the value is then left out, and key->bytes is NULL. */
-static bool make_key(struct torch_walk *walk, struct tc_text *key) {
-    struct tc_text path = torch_walk_path(walk);
-    struct tc_error unfit = {0};
-    *key = (struct tc_text){NULL, 0};
-    if (!tc_name_check(path, &unfit))
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "a value whose place has no usable name: %s",
-                               unfit.message);
-    key->bytes = tc_arena_copy(torch_walk_arena(walk), path.bytes, path.length, walk->error);
-    key->length = path.length;
-    return key->bytes != NULL;
-}
-
-static bool add_leaf(struct torch_walk *walk, const struct pickle_node *node) {
-    struct tc_metadata *metadata = &walk->torch->reader->table.metadata;
-    struct tc_buffer value = {0};
-    struct tc_json_writer json = {.out = &value, .escape = TC_ESCAPE_SERDE};
-    struct tc_text key;
-    walk->torch->reader->beyond = "values that are no tensors";
-    if (!charge_text(walk, walk->path.length + (node->kind == PICKLE_TEXT ? node->length : 0)) ||
-        !make_key(walk, &key))
-        return false;
-    if (!key.bytes)
-        return true;
-    walk->surrogates += node->surrogates;
-    if (node->kind == PICKLE_TEXT)
-        return tc_metadata_add(metadata, torch_walk_arena(walk), key, pickle_text(node),
-                               walk->error);
-    if (node->kind == PICKLE_DICT)
-        tc_buffer_add_string(&value, "{}");
-    else if (node->kind >= PICKLE_LIST && node->kind <= PICKLE_SET)
-        add_items(walk, &json, node);
-    else if (torch_leaf_is_word(node))
-        torch_leaf_word(&value, node);
-    else
-        torch_leaf_json(&json, node);
-    if (charge_text(walk, value.length))
-        return torch_add_metadata(walk, metadata, key, &value);
-    tc_buffer_release(&value);
-    return false;
-}
-
-/* Frames */
-
-static bool is_container(const struct pickle_node *node) {
-    return node && node->kind >= PICKLE_LIST && node->kind <= PICKLE_SET;
-}
-
-static bool grow_frames(struct torch_walk *walk) {
-    size_t larger = walk->capacity ? walk->capacity * 2 : 64;
-    struct torch_frame *frames = NULL;
-    if (!tc_arena_charge(torch_walk_arena(walk), (larger - walk->capacity) * sizeof *frames,
-                         walk->error))
-        return false;
-    if (!(frames = reallocarray(walk->frames, larger, sizeof *frames)))
-        return tc_fail_memory(walk->error);
-    walk->frames = frames;
-    walk->capacity = larger;
-    return true;
-}
-
-/* Pushes a value to be walked next; its name is the current path. */
-static bool push(struct torch_walk *walk, struct pickle_node *node, bool members) {
-    uint32_t level = walk->depth ? walk->frames[walk->depth - 1].level + 1 : 0;
-    uint64_t limit = MAX_DEPTH * torch_walk_scale(walk);
-    if (level >= limit)
-        return torch_walk_over(walk, "are nested too deep", limit);
-    if (walk->depth == walk->capacity && !grow_frames(walk))
-        return false;
-    walk->frames[walk->depth++] = (struct torch_frame){.node = node,
-                                                       .path = walk->path.length,
-                                                       .level = level,
-                                                       .named = walk->named,
-                                                       .members = members};
-    return true;
-}
-
-static bool only_scalars(const struct pickle_node *node) {
-    for (size_t i = 0; i < node->count; i++)
-        if (!torch_leaf_is_scalar(node->items[i]))
-            return false;
-    return true;
-}
-
-/* Records that values are nested, which is lost when tensors are written as one dict.
- * The modules of TorchScript don't count: nesting is their nature. */
-static void note_nesting(struct torch_walk *walk, const struct pickle_node *node) {
-    bool flat = walk->depth == 0 && node->kind == PICKLE_DICT;
-    if (walk->torch->script || flat)
-        return;
-    walk->torch->reader->beyond = "lists or dicts in one another";
-    walk->torch->nested = true;
-}
-
-static bool visit_container(struct torch_walk *walk, struct pickle_node *node, bool members) {
-    bool dict = node->kind == PICKLE_DICT;
-    if ((dict || node->kind == PICKLE_SET) &&
-        !pickle_settle(node, torch_walk_arena(walk), walk->error))
-        return false;
-    /* The outermost value has no name, so it can't be a leaf. */
-    bool leaf = walk->depth && (dict ? node->count == 0 : only_scalars(node));
-    if (!torch_walk_charge(walk, node->count))
-        return false;
-    if (node->open)
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "a list or dict that holds itself");
-    /* A dict's attributes, such as torch's _metadata, are walked after its items. */
-    if (dict && node->state && is_container(node->state) && node->state->count &&
-        !push(walk, node->state, true))
-        return false;
-    if (leaf)
-        return members || add_leaf(walk, node);
-    if (!members)
-        note_nesting(walk, node);
-    return push(walk, node, members);
-}
-
-/* Objects */
-
-static const char *const module_parts[] = {"_parameters", "_buffers", "_modules"};
-
-static bool is_module(const struct pickle_node *state) {
-    return torch_find_key(state, "_parameters") || torch_find_key(state, "_modules");
-}
-
-static bool is_module_part(const struct pickle_node *key) {
-    for (size_t i = 0; i < 3; i++)
-        if (key->kind == PICKLE_TEXT &&
-            tc_text_equal(pickle_text(key), tc_text_of(module_parts[i])))
-            return true;
-    return false;
-}
-
-static bool visit_object(struct torch_walk *walk, struct pickle_node *node, bool members) {
-    const struct pickle_node *class = node->callable;
-    if (pickle_is(class, PICKLE_GLOBAL) && class->global == PICKLE_KNOWN_UNSUPPORTED) {
-        if (!torch_skip_known(walk, class) || !is_inert(walk))
-            return walk->error->class == TC_OK;
-    }
-    if (node->open)
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "an object that holds itself");
-    if (!members)
-        note_nesting(walk, node);
-    return push(walk, node, members);
-}
-
-/* Whether a state is (dict, slots), as that of objects with __slots__ is. */
-static bool has_slots(const struct pickle_node *state) {
-    return pickle_is(state, PICKLE_TUPLE) && state->count == 2 &&
-           (state->items[0]->kind == PICKLE_DICT || state->items[0]->kind == PICKLE_NONE) &&
-           state->items[1]->kind == PICKLE_DICT;
-}
-
-/* A call that is passed on as arguments, to be made by the callee: a known function,
- * then its arguments, and for numpy's function the array's state. */
-static struct pickle_node *find_deferred(struct torch_walk *walk,
-                                         const struct pickle_node *arguments, size_t i) {
-    const struct pickle_node *function = pickle_item(arguments, i);
-    struct pickle_node *given = pickle_item(arguments, i + 1);
-    struct pickle_node *state = pickle_item(arguments, i + 2);
-    if (!pickle_is(function, PICKLE_GLOBAL) || !pickle_is(given, PICKLE_TUPLE))
-        return NULL;
-    bool numpy = function->global == PICKLE_NUMPY_RECONSTRUCT && pickle_is(state, PICKLE_TUPLE);
-    bool torch = function->global >= PICKLE_REBUILD && function->global <= PICKLE_REBUILD_FROM_TYPE;
-    struct pickle_node *call =
-        numpy || torch ? tc_arena_alloc(torch_walk_arena(walk), sizeof *call, walk->error) : NULL;
-    if (!call)
-        return NULL;
-    call->kind = PICKLE_CALL;
-    call->at = function->at;
-    call->callable = (struct pickle_node *)function;
-    call->arguments = given;
-    call->state = numpy ? state : NULL;
-    return call;
-}
-
-/* A value inside the one that is walked. */
-struct child {
-    struct pickle_node *node;      /* NULL: nothing here */
-    const struct pickle_node *key; /* of a dict; NULL: none */
-    bool members;
-    bool attributes;
+/* What is being written. Each has an array or object of the text open. */
+enum frame_kind {
+    ITEMS,      /* of a list, tuple or set */
+    MEMBERS,    /* {"k":NODE,…} of any kind of dict */
+    PAIRS,      /* ["d",K,V,…] of any kind of dict */
+    WRAPPER,    /* ["O",MAP,{attr}] and its like */
+    ATTRIBUTES, /* {attr} */
+    OPTIONS,    /* the options of a tensor, in its array */
 };
 
-/* An object with this state: torch.fx passes a module's state as an argument. */
-static struct pickle_node *as_object(struct torch_walk *walk, struct pickle_node *state) {
-    struct pickle_node *object =
-        tc_arena_alloc(torch_walk_arena(walk), sizeof *object, walk->error);
-    if (object) {
-        object->kind = PICKLE_OBJECT;
-        object->state = state;
-    }
-    return object;
+struct frame {
+    uint8_t kind;
+    bool key;      /* it is, or is part of, a key or a member of a set: no tensor may be in it */
+    bool done;     /* of WRAPPER and OPTIONS: the attributes were begun */
+    char closing;  /* of the array or object */
+    uint32_t next; /* position in `items` */
+    uint32_t count;
+    const struct pickle_node *node;
+    struct pickle_node *const *items;
+    size_t taken; /* of OPTIONS: the tensor's position in torch->taken */
+};
+
+struct encoder {
+    struct torch *torch;
+    struct torch_walk walk; /* for what reads tensors */
+    struct torch_tree_out out;
+    struct torch_place *places;
+    struct frame *frames;
+    size_t depth;
+    size_t capacity;
+    size_t taken; /* how many of torch->taken were written */
+    size_t count; /* values so far */
+};
+
+/* Gives up: no tree can hold this. */
+static bool none(struct encoder *encoder, const char *why) {
+    return torch_tree_none(&encoder->out, why);
 }
 
-/* The i-th argument of the call that made an object. Its number is appended to the
- * object's name, except for a dict, whose items are like the object's attributes. */
-static void argument_child(struct torch_walk *walk, struct torch_frame *frame,
-                           const struct pickle_node *arguments, size_t i, struct child *child) {
-    struct pickle_node *argument = pickle_item(arguments, i);
-    struct pickle_node *deferred = find_deferred(walk, arguments, i);
-    child->members = true;
-    child->node = deferred ? deferred : argument;
-    if (deferred)
-        frame->next += deferred->state ? 2 : 1;
-    if (deferred || pickle_is(argument, PICKLE_DICT)) {
-        if (!deferred && is_module(argument))
-            child->node = as_object(walk, argument);
-        return;
-    }
-    if (walk->named)
-        tc_buffer_add_string(&walk->path, ".");
-    tc_buffer_add_number(&walk->path, i);
-    walk->named = true;
-}
-
-/* The next child of an object: its items, then its state (of a module first parameters,
- * buffers and submodules), then the arguments of the call that made it. False behind
- * the last. */
-static bool object_child(struct torch_walk *walk, struct torch_frame *frame, struct child *child) {
-    enum { CONTENT, PART, STATE = PART + 3, SLOTS, CALLABLE, ARGUMENTS };
-    struct pickle_node *object = frame->node;
-    struct pickle_node *state = object->state;
-    struct pickle_node *slots = NULL;
-    uint32_t stage = frame->next++;
-    bool script = object->callable && object->callable->global == PICKLE_SCRIPT_CLASS;
-    if (!script && has_slots(state)) {
-        slots = state->items[1];
-        state = state->items[0];
-    }
-    bool module = !script && is_module(state);
-    child->members = frame->members || script || module;
-    if (stage == CONTENT)
-        child->node = object->content;
-    else if (stage < STATE)
-        child->node = module ? torch_find_key(state, module_parts[stage - PART]) : NULL;
-    else if (stage == STATE) {
-        child->node = state && !torch_leaf_is_scalar(state) ? state : NULL;
-        child->attributes = module;
-    } else if (stage == SLOTS)
-        child->node = slots;
-    else if (stage == CALLABLE) {
-        child->node = pickle_is(object->callable, PICKLE_GLOBAL) ? NULL : object->callable;
-        child->members = true;
-    } else if (!pickle_item(object->arguments, stage - ARGUMENTS))
-        return false;
+/* The writer of JSON knows one level: the innermost array or object. The frames know the
+ * others. */
+static void open_level(struct encoder *encoder, char closing) {
+    struct tc_json_writer *json = &encoder->out.json;
+    if (closing == '}')
+        tc_json_open_object(json, NULL);
     else
-        argument_child(walk, frame, object->arguments, stage - ARGUMENTS, child);
+        tc_json_open_array(json, NULL);
+    if (json->depth > 1) {
+        json->levels[0] = json->levels[1];
+        json->depth = 1;
+    }
+}
+
+static void close_level(struct encoder *encoder, char outer) {
+    struct tc_json_writer *json = &encoder->out.json;
+    tc_json_close(json);
+    json->depth = 1;
+    json->levels[0].closing = outer;
+    json->levels[0].used = true;
+}
+
+static char closing_of(const struct encoder *encoder) {
+    return encoder->depth ? encoder->frames[encoder->depth - 1].closing : '}';
+}
+
+static bool push(struct encoder *encoder, struct frame frame) {
+    if (encoder->depth > 3 * (size_t)TC_TREE_MAX_DEPTH)
+        return none(encoder, "it is nested too deep");
+    if (encoder->depth == encoder->capacity) {
+        size_t larger = encoder->capacity ? encoder->capacity * 2 : 64;
+        struct frame *frames = reallocarray(encoder->frames, larger, sizeof *frames);
+        if (!frames)
+            return tc_fail_memory(encoder->out.error);
+        encoder->frames = frames;
+        encoder->capacity = larger;
+    }
+    encoder->frames[encoder->depth++] = frame;
+    open_level(encoder, frame.closing);
     return true;
 }
 
-static bool is_empty(const struct child *child) {
-    return !child->node || (is_container(child->node) && child->node->count == 0);
+static void pop(struct encoder *encoder) {
+    encoder->depth--;
+    close_level(encoder, closing_of(encoder));
 }
 
-/* The next child of the innermost frame; the path is its name. False behind the
- * last. */
-static bool next_child(struct torch_walk *walk, struct torch_frame *frame, struct child *child) {
-    struct pickle_node *node = frame->node;
-    walk->path.length = frame->path;
-    walk->named = frame->named;
-    *child = (struct child){.members = frame->members};
-    if (node->kind == PICKLE_OBJECT) {
-        bool more = object_child(walk, frame, child);
-        if (is_empty(child))
-            child->node = NULL;
-        return more;
-    }
-    if (frame->next >= node->count)
-        return false;
-    bool dict = node->kind == PICKLE_DICT;
-    const struct pickle_node *key = dict ? node->items[frame->next] : NULL;
-    child->node = node->items[frame->next + dict];
-    if (key && frame->attributes && is_module_part(key))
-        child->node = NULL;
-    if (walk->named)
-        tc_buffer_add_string(&walk->path, ".");
-    walk->named = true;
-    if (key) {
-        torch_add_key(walk, key, frame->next / 2);
-        child->key = key;
-    }
-    if (!key)
-        tc_buffer_add_number(&walk->path, frame->next);
-    if (key && key->kind != PICKLE_TEXT && !frame->members)
-        walk->torch->nested = true;
-    frame->next += dict ? 2 : 1;
+/* Tensors */
+
+static void add_name(struct encoder *encoder, const struct torch_taken *taken) {
+    if (taken->renamed)
+        tc_json_add_text(&encoder->out.json, NULL, taken->name);
+    else
+        tc_json_add_null(&encoder->out.json, NULL);
+}
+
+static void add_strides(struct encoder *encoder, const char *key, const struct torch_shape *shape) {
+    tc_json_add_numbers(&encoder->out.json, key, shape->stride, shape->rank);
+}
+
+static bool add_sparse(struct encoder *encoder, const struct torch_taken *taken,
+                       const struct pickle_node *call) {
+    const struct tc_sparse_layout *layout = torch_find_layout(pickle_item(call->arguments, 0));
+    const struct pickle_node *coalesced = pickle_item(pickle_item(call->arguments, 1), 3);
+    torch_tree_begin_tag(&encoder->out, "s");
+    add_name(encoder, taken);
+    tc_json_add_string(&encoder->out.json, NULL, layout->name);
+    if (!layout->compressed)
+        tc_json_add_boolean(&encoder->out.json, NULL,
+                            pickle_is(coalesced, PICKLE_BOOL) && coalesced->value);
+    tc_json_close(&encoder->out.json);
     return true;
 }
 
-/* Values */
+static bool add_quantised(struct encoder *encoder, const struct torch_taken *taken,
+                          const struct pickle_node *call) {
+    const struct pickle_node *storage = pickle_item(call->arguments, 0);
+    const struct pickle_node *how = pickle_item(call->arguments, 4);
+    const struct pickle_node *scheme = pickle_item(how, 0);
+    struct tc_text word = pickle_text(scheme);
+    word.bytes += strlen("torch.");
+    word.length -= strlen("torch.");
+    if (!pickle_is(storage, PICKLE_STORAGE) ||
+        (!scheme->value && !tc_text_equal(word, TC_TEXT("per_tensor_affine"))) ||
+        tc_text_ends(word, TC_TEXT("symmetric")))
+        return none(encoder, "it has a quantised tensor of a scheme that is not known");
+    unsigned dtype = encoder->torch->storages[storage->index].dtype;
+    torch_tree_begin_tag(&encoder->out, "q");
+    add_name(encoder, taken);
+    tc_json_add_text(&encoder->out.json, NULL, word);
+    const struct pickle_node *last = how->items[scheme->value ? 3 : 2];
+    if (!scheme->value)
+        torch_tree_add_real(&encoder->out, torch_tree_number(how->items[1]));
+    tc_json_addf(&encoder->out.json, NULL, "%lld",
+                 (long long)(last->kind == PICKLE_INT ? last->integer : 0));
+    tc_json_add_string(&encoder->out.json, NULL,
+                       dtype == TC_I8   ? "qint8"
+                       : dtype == TC_U8 ? "quint8"
+                                        : "qint32");
+    tc_json_close(&encoder->out.json);
+    return true;
+}
 
-/* A tensor that is not supported is left out. A damaged one is an error, unless the
- * user did not select it. */
-bool torch_walk_forgive(struct torch_walk *walk) {
-    struct tc_error failure = *walk->error;
-    if (failure.class == TC_UNSUPPORTED) {
-        *walk->error = (struct tc_error){0};
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "%s", failure.message);
-    }
-    if (failure.class == TC_INVALID &&
-        !tc_reader_wants(walk->torch->reader, torch_walk_path(walk))) {
-        *walk->error = (struct tc_error){0};
+/* Options that a tensor has before its attributes, and the view, which comes last. */
+static void add_options(struct encoder *encoder, const struct torch_described *tensor,
+                        bool strides) {
+    if (strides)
+        add_strides(encoder, "k", &tensor->shape);
+    if (tensor->requires_grad != tensor->parameter)
+        tc_json_add_boolean(&encoder->out.json, "g", tensor->requires_grad);
+}
+
+static void add_view(struct encoder *encoder, const struct torch_shape *shape,
+                     const struct torch_place *place) {
+    const struct torch_place *base = &encoder->places[place->base - 1];
+    tc_json_open_array(&encoder->out.json, "v");
+    tc_json_add_text(&encoder->out.json, NULL, encoder->torch->taken[place->base - 1].name);
+    tc_json_add_number(&encoder->out.json, NULL, place->offset - base->offset);
+    add_strides(encoder, NULL, shape);
+    tc_json_close(&encoder->out.json);
+}
+
+static bool add_dense(struct encoder *encoder, const struct pickle_node *node,
+                      const struct torch_described *tensor) {
+    const struct torch_taken *taken = &encoder->torch->taken[encoder->taken - 1];
+    const struct torch_place *place = &encoder->places[encoder->taken - 1];
+    const struct torch_shape *shape = &tensor->shape;
+    bool strides = !place->base && shape->dtype != TC_F4 && !torch_is_dense(shape) &&
+                   tc_tree_is_dense(shape->size, shape->stride, shape->rank);
+    bool options =
+        strides || tensor->requires_grad != tensor->parameter || tensor->attributes || place->base;
+    const char *tag = tensor->parameter ? "p" : "t";
+    if (!options) {
+        tc_json_open_array(&encoder->out.json, NULL);
+        if (tensor->parameter || taken->renamed)
+            tc_json_add_string(&encoder->out.json, NULL, tag);
+        if (taken->renamed)
+            add_name(encoder, taken);
+        tc_json_close(&encoder->out.json);
         return true;
     }
-    return false;
-}
-
-/* The attributes that were set on a parameter or on a tensor of a subclass. */
-static struct pickle_node *find_attributes(const struct pickle_node *node) {
-    bool wrapper = pickle_calls(node, PICKLE_REBUILD_PARAMETER) ||
-                   pickle_calls(node, PICKLE_REBUILD_FROM_TYPE);
-    struct pickle_node *state = wrapper ? pickle_item(node->arguments, 3) : NULL;
-    if (has_slots(state))
-        state = state->items[0];
-    return pickle_is(state, PICKLE_DICT) && state->count ? state : NULL;
-}
-
-/* Reports plain attributes of a tensor, which are left out. Those of torch itself are
- * not reported: its own state dicts leave them out too. */
-static bool report_attributes(struct torch_walk *walk, const struct pickle_node *attributes) {
-    size_t left_out = 0;
-    for (size_t i = 0; i + 1 < attributes->count; i += 2) {
-        const struct pickle_node *key = attributes->items[i];
-        bool own =
-            key->kind == PICKLE_TEXT && (tc_text_starts(pickle_text(key), TC_TEXT("_")) ||
-                                         tc_text_equal(pickle_text(key), TC_TEXT("persistent")));
-        left_out += !own && torch_leaf_is_scalar(attributes->items[i + 1]);
-    }
-    return left_out == 0 ||
-           torch_walk_skip(walk, TC_SKIP_VALUE, "%zu plain attribute%s of the tensor", left_out,
-                           left_out == 1 ? "" : "s");
-}
-
-/* The items of an array of objects, where the user asked for tensors in objects
- * (--pickle=inert); else NULL. */
-static struct pickle_node *find_objects(const struct torch_walk *walk,
-                                        const struct pickle_node *node) {
-    struct pickle_node *items =
-        pickle_calls(node, PICKLE_NUMPY_RECONSTRUCT) ? pickle_item(node->state, 4) : NULL;
-    return is_inert(walk) && pickle_is(items, PICKLE_LIST) ? items : NULL;
-}
-
-/* The object that a parameter wraps instead of a tensor; NULL: it does not. */
-static struct pickle_node *find_object(struct pickle_node *node) {
-    for (int i = 0; i < 16 && pickle_calls(node, PICKLE_REBUILD_PARAMETER); i++)
-        node = pickle_item(node->arguments, 0);
-    return pickle_is(node, PICKLE_OBJECT) ? node : NULL;
-}
-
-static bool visit_call(struct torch_walk *walk, struct pickle_node *node, bool members) {
-    struct pickle_node *object = find_object(node);
-    if (object)
-        return visit_object(walk, object, members);
-    if (members && pickle_calls(node, PICKLE_NUMPY_DTYPE))
-        return true;
-    struct pickle_node *objects = find_objects(walk, node);
-    if (objects)
-        return visit_container(walk, objects, members);
-    size_t before = walk->torch->reader->table.count;
-    if (!torch_add_call(walk, node))
-        return torch_walk_forgive(walk);
-    /* Where the tensor was left out, its attributes are too, unless the user asked for
-     * all tensors (--pickle=inert). */
-    struct pickle_node *attributes = find_attributes(node);
-    if (!attributes || (walk->torch->reader->table.count == before && !is_inert(walk)))
-        return true;
-    return (members || report_attributes(walk, attributes)) &&
-           visit_container(walk, attributes, true);
-}
-
-static bool visit_global(struct torch_walk *walk, const struct pickle_node *node, bool members) {
-    if (members || node->global == PICKLE_UNKNOWN)
-        return true; /* report_classes reports unknown names */
-    return torch_walk_skip(walk, TC_SKIP_VALUE, "a class or function, %.*s",
-                           tc_text_shown(pickle_text(node), 200), node->text);
-}
-
-/* Reports a key that is not a plain value: only its name is kept. */
-static bool report_key(struct torch_walk *walk, const struct pickle_node *key) {
-    bool plain = key->kind <= PICKLE_BYTES || key->kind == PICKLE_TUPLE ||
-                 key->kind == PICKLE_GLOBAL || torch_leaf_is_scalar(key);
-    return plain || torch_walk_skip(walk, TC_SKIP_VALUE, "a dict's key that is no plain value");
-}
-
-static bool visit(struct torch_walk *walk, const struct child *child) {
-    struct pickle_node *node = child->node;
-    bool members = child->members;
-    if (!torch_walk_charge(walk, 1) || (child->key && !report_key(walk, child->key)))
+    open_level(encoder, ']');
+    tc_json_add_string(&encoder->out.json, NULL, tag);
+    add_name(encoder, taken);
+    if (!push(encoder,
+              (struct frame){
+                  .kind = OPTIONS, .node = node, .closing = '}', .taken = encoder->taken - 1}))
         return false;
-    if (torch_leaf_is_scalar(node))
-        return members || add_leaf(walk, node);
-    if (is_container(node)) {
-        size_t depth = walk->depth;
-        if (!visit_container(walk, node, members))
-            return false;
-        if (walk->depth > depth)
-            walk->frames[walk->depth - 1].attributes = child->attributes;
+    add_options(encoder, tensor, strides);
+    return true;
+}
+
+static bool add_tensor(struct encoder *encoder, const struct pickle_node *node, bool key) {
+    struct torch *torch = encoder->torch;
+    struct torch_described tensor;
+    const struct torch_taken *taken =
+        encoder->taken < torch->taken_count ? &torch->taken[encoder->taken] : NULL;
+    if (key)
+        return none(encoder, "a tensor is a key of a dict or in a set");
+    if (!taken || taken->node != node)
+        return none(encoder, "it holds something that is left out");
+    encoder->taken++;
+    if (!torch_describe(&encoder->walk, node, &tensor))
+        return false;
+    if (tensor.other)
+        return none(encoder, "it has a tensor of a class of its own");
+    if (tensor.shape.rank > TC_MAX_RANK)
+        return none(encoder, "it holds something that is left out");
+    if (tensor.dense)
+        return add_dense(encoder, node, &tensor);
+    if (tensor.attributes)
+        return none(encoder, "a sparse or quantised tensor has attributes");
+    switch ((enum pickle_global)(tensor.inner->kind == PICKLE_CALL ? tensor.inner->callable->global
+                                                                   : PICKLE_UNKNOWN)) {
+    case PICKLE_REBUILD_SPARSE:
+        return add_sparse(encoder, taken, tensor.inner);
+    case PICKLE_REBUILD_QUANTIZED:
+        return add_quantised(encoder, taken, tensor.inner);
+    case PICKLE_NUMPY_SCALAR:
+    case PICKLE_NUMPY_RECONSTRUCT:
+    case PICKLE_NUMPY_FROMBUFFER:
+        torch_tree_begin_tag(&encoder->out,
+                             pickle_calls(tensor.inner, PICKLE_NUMPY_SCALAR) ? "N" : "n");
+        if (taken->renamed)
+            add_name(encoder, taken);
+        tc_json_close(&encoder->out.json);
         return true;
-    }
-    switch ((enum pickle_kind)node->kind) {
-    case PICKLE_OBJECT:
-        return visit_object(walk, node, members);
-    case PICKLE_STORAGE:
-        return torch_add_storage_node(walk, node) || torch_walk_forgive(walk);
-    case PICKLE_BYTES:
-        return members || torch_walk_skip(walk, TC_SKIP_VALUE, "a long string of bytes");
-    case PICKLE_GLOBAL:
-        return visit_global(walk, node, members);
     default:
-        return visit_call(walk, node, members);
+        return none(encoder, "it has a storage that no tensor wraps");
     }
 }
 
-/* The walk */
+/* Containers */
 
-/* Starts on a frame's value. Where that value is being walked further out already, it
- * holds itself. */
-static bool enter(struct torch_walk *walk, struct torch_frame *frame) {
-    if (frame->entered)
-        return true;
-    if (frame->node->open) {
-        walk->path.length = frame->path;
-        walk->named = frame->named;
-        walk->depth--;
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "a list or dict that holds itself");
-    }
-    frame->entered = frame->node->open = true;
+static bool open_sequence(struct encoder *encoder, const struct pickle_node *node, const char *tag,
+                          bool key) {
+    struct pickle_node *const *items = node->items;
+    if (node->kind == PICKLE_SET &&
+        !(items = torch_tree_sorted(node, torch_walk_arena(&encoder->walk), encoder->out.error)))
+        return false;
+    if (!push(encoder, (struct frame){.kind = ITEMS,
+                                      .node = node,
+                                      .items = items,
+                                      .count = node->count,
+                                      .closing = ']',
+                                      .key = key || node->kind == PICKLE_SET}))
+        return false;
+    tc_json_add_string(&encoder->out.json, NULL, tag);
     return true;
 }
 
-static bool step(struct torch_walk *walk) {
-    struct torch_frame *frame = &walk->frames[walk->depth - 1];
-    struct child child;
-    if (!frame->entered)
-        return enter(walk, frame);
-    if (!next_child(walk, frame, &child)) {
-        frame->node->open = false;
-        walk->depth--;
+/* The items of a dict of any kind. */
+static bool open_map(struct encoder *encoder, const struct pickle_node *node) {
+    struct frame frame = {
+        .kind = MEMBERS, .node = node, .items = node->items, .count = node->count, .closing = '}'};
+    for (size_t i = 0; i < node->count && frame.kind == MEMBERS; i += 2) {
+        const struct pickle_node *key = node->items[i];
+        if (key->kind != PICKLE_TEXT || key->surrogates || key->value)
+            frame.kind = PAIRS;
+    }
+    frame.closing = frame.kind == PAIRS ? ']' : '}';
+    if (!push(encoder, frame))
+        return false;
+    if (frame.kind == PAIRS)
+        tc_json_add_string(&encoder->out.json, NULL, "d");
+    return true;
+}
+
+/* The class that a defaultdict makes. */
+static bool add_factory(struct encoder *encoder, const struct pickle_node *factory) {
+    if (!factory || factory->kind == PICKLE_NONE) {
+        tc_json_add_null(&encoder->out.json, NULL);
         return true;
     }
-    return walk->error->class == TC_OK && tc_buffer_ok(&walk->path, walk->error) &&
-           (!child.node || visit(walk, &child));
+    struct tc_text name = pickle_text(factory);
+    const char *dot = memrchr(name.bytes, '.', name.length);
+    struct tc_text word = {dot + 1, name.length - (size_t)(dot + 1 - name.bytes)};
+    if (tc_text_equal(word, TC_TEXT("unicode")))
+        word = TC_TEXT("str");
+    if (!(tc_text_starts(name, TC_TEXT("builtins.")) ||
+          tc_text_starts(name, TC_TEXT("__builtin__."))) ||
+        !tc_tree_is_factory(word))
+        return none(encoder, "it has a defaultdict of a class that is not known");
+    tc_json_add_text(&encoder->out.json, NULL, word);
+    return true;
 }
 
-static void report_renamed(struct torch_walk *walk) {
-    struct tc_reader *reader = walk->torch->reader;
-    walk->torch->nested |= walk->renamed > 0;
-    if (walk->renamed)
-        tc_reader_warn(reader,
-                       "%llu tensor%s the name of another, and %s called NAME~1 and so on; the "
-                       "first is %.*s",
-                       (unsigned long long)walk->renamed, walk->renamed == 1 ? " has" : "s have",
-                       walk->renamed == 1 ? "is" : "are", tc_text_shown(walk->renamed_first, 200),
-                       walk->renamed_first.bytes ? walk->renamed_first.bytes : "");
-    if (walk->surrogates)
-        tc_reader_warn(reader, "%llu text%s half a character (a lone surrogate), which is escaped",
-                       (unsigned long long)walk->surrogates,
-                       walk->surrogates == 1 ? " has" : "s have");
+static bool open_dict(struct encoder *encoder, struct pickle_node *node, bool key) {
+    const struct pickle_node *class = node->content;
+    unsigned global = class ? class->global : PICKLE_UNKNOWN;
+    bool named = class && tc_text_starts(pickle_text(class), TC_TEXT("collections."));
+    if (key)
+        return none(encoder, "a dict is a key");
+    if (!pickle_settle(node, torch_walk_arena(&encoder->walk), encoder->out.error))
+        return false;
+    if (!class || (global == PICKLE_ORDERED_DICT && !named))
+        return open_map(encoder, node);
+    bool counter = global == PICKLE_ORDERED_DICT && class->value == 1;
+    if (!named || (counter && pickle_state(node)))
+        return none(encoder, "it has a dict of a class of its own");
+    if (!push(encoder, (struct frame){.kind = WRAPPER, .node = node, .closing = ']'}))
+        return false;
+    tc_json_add_string(&encoder->out.json, NULL,
+                       counter                         ? "C"
+                       : global == PICKLE_DEFAULT_DICT ? "D"
+                                                       : "O");
+    if (global == PICKLE_DEFAULT_DICT && !add_factory(encoder, pickle_state(node)))
+        return false;
+    return open_map(encoder, node);
 }
 
-static bool run(struct torch_walk *walk, struct pickle_node *root, bool members) {
-    struct child child = {.node = root, .members = members};
-    bool ok = visit(walk, &child);
-    while (ok && walk->depth)
-        ok = step(walk);
-    ok = ok && torch_settle_metadata(walk) &&
-         tc_metadata_sort(&walk->torch->reader->table.metadata, walk->error);
-    if (ok)
-        report_renamed(walk);
-    tc_buffer_release(&walk->path);
-    free(walk->frames);
-    return ok;
+static bool open_container(struct encoder *encoder, struct pickle_node *node, bool key) {
+    if (node->kind == PICKLE_DICT)
+        return open_dict(encoder, node, key);
+    if (node->kind == PICKLE_TUPLE)
+        return node->value ? torch_tree_add_size(&encoder->out, node)
+                           : open_sequence(encoder, node, "u", key);
+    if (key || node->value)
+        return none(encoder, key ? "a list or set is a key" : "it has a deque or a frozenset");
+    if (node->kind == PICKLE_SET &&
+        !pickle_settle(node, torch_walk_arena(&encoder->walk), encoder->out.error))
+        return false;
+    return open_sequence(encoder, node, node->kind == PICKLE_LIST ? "l" : "S", key);
 }
 
-bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *error) {
-    struct torch_walk walk = {.torch = torch, .error = error};
-    if (torch->watch.context)
+/* Writes a value, or its beginning where it holds others. */
+static bool add_value(struct encoder *encoder, struct pickle_node *node, bool key) {
+    if (++encoder->count > TC_TREE_MAX_NODES)
+        return none(encoder, "it has too many values");
+    switch ((enum pickle_kind)node->kind) {
+    case PICKLE_NONE:
+        tc_json_add_null(&encoder->out.json, NULL);
         return true;
-    if (torch_leaf_is_scalar(root))
-        return tc_fail(error, TC_UNSUPPORTED, "no-tensor",
-                       "the pickle holds a single value that is no tensor");
-    if (!is_container(root) && !torch->script) {
-        torch->reader->beyond = "a tensor without a name";
-        torch->nested = true;
+    case PICKLE_BOOL:
+        tc_json_add_boolean(&encoder->out.json, NULL, node->value);
+        return true;
+    case PICKLE_INT:
+        tc_json_addf(&encoder->out.json, NULL, "%lld", (long long)node->integer);
+        return true;
+    case PICKLE_LONG:
+        if (node->length > TC_TREE_MAX_DIGITS)
+            return none(encoder, "it has an integer that is too long");
+        torch_tree_add_tagged(&encoder->out, "i", pickle_text(node));
+        return true;
+    case PICKLE_FLOAT:
+        torch_tree_add_real(&encoder->out, node->real);
+        return true;
+    case PICKLE_TEXT:
+        return torch_tree_add_text(&encoder->out, node);
+    case PICKLE_BYTES:
+        return torch_tree_add_bytes(&encoder->out, node);
+    case PICKLE_LIST:
+    case PICKLE_TUPLE:
+    case PICKLE_DICT:
+    case PICKLE_SET:
+        return open_container(encoder, node, key);
+    case PICKLE_GLOBAL:
+        return node->global == PICKLE_DTYPE
+                   ? torch_tree_add_word(&encoder->out, "dt", pickle_text(node), tc_tree_is_dtype)
+                   : none(encoder, "it has a class or a function");
+    case PICKLE_CALL:
+        break;
+    default:
+        return none(encoder, "it has objects, or a storage that no tensor wraps");
     }
-    return run(&walk, root, false);
-}
-
-bool torch_walk_under(struct torch *torch, struct tc_text name, struct pickle_node *root,
-                      struct tc_error *error) {
-    struct torch_walk walk = {.torch = torch, .error = error, .named = true};
-    tc_buffer_add_text(&walk.path, name);
-    return run(&walk, root, true);
-}
-
-bool torch_walk_constants(struct torch *torch, struct pickle_node *root, struct tc_error *error) {
-    struct torch_walk walk = {.torch = torch, .error = error};
-    if (torch->watch.context)
+    if (pickle_calls(node, PICKLE_COMPLEX)) {
+        torch_tree_add_complex(&encoder->out, node);
         return true;
-    tc_buffer_add_string(&walk.path, "CONSTANTS.c");
-    return run(&walk, root, false);
+    }
+    if (pickle_calls(node, PICKLE_DEVICE))
+        return torch_tree_add_device(&encoder->out, node);
+    return pickle_calls(node, PICKLE_LAYOUT) ? torch_tree_add_layout(&encoder->out, node)
+                                             : add_tensor(encoder, node, key);
+}
+
+/* Steps */
+
+static bool step_map(struct encoder *encoder, struct frame *frame) {
+    bool key = frame->next % 2 == 0;
+    struct pickle_node *item = frame->items[frame->next++];
+    if (frame->kind == PAIRS || !key)
+        return add_value(encoder, item, key);
+    if (frame->kind == ATTRIBUTES &&
+        (item->kind != PICKLE_TEXT || !tc_tree_is_attribute(pickle_text(item))))
+        return none(encoder, "it has an attribute whose name may not be one");
+    tc_json_add_key(&encoder->out.json, pickle_text(item));
+    return true;
+}
+
+static bool open_attributes(struct encoder *encoder, const struct pickle_node *state,
+                            const char *key) {
+    if (key)
+        tc_json_add_key(&encoder->out.json, tc_text_of(key));
+    if (!pickle_settle((struct pickle_node *)state, torch_walk_arena(&encoder->walk),
+                       encoder->out.error))
+        return false;
+    return push(encoder, (struct frame){.kind = ATTRIBUTES,
+                                        .node = state,
+                                        .items = state->items,
+                                        .count = state->count,
+                                        .closing = '}'});
+}
+
+/* A tensor's attributes, then the storage that it shares, then its end. */
+static bool step_options(struct encoder *encoder, struct frame *frame) {
+    struct torch_described tensor;
+    const struct torch_place *place = &encoder->places[frame->taken];
+    if (!torch_describe(&encoder->walk, frame->node, &tensor))
+        return false;
+    if (!frame->done && tensor.attributes) {
+        frame->done = true;
+        return open_attributes(encoder, tensor.attributes, "a");
+    }
+    if (place->base)
+        add_view(encoder, &tensor.shape, place);
+    /* The options' object, and the array around it. */
+    encoder->depth--;
+    close_level(encoder, ']');
+    close_level(encoder, closing_of(encoder));
+    return true;
+}
+
+static bool step(struct encoder *encoder) {
+    struct frame *frame = &encoder->frames[encoder->depth - 1];
+    switch ((enum frame_kind)frame->kind) {
+    case OPTIONS:
+        return step_options(encoder, frame);
+    case WRAPPER:
+        if (!frame->done && pickle_is(pickle_state(frame->node), PICKLE_DICT) &&
+            pickle_state(frame->node)->count) {
+            frame->done = true;
+            return open_attributes(encoder, pickle_state(frame->node), NULL);
+        }
+        break;
+    case ITEMS:
+        if (frame->next < frame->count)
+            return add_value(encoder, frame->items[frame->next++], frame->key);
+        break;
+    default:
+        if (frame->next < frame->count)
+            return step_map(encoder, frame);
+    }
+    pop(encoder);
+    return true;
+}
+
+static bool encode(struct encoder *encoder, struct pickle_node *root) {
+    tc_json_open_object(&encoder->out.json, NULL);
+    tc_json_add_number(&encoder->out.json, "v", 1);
+    tc_json_add_key(&encoder->out.json, TC_TEXT("root"));
+    if (!add_value(encoder, root, false))
+        return false;
+    while (encoder->depth) {
+        if (!step(encoder))
+            return false;
+        if (encoder->out.json.out->length > TC_TREE_MAX_TEXT)
+            return none(encoder, "its tree would be too long");
+    }
+    tc_json_close(&encoder->out.json);
+    return encoder->taken == encoder->torch->taken_count ||
+           none(encoder, "it holds something that is left out");
+}
+
+bool torch_tree(struct tc_reader *reader, struct tc_buffer *text, const char **why,
+                struct tc_error *error) {
+    struct torch *torch = reader->state;
+    struct encoder encoder = {.torch = torch,
+                              .walk = {.torch = torch, .error = error},
+                              .out = {.json = {.out = text, .escape = TC_ESCAPE_SERDE},
+                                      .input = reader->input,
+                                      .error = error}};
+    *why = NULL;
+    if (!torch->object) {
+        *why = torch->forgotten ? "it was not asked for when the file was opened"
+                                : "it is a program of TorchScript";
+        return true;
+    }
+    encoder.places = torch_tree_places(&encoder.walk);
+    bool ok = encoder.places && encode(&encoder, torch->object) && tc_buffer_ok(text, error);
+    free(encoder.frames);
+    free(encoder.places);
+    *why = encoder.out.why;
+    return ok || (encoder.out.why && error->class == TC_OK);
 }

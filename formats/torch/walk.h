@@ -1,7 +1,7 @@
 /*
- * The walk over what a pickle built, for the modules that make it: tree.c goes from
- * value to value, keys.c makes names, tensor.c adds the values that are tensors. Each
- * function that fails has filled walk->error.
+ * The walk over what a pickle built, for the modules that make it: walk.c goes from
+ * value to value, children.c says what is inside of each, keys.c makes names, tensor.c
+ * adds the values that are tensors. Each function that fails has filled walk->error.
  */
 #ifndef TCONV_FORMATS_TORCH_WALK_H
 #define TCONV_FORMATS_TORCH_WALK_H
@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/tensor/metadata.h"
+#include "core/tensor/sparse_group.h"
 #include "formats/pickle/pickle.h"
 #include "formats/torch/torch.h"
 
@@ -38,7 +39,8 @@ struct torch_walk {
     uint64_t text;    /* bytes of metadata */
     uint64_t renamed; /* tensors whose name another had already */
     struct tc_text renamed_first;
-    uint64_t surrogates; /* texts with lone surrogates */
+    uint64_t surrogates;               /* texts with lone surrogates */
+    const struct pickle_node *current; /* the value that is visited */
 };
 
 static inline struct tc_arena *torch_walk_arena(const struct torch_walk *walk) {
@@ -63,6 +65,24 @@ bool torch_walk_charge(struct torch_walk *walk, uint64_t values);
 bool torch_walk_over(struct torch_walk *walk, const char *what, uint64_t limit);
 /* The factor by which limits are higher where the user raised --max-pickle. */
 uint64_t torch_walk_scale(const struct torch_walk *walk);
+
+/* children.c */
+
+/* A value inside the one that is walked. */
+struct torch_child {
+    struct pickle_node *node;      /* NULL: nothing here */
+    const struct pickle_node *key; /* of a dict; NULL: none */
+    bool members;
+    bool attributes;
+};
+/* The next child of the innermost frame; the path is its name. False behind the
+ * last. */
+bool torch_next_child(struct torch_walk *walk, struct torch_frame *frame,
+                      struct torch_child *child);
+/* Whether it is a list, tuple, dict or set. */
+bool torch_is_container(const struct pickle_node *node);
+/* Whether a state is (dict, slots), as that of objects with __slots__ is. */
+bool torch_has_slots(const struct pickle_node *state);
 
 /* keys.c */
 
@@ -90,6 +110,20 @@ bool torch_skip_known(struct torch_walk *walk, const struct pickle_node *functio
 struct pickle_node *torch_nested_storage(struct torch_walk *walk, const struct pickle_node *call);
 /* Adds a storage that no tensor wraps, as a tensor of one dimension. */
 bool torch_add_storage_node(struct torch_walk *walk, const struct pickle_node *node);
+/* What a pickle says of a tensor besides its elements. */
+struct torch_described {
+    const struct pickle_node *inner;      /* the call that makes it, without its wrappers */
+    const struct pickle_node *attributes; /* a dict that has items; NULL: none */
+    bool dense;                           /* it is strided; else there is no shape */
+    bool parameter;
+    bool requires_grad;
+    bool other; /* it has a class or a state that no plain tensor has */
+    struct torch_shape shape;
+};
+bool torch_describe(struct torch_walk *walk, const struct pickle_node *node,
+                    struct torch_described *tensor);
+/* The layout that torch calls torch.sparse_coo and so on; NULL: none. */
+const struct tc_sparse_layout *torch_find_layout(const struct pickle_node *named);
 /* Adds metadata to that of the file or of a tensor; releases the buffer. */
 bool torch_add_metadata(struct torch_walk *walk, struct tc_metadata *metadata, struct tc_text key,
                         struct tc_buffer *value);

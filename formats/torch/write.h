@@ -25,6 +25,7 @@ struct torch_slot;
 struct torch_writer {
     struct zip_writer zip;
     struct torch_slot *slots; /* by item of the file */
+    size_t *places;           /* with a tree: 1 + the item, by position in the input's table */
     bool script;
 };
 

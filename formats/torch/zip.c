@@ -28,11 +28,17 @@
 #include "formats/zip/read.h"
 
 #define MAX_SMALL 64u
+/* Paths of more bytes are joined in memory of their own. */
+#define MAX_SHORT_PATH 256u
 /* The highest version that libtorch accepts; all programs write 3. */
 #define MAX_VERSION 10
 #define MAX_SIDECAR (UINT64_C(100) * 1000 * 1000)
 /* A member that only archives of torch.package have. */
 #define PACKAGE_MEMBER "/.data/extern_modules"
+/* Members that only programs of torch.export have (.pt2), and those of AOTInductor: the second as
+ * torch wrote them until 2.6. */
+#define EXPORT_MEMBER "/archive_format"
+#define OLD_EXPORT_MEMBER "serialized_exported_program.json"
 
 /* What the names of an archive's members show. */
 struct seen {
@@ -44,7 +50,9 @@ static void see_name(void *context, struct tc_text name) {
     struct seen *seen = context;
     seen->torch |=
         tc_text_ends(name, TC_TEXT("/data.pkl")) || tc_text_equal(name, TC_TEXT("data.pkl")) ||
-        tc_text_ends(name, TC_TEXT("/model.json")) || tc_text_ends(name, TC_TEXT(PACKAGE_MEMBER));
+        tc_text_ends(name, TC_TEXT("/model.json")) || tc_text_ends(name, TC_TEXT(PACKAGE_MEMBER)) ||
+        tc_text_ends(name, TC_TEXT(EXPORT_MEMBER)) ||
+        tc_text_ends(name, TC_TEXT(OLD_EXPORT_MEMBER));
     seen->script |= tc_text_ends(name, TC_TEXT("/constants.pkl"));
 }
 
@@ -55,28 +63,51 @@ bool torch_zip_seen(const struct tc_probe *probe, bool *script) {
     return seen.torch;
 }
 
-const uint32_t *torch_find_member(const struct torch *torch, const char *folder,
-                                  struct tc_text name) {
-    struct tc_buffer path = {0};
-    tc_buffer_add_text(&path, torch->root);
-    tc_buffer_add_string(&path, folder);
-    tc_buffer_add_text(&path, name);
-    const uint32_t *found =
-        path.failed ? NULL
-                    : tc_name_map_find(&torch->members, (struct tc_text){path.bytes, path.length});
-    tc_buffer_release(&path);
-    return found;
+struct zip_member *torch_find_member(const struct torch *torch, const char *folder,
+                                     struct tc_text name) {
+    char path[MAX_SHORT_PATH];
+    size_t parent = strlen(folder);
+    size_t length = torch->root.length + parent + name.length;
+    char *joined = length <= sizeof path ? path : malloc(length);
+    size_t found;
+    if (!joined)
+        return NULL;
+    memcpy(joined, torch->root.bytes, torch->root.length);
+    memcpy(joined + torch->root.length, folder, parent);
+    if (name.length)
+        memcpy(joined + torch->root.length + parent, name.bytes, name.length);
+    struct tc_text wanted = {joined, length};
+    bool there = false;
+    if (torch->members.slot_count)
+        there = tc_name_index_find(&torch->members, torch->zip.members, wanted, &found);
+    else /* the index is gone: only a few members are looked for then */
+        for (found = 0; found < torch->zip.count && !there; found += !there)
+            there = tc_text_equal(torch->zip.members[found].name, wanted);
+    if (joined != path)
+        free(joined);
+    return there ? &torch->zip.members[found] : NULL;
 }
 
 static const struct zip_member *find_member(const struct torch *torch, const char *name) {
-    const uint32_t *found = torch_find_member(torch, "", tc_text_of(name));
-    return found ? &torch->zip.members[*found] : NULL;
+    return torch_find_member(torch, "", tc_text_of(name));
+}
+
+static bool has_capitals(const struct torch *torch) {
+    for (size_t i = 0; i < torch->zip.count; i++) {
+        struct tc_text name = torch->zip.members[i].name;
+        for (size_t at = torch->root.length; at < name.length; at++)
+            if (name.bytes[at] >= 'A' && name.bytes[at] <= 'Z')
+                return true;
+    }
+    return false;
 }
 
 /* torch ignores the case of letters in members' names, so no two may differ only in
- * that. */
+ * that. All are in one folder, whose name may have capitals. */
 static bool check_cases(struct torch *torch, struct tc_error *error) {
     struct tc_name_map folded;
+    if (!has_capitals(torch))
+        return true;
     tc_name_map_init(&folded, &torch->reader->arena);
     bool ok = true;
     for (size_t i = 0; i < torch->zip.count && ok; i++) {
@@ -99,15 +130,19 @@ static bool check_cases(struct torch *torch, struct tc_error *error) {
 
 /* Fills the map of members' names, each of which may occur once. */
 static bool index_members(struct torch *torch, struct tc_error *error) {
+    if (!tc_name_index_reserve(&torch->members, torch->zip.count, error))
+        return false;
     for (size_t i = 0; i < torch->zip.count; i++) {
         struct tc_text name = torch->zip.members[i].name;
-        if (tc_name_map_find(&torch->members, name))
+        if (!tc_name_check(name, error))
+            return tc_error_in_tensor(error, name.bytes, name.length);
+        uint32_t *slot = tc_name_index_slot(&torch->members, torch->zip.members, name);
+        if (*slot)
             return tc_fail(error, TC_INVALID, "zip", "bad zip: \"%.*s\" is there twice",
                            tc_text_shown(name, 200), name.bytes);
-        if (!tc_name_add(&torch->members, name, (uint32_t)i, TC_MAX_NAMES, error))
-            return false;
+        *slot = (uint32_t)i + 1;
     }
-    return check_cases(torch, error);
+    return true;
 }
 
 /* Whether a folder's path, which ends in "/", has an empty, "." or ".." component. */
@@ -139,19 +174,32 @@ static size_t find_main(struct torch *torch, struct tc_text main) {
     return found;
 }
 
-/* Whether it is an archive of torch.package: Python source and pickles of any name. */
-static bool is_package(const struct torch *torch) {
+static bool has_member(const struct torch *torch, const char *ending) {
     for (size_t i = 0; i < torch->zip.count; i++)
-        if (tc_text_ends(torch->zip.members[i].name, TC_TEXT(PACKAGE_MEMBER)))
+        if (tc_text_ends(torch->zip.members[i].name, tc_text_of(ending)))
             return true;
     return false;
 }
 
+/* Refuses archives of torch that hold programs, and weights only as parts of these. */
+static bool check_kind(const struct torch *torch, struct tc_error *error) {
+    if (has_member(torch, PACKAGE_MEMBER)) {
+        tc_fail(error, TC_UNSUPPORTED, "torch-package",
+                "a torch.package archive: programs with pickles of their own");
+        return tc_error_hint(
+            error, "where you trust it, load it in torch and save its state_dict with torch.save");
+    }
+    if (!has_member(torch, EXPORT_MEMBER) && !has_member(torch, OLD_EXPORT_MEMBER))
+        return true;
+    tc_fail(error, TC_UNSUPPORTED, "torch-export",
+            "a program of torch.export or AOTInductor (.pt2), not a file of weights");
+    return tc_error_hint(error, "in torch: torch.save(torch.export.load(FILE).state_dict, OUT)");
+}
+
 /* Finds the folder that has data.pkl, and must have everything else. */
 static bool find_root(struct torch *torch, struct tc_error *error) {
-    if (is_package(torch))
-        return tc_fail(error, TC_UNSUPPORTED, "torch-package",
-                       "a torch.package archive: programs with pickles of their own");
+    if (!check_kind(torch, error))
+        return false;
     size_t found = find_main(torch, TC_TEXT("data.pkl"));
     torch->model = !found && (found = find_main(torch, TC_TEXT("model.json")));
     if (found > 1)
@@ -297,18 +345,18 @@ static void note_unused(struct torch *torch) {
  * tch and tconv write. */
 static bool has_code(struct torch *torch, struct tc_error *error) {
     struct tc_buffer prefix = {0};
-    const struct zip_member *source = find_member(torch, "code/__torch__.py");
-    bool more = source && source->size > MAX_SOURCE;
+    size_t sources = 0; /* that of the class among them */
     tc_buffer_add_text(&prefix, torch->root);
     tc_buffer_add_string(&prefix, "code/");
     for (size_t i = 0; i < torch->zip.count && !prefix.failed; i++) {
         const struct zip_member *member = &torch->zip.members[i];
-        more |= member != source && tc_text_ends(member->name, TC_TEXT(".py")) &&
-                tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
+        sources += tc_text_ends(member->name, TC_TEXT(".py")) &&
+                   tc_text_starts(member->name, (struct tc_text){prefix.bytes, prefix.length});
     }
     tc_buffer_release(&prefix);
-    if (more || !source)
-        return more;
+    const struct zip_member *source = find_member(torch, "code/__torch__.py");
+    if (!source || sources > 1 || source->size > MAX_SOURCE)
+        return source || sources;
     const char *text = zip_load(torch->reader, source, error);
     return text && (strncmp(text, "class Module(Module):", 21) != 0 || strstr(text, "def "));
 }
@@ -353,20 +401,39 @@ static bool read_sidecar(struct torch *torch, struct tc_error *error) {
     return false;
 }
 
+static bool open_archive(struct torch *torch, struct tc_error *error) {
+    return zip_open_archive(&torch->zip, torch->reader, error) &&
+           zip_all_readable(&torch->zip, error) && index_members(torch, error) &&
+           find_root(torch, error) && check_cases(torch, error) && read_version(torch, error) &&
+           read_byteorder(torch, error);
+}
+
+bool torch_open_object(struct torch *torch, struct pickle_node **root, struct tc_error *error) {
+    if (!open_archive(torch, error))
+        return false;
+    if (torch->model || find_member(torch, "constants.pkl"))
+        return tc_fail(error, TC_INVALID, "torch-archive", "an archive of TorchScript");
+    return load_pickle(torch, find_member(torch, "data.pkl"), root, error);
+}
+
 bool torch_open_zip(struct torch *torch, struct tc_error *error) {
     struct pickle_node *root;
-    if (!zip_open_archive(&torch->zip, torch->reader, error) ||
-        !zip_all_readable(&torch->zip, error) || !index_members(torch, error) ||
-        !find_root(torch, error) || !read_version(torch, error) || !read_byteorder(torch, error))
+    if (!open_archive(torch, error))
         return false;
     torch->script = torch->model || find_member(torch, "constants.pkl") != NULL;
     if (torch->model) {
         if (!torch_read_model(torch, error) || !note_code(torch, error))
             return false;
-    } else if (!load_pickle(torch, find_member(torch, "data.pkl"), &root, error) ||
-               !note_code(torch, error) || !torch_walk(torch, root, error) ||
-               (torch->script && !read_constants(torch, error)))
-        return false;
+    } else {
+        if (!load_pickle(torch, find_member(torch, "data.pkl"), &root, error))
+            return false;
+        if (!torch->script)
+            tc_name_index_release(&torch->members);
+        if (!note_code(torch, error) || !torch_walk(torch, root, error) ||
+            (torch->script && !read_constants(torch, error)))
+            return false;
+    }
+    torch_forget(torch);
     note_unused(torch);
     return read_sidecar(torch, error);
 }

@@ -24,6 +24,10 @@
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
 #define LARGEST_DESCRIPTOR 24u
+/* A local header with the longest name and extra fields. */
+#define WINDOW_BYTES (LOCAL_BYTES + 2 * 65535u)
+/* What most local headers fit into. */
+#define HEADER_GUESS 512u
 /* Deflate codes at most 258 bytes in two bits. */
 #define DEFLATE_MOST 1032u
 #define DIRECTORY_LIMIT (UINT64_C(1) << 30)
@@ -262,13 +266,42 @@ static bool check_member(const struct zip_member *member, uint32_t attributes,
     return tc_error_at(error, member->local);
 }
 
+/* The bytes around local headers. Where members are small the next header is among them, so that
+ * a million of these don't take two million calls of the system. */
+struct window {
+    struct tc_input *input;
+    uint64_t limit; /* where the directory starts */
+    uint64_t start;
+    size_t size;
+    unsigned char bytes[WINDOW_BYTES];
+};
+
+/* The bytes at `offset`, which with their length lie before the limit, and are at most
+ * WINDOW_BYTES; they are valid until the next call. */
+static const unsigned char *look(struct window *window, uint64_t offset, size_t length,
+                                 struct tc_error *error) {
+    if (offset >= window->start && length <= window->size &&
+        offset - window->start <= window->size - length)
+        return window->bytes + (offset - window->start);
+    bool near = offset >= window->start && offset - window->start < 2 * (uint64_t)WINDOW_BYTES;
+    uint64_t size = near ? WINDOW_BYTES : length > HEADER_GUESS ? length : HEADER_GUESS;
+    if (size > window->limit - offset)
+        size = window->limit - offset;
+    window->size = 0;
+    if (!tc_input_read(window->input, offset, window->bytes, size, error))
+        return NULL;
+    window->start = offset;
+    window->size = size;
+    return window->bytes;
+}
+
 /* Reads the local header, which must agree with the directory. */
-static bool read_local(struct tc_input *input, struct zip_member *member, uint64_t limit,
-                       struct tc_error *error) {
-    unsigned char fixed[LOCAL_BYTES];
+static bool read_local(struct window *window, struct zip_member *member, struct tc_error *error) {
+    uint64_t limit = window->limit;
     if (member->local > limit || limit - member->local < LOCAL_BYTES)
         return bad(error, member->local, "a member lies outside the file");
-    if (!tc_input_read(input, member->local, fixed, LOCAL_BYTES, error))
+    const unsigned char *fixed = look(window, member->local, LOCAL_BYTES, error);
+    if (!fixed)
         return false;
     size_t name_length = u16(fixed + 26);
     size_t extra_length = u16(fixed + 28);
@@ -279,10 +312,10 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
     if (u16(fixed + 6) != member->flags || u16(fixed + 8) != member->method ||
         name_length != member->name.length)
         return bad(error, member->local, "a local header disagrees with the directory");
-    unsigned char *rest =
-        tc_input_load(input, member->local + LOCAL_BYTES, name_length + extra_length, error);
-    if (!rest)
+    fixed = look(window, member->local, LOCAL_BYTES + name_length + extra_length, error);
+    if (!fixed)
         return false;
+    const unsigned char *rest = fixed + LOCAL_BYTES;
     struct zip_member local = {.size = u32(fixed + 22), .stored = u32(fixed + 18)};
     bool ok = true;
     if (memcmp(rest, member->name.bytes, name_length) != 0)
@@ -299,7 +332,6 @@ static bool read_local(struct tc_input *input, struct zip_member *member, uint64
             !(later && local.size == 0 && local.stored == 0))
             ok = bad(error, member->local, "a local header disagrees with the directory");
     }
-    free(rest);
     member->data = member->local + LOCAL_BYTES + name_length + extra_length;
     if (ok && !tc_range_within(member->data, member->stored, limit))
         ok = bad(error, member->local, "a member's data passes the directory's start");
@@ -346,9 +378,13 @@ static bool check_layout(const struct zip *zip, uint64_t directory, struct tc_er
     uint32_t *order = malloc((zip->count ? zip->count : 1) * sizeof *order);
     if (!order)
         return tc_fail_memory(error);
-    for (size_t i = 0; i < zip->count; i++)
+    bool sorted = true;
+    for (size_t i = 0; i < zip->count; i++) {
         order[i] = (uint32_t)i;
-    qsort_r(order, zip->count, sizeof *order, by_local, zip->members);
+        sorted &= i == 0 || zip->members[i - 1].local < zip->members[i].local;
+    }
+    if (!sorted)
+        qsort_r(order, zip->count, sizeof *order, by_local, zip->members);
     uint64_t end = 0;
     uint64_t slack = 0;
     bool ok = true;
@@ -390,28 +426,59 @@ static bool check_end(const struct end *end, const struct tc_reader *reader,
     return true;
 }
 
+/* Keeps the names alone of the directory's bytes: they are a fifth of it. */
+static void keep_names(struct zip *zip, uint64_t length) {
+    uint64_t kept = 0;
+    for (size_t i = 0; i < zip->count; i++) {
+        struct tc_text *name = &zip->members[i].name;
+        memmove(zip->directory + kept, name->bytes, name->length);
+        kept += name->length;
+    }
+    char *smaller = kept < length ? realloc(zip->directory, kept ? kept : 1) : NULL;
+    zip->directory = smaller ? smaller : zip->directory;
+    kept = 0;
+    for (size_t i = 0; i < zip->count; i++) {
+        zip->members[i].name.bytes = zip->directory + kept;
+        kept += zip->members[i].name.length;
+    }
+}
+
+static bool read_members(struct zip *zip, struct tc_input *input, const struct end *end,
+                         struct tc_error *error) {
+    struct window *window = malloc(sizeof *window);
+    if (!window)
+        return tc_fail_memory(error);
+    window->input = input;
+    window->limit = end->directory;
+    window->start = window->size = 0;
+    size_t at = 0;
+    bool ok = true;
+    for (uint64_t i = 0; i < end->count && ok; i++) {
+        struct zip_member *member = &zip->members[zip->count++];
+        size_t used = 0;
+        ok = read_entry((const unsigned char *)zip->directory + at, end->size - at, member, &used,
+                        end->directory + at, error) &&
+             read_local(window, member, error);
+        at += used;
+    }
+    free(window);
+    if (ok && at != end->size)
+        return bad(error, end->directory + at, "the directory holds more than it counts");
+    return ok;
+}
+
 bool zip_open_archive(struct zip *zip, struct tc_reader *reader, struct tc_error *error) {
-    struct tc_input *input = reader->input;
     struct end end;
-    if (!read_end(input, &end, error) || !check_end(&end, reader, error))
+    if (!read_end(reader->input, &end, error) || !check_end(&end, reader, error))
         return false;
     zip->directory = tc_reader_load(reader, end.directory, end.size, error);
     zip->members = tc_arena_array(&reader->arena, end.count, sizeof *zip->members, error);
     if (!zip->directory || !zip->members)
         return false;
-    size_t at = 0;
-    for (uint64_t i = 0; i < end.count; i++) {
-        struct zip_member *member = &zip->members[zip->count++];
-        size_t used = 0;
-        if (!read_entry((const unsigned char *)zip->directory + at, end.size - at, member, &used,
-                        end.directory + at, error) ||
-            !read_local(input, member, end.directory, error))
-            return false;
-        at += used;
-    }
-    if (at != end.size)
-        return bad(error, end.directory + at, "the directory holds more than it counts");
-    return check_layout(zip, end.directory, error);
+    if (!read_members(zip, reader->input, &end, error) || !check_layout(zip, end.directory, error))
+        return false;
+    keep_names(zip, end.size);
+    return true;
 }
 
 void zip_release(struct zip *zip) {

@@ -37,7 +37,7 @@ struct zip_member {
 struct zip {
     struct zip_member *members; /* in the directory's order */
     size_t count;
-    char *directory; /* its bytes, from malloc: names point into it */
+    char *directory; /* the members' names, from malloc */
 };
 
 /* Where the directory lies, as the records at the file's end say. */

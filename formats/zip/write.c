@@ -4,22 +4,28 @@
 #include <string.h>
 
 #include "core/base/little_endian.h"
+#include "core/io/crc_combine.h"
 
 #define LOCAL_BYTES 30u
 #define ZIP64_EXTRA 20u
 /* Aligns a member's data, so that an array in it can be mapped. */
-#define ALIGNMENT 64u
+#define LEAST_ALIGNMENT 64u
 /* Up to this size a member's sizes fit 32 bits, also if it grows when it is deflated:
  * by at most a few bytes for each 64 KiB. */
 #define NARROW_LIMIT UINT64_C(0xFF000000)
 #define FULL 0xFFFFFFFFu
 
-void zip_writer_init(struct zip_writer *writer, struct tc_outfile *out, int level) {
-    *writer = (struct zip_writer){.out = out, .level = level};
+void zip_writer_init(struct zip_writer *writer, struct tc_outfile *out, int level,
+                     uint64_t alignment) {
+    *writer =
+        (struct zip_writer){.out = out,
+                            .level = level,
+                            .alignment = alignment > LEAST_ALIGNMENT ? alignment : LEAST_ALIGNMENT};
 }
 
 void zip_writer_release(struct zip_writer *writer) {
     tc_deflater_release(&writer->deflater);
+    free(writer->packed);
     free(writer->members);
     *writer = (struct zip_writer){0};
 }
@@ -63,14 +69,14 @@ static bool emit(struct zip_writer *writer, struct tc_buffer *buffer, struct tc_
 
 /* The padding with which the data behind a header of `length` bytes starts aligned.
  * It goes into an extra field, which has at least four bytes. */
-static size_t padding_for(uint64_t position, size_t length) {
-    size_t over = (position + length) % ALIGNMENT;
-    size_t padding = over ? ALIGNMENT - over : 0;
-    return padding && padding < 4 ? padding + ALIGNMENT : padding;
+static size_t padding_for(const struct zip_writer *writer, size_t length) {
+    uint64_t padding = -(writer->out->position + length) % writer->alignment;
+    return padding && padding < 4 ? padding + writer->alignment : padding;
 }
 
-static bool sink(void *context, const void *bytes, size_t length, struct tc_error *error) {
-    struct zip_writer *writer = context;
+/* Writes bytes as they are in the file. */
+static bool store(struct zip_writer *writer, const void *bytes, size_t length,
+                  struct tc_error *error) {
     writer->members[writer->count - 1].stored += length;
     return tc_outfile_write(writer->out, bytes, length, error);
 }
@@ -89,13 +95,13 @@ static bool add_member(struct zip_writer *writer, struct tc_text name, struct tc
     return true;
 }
 
-bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t size,
+bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t size, size_t lead,
                       struct tc_error *error) {
     if (!add_member(writer, name, error))
         return false;
     writer->wide = size > NARROW_LIMIT;
     size_t length = LOCAL_BYTES + name.length + (writer->wide ? ZIP64_EXTRA : 0);
-    size_t padding = padding_for(writer->out->position, length);
+    size_t padding = padding_for(writer, length + lead);
     struct tc_buffer header = {0};
     tc_buffer_add(&header, "PK\3\4", 4);
     add_common(&header, writer, name, writer->wide);
@@ -112,16 +118,30 @@ bool zip_member_begin(struct zip_writer *writer, struct tc_text name, uint64_t s
         add(&header, 0, 8);
     }
     if (padding) {
-        static const char zeros[2 * ALIGNMENT];
         tc_buffer_add(&header, "FB", 2); /* the extra field that torch pads with */
         add(&header, padding - 4, 2);
-        tc_buffer_add(&header, zeros, padding - 4);
+        for (size_t i = 4; i < padding; i++)
+            tc_buffer_add(&header, "", 1);
     }
-    if (!emit(writer, &header, error))
-        return false;
-    tc_deflater_release(&writer->deflater);
-    return !writer->level ||
-           tc_deflater_init(&writer->deflater, writer->level, sink, writer, error);
+    return emit(writer, &header, error);
+}
+
+/* Bytes that come by themselves, such as the header of an array, are pieces without a window. */
+static bool deflate(struct zip_writer *writer, const unsigned char *bytes, size_t length,
+                    struct tc_error *error) {
+    if (!writer->packed && (!tc_deflater_init(&writer->deflater, writer->level, error) ||
+                            !(writer->packed = malloc(TC_DEFLATE_ROOM))))
+        return tc_fail_memory(error);
+    for (size_t at = 0; at < length;) {
+        size_t step = length - at < TC_DEFLATE_PIECE ? length - at : TC_DEFLATE_PIECE;
+        size_t packed;
+        if (!tc_deflate_piece(&writer->deflater, bytes + at, 0, step, writer->packed, &packed,
+                              error) ||
+            !store(writer, writer->packed, packed, error))
+            return false;
+        at += step;
+    }
+    return true;
 }
 
 bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t length,
@@ -129,8 +149,16 @@ bool zip_member_write(struct zip_writer *writer, const void *bytes, size_t lengt
     struct zip_written *member = &writer->members[writer->count - 1];
     member->crc = tc_crc32(member->crc, bytes, length);
     member->size += length;
-    return writer->level ? tc_deflate(&writer->deflater, bytes, length, error)
-                         : sink(writer, bytes, length, error);
+    return writer->level ? deflate(writer, bytes, length, error)
+                         : store(writer, bytes, length, error);
+}
+
+bool zip_member_write_chunk(struct zip_writer *writer, const struct tc_chunk *chunk,
+                            struct tc_error *error) {
+    struct zip_written *member = &writer->members[writer->count - 1];
+    member->crc = tc_crc32_moved(member->crc, chunk->unpacked) ^ chunk->crc;
+    member->size += chunk->unpacked;
+    return store(writer, chunk->bytes, chunk->length, error);
 }
 
 void zip_member_skip(struct zip_writer *writer, uint64_t length) {
@@ -141,7 +169,7 @@ void zip_member_skip(struct zip_writer *writer, uint64_t length) {
 }
 
 bool zip_member_end(struct zip_writer *writer, struct tc_error *error) {
-    if (writer->level && !tc_deflater_finish(&writer->deflater, error))
+    if (writer->level && !store(writer, tc_deflate_end, TC_DEFLATE_END_BYTES, error))
         return false;
     const struct zip_written *member = &writer->members[writer->count - 1];
     struct tc_buffer fields = {0};

@@ -1,19 +1,27 @@
-"""Runs the jobs of scripts/bench: bench.py TCONV FOLDER RESULTS.json [--quick]
+"""Runs the jobs of scripts/bench: bench.py TCONV FOLDER RESULTS.json [--quick] [ROWS…]
 
 Every job runs once to warm up (and for its peak memory), then nine times in turn with its peer,
 whatever the result: machines are noisy, and the best of each counts. Outputs are removed before each
-run, so that nobody pays for freeing old ones.
+run, so that nobody pays for freeing old ones. Slow peers (Python, disks, a million tensors) have three or five
+rounds, and with --quick all others five. Where sections are named, the other rows of an earlier run
+stay in the results.
+
+more.py has tables, growth, verification and start-up, peers.py programs in Python, disks.py file
+systems and cgroups, charts.py draws what came out.
 """
 
 import json
+import math
 import os
 import platform
+import struct
 import subprocess
 import sys
 import time
 
 MIB, GIB = 1 << 20, 1 << 30
 ROUNDS = 9
+QUICK_ROUNDS = 5
 RAW_MIB = 64  # PERFORMANCE: peak resident memory, plus three times the header
 ZSTD_MIB = 160
 
@@ -22,21 +30,26 @@ class Failed(Exception):
     """A command that could not run."""
 
 
-def spawn(command):
-    """Runs a command to its end; its seconds."""
+class Missing(Exception):
+    """A row that this machine can't have: a program or a right is not there."""
+
+
+def spawn(command, fails=False):
+    """Runs a command to its end; its seconds. fails: another exit status than 0 is right too."""
     devnull = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     begin = time.perf_counter()
     pid = os.posix_spawnp(command[0], command, os.environ, file_actions=devnull)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     seconds = time.perf_counter() - begin
-    if status != 0:
+    if status != 0 and not fails:
         raise Failed(f"exit status {status}: {' '.join(command)}")
     return seconds
 
 
 class Bench:
-    def __init__(self, tconv, folder):
+    def __init__(self, tconv, folder, rounds=ROUNDS):
+        self.rounds = rounds
         self.tconv = tconv
         self.folder = folder
         self.rows = []
@@ -59,24 +72,36 @@ class Bench:
         with open(self.path("peak"), encoding="ascii") as file:
             return int(file.read().split()[-1]) / 1024
 
-    def run(self, job, arguments, peer=None, bar=None, limit=None, mib=None, out=None, note=None):
-        """One row. arguments and peer are commands in which {NAME} is a file of the folder; bar
-        bounds the ratio to the peer, limit the seconds, mib the memory; out is the output, kept."""
-        command = [self.tconv] + [self.expand(word) for word in arguments.split()]
-        peer_command = [self.expand(word) for word in peer.split()] if peer else None
+    def run(self, job, arguments, peer=None, bar=None, limit=None, mib=None, out=None, note=None,
+            rounds=None, before=None, wrap=None, peer_named=None, group="tools", nbytes=None):
+        """One row. arguments and peer are commands (words, or a list of them) in which {NAME} is a
+        file of the folder; bar bounds the ratio to the peer, limit the seconds, mib the memory; out
+        is the output, kept. before runs ahead of each command and is not timed; wrap is put before
+        both commands."""
+        words = arguments.split() if isinstance(arguments, str) else arguments
+        command = (wrap or []) + [self.tconv] + [self.expand(word) for word in words]
+        others = peer.split() if isinstance(peer, str) else peer
+        peer_command = [self.expand(word) for word in others] if others else None
         if peer_command and peer_command[0] == "tconv":
             peer_command[0] = self.tconv
+        peer_command = (wrap or []) + peer_command if peer_command else None
         outputs = [name for name in (out, "peer.out") if name]
-        row = {"job": job, "command": "tconv " + arguments, "peer": peer, "bar": bar,
-               "limit": limit, "mib_bar": mib, "rounds": 0}
+        row = {"job": job, "command": "tconv " + " ".join(words), "group": group,
+               "peer": peer_named or (peer if isinstance(peer, str) else None), "bar": bar,
+               "limit": limit, "mib_bar": mib, "rounds": 0,
+               "bytes": nbytes if nbytes is not None else self.given(words)}
         try:
             self.remove(*outputs)
             row["mib"] = self.peak(command)
-            for row["rounds"] in range(1, ROUNDS + 1):
+            for row["rounds"] in range(1, (rounds or self.rounds) + 1):
                 if peer_command:
                     self.remove(*outputs)
+                    if before:
+                        before()
                     row["peer_seconds"] = least(row.get("peer_seconds"), spawn(peer_command))
                 self.remove(*outputs)
+                if before:
+                    before()
                 row["seconds"] = least(row.get("seconds"), spawn(command))
                 if peer_command:
                     row["ratio"] = row["seconds"] / row["peer_seconds"]
@@ -91,6 +116,18 @@ class Bench:
     def expand(self, word):
         return self.path(word[1:-1]) if word.startswith("{") else word
 
+    def given(self, words):
+        """The bytes of the first file that a command reads."""
+        for word in words:
+            if word.startswith("{") and os.path.isfile(self.path(word[1:-1])):
+                return self.size(word[1:-1])
+        return None
+
+    def leave_out(self, job, reason):
+        """A row that can't be had here; the reason stands in the table and in the results."""
+        self.rows.append({"job": job, "left_out": reason})
+        print(f"{job:<42} left out: {reason}", flush=True)
+
     def add(self, row):
         self.rows.append(row)
         if "error" in row:
@@ -103,11 +140,16 @@ class Bench:
                    seconds(row.get("peer_seconds")), number(row.get("ratio"), ".2f"),
                    number(row["bar"], ".2f") or (row["limit"] and seconds(row["limit"])),
                    word(within(row)), number(row["mib"], ".1f"), number(row["mib_bar"], ".0f"),
-                   word(fits), row.get("note")), flush=True)
+                   word(fits), row.get("note"), speed(row)), flush=True)
 
 
-def line(job, own, peer, peer_seconds, ratio, bar, verdict, mib, mib_bar, mib_verdict, note):
-    cells = [f"{job:<42}", f"{own:>8}", f"  {peer or '':<21}", f"{peer_seconds or '':>8}",
+def speed(row):
+    """GB/s of a job that reads its input once."""
+    return f"{row['bytes'] / row['seconds'] / 1e9:.2f}" if (row["bytes"] or 0) >= MIB else None
+
+
+def line(job, own, peer, peer_seconds, ratio, bar, verdict, mib, mib_bar, mib_verdict, note, rate):
+    cells = [f"{job:<42}", f"{own:>8}", f"{rate or '':>6}", f"  {peer or '':<21}", f"{peer_seconds or '':>8}",
              f"{ratio or '':>6}", f"{bar or '':>8}", f"{verdict or '':<5}", f"{mib or '':>7}",
              f"{mib_bar or '':>5}", f"{mib_verdict or '':<5}", note or ""]
     return " ".join(cells).rstrip()
@@ -137,7 +179,7 @@ def seconds(value):
 def peer_name(command):
     if command is None:
         return None
-    return "tconv on 1 GiB" if command.startswith("tconv") else command.split("{")[0]
+    return "tconv on less" if command.startswith("tconv") else command.split("{")[0][:21]
 
 
 def word(good):
@@ -180,9 +222,15 @@ def write_model(bench, name, tensors):
     return len(text)
 
 
+def need_model(bench):
+    """The model of 1 GiB that most rows share."""
+    if not os.path.exists(bench.path("model.safetensors")):
+        write_model(bench, "model.safetensors", transformer(16, 40960, "BF16"))
+
+
 def raw_rows(bench):
-    header = write_model(bench, "model.safetensors", transformer(16, 40960, "BF16"))
-    mib = RAW_MIB + 3 * header / MIB
+    need_model(bench)
+    mib = RAW_MIB + 1
 
     def share():
         return f"{bench.size('z.deathtensors') / bench.size('model.safetensors'):.3f} of its size"
@@ -209,7 +257,8 @@ def raw_rows(bench):
 
 
 def torch_rows(bench):
-    """The model of raw_rows, which is still there, through torch's archives and ONNX."""
+    """The same model through torch's archives and ONNX."""
+    need_model(bench)
     for name, bar in (("pt", 1.3), ("ot", 1.3), ("onnx", 1.15)):
         bench.run(f"safetensors -> {name}", f"{{model.safetensors}} {{model.{name}}}",
                   "cp {model.safetensors} {peer.out}", bar, mib=RAW_MIB + 1, out=f"model.{name}")
@@ -261,17 +310,73 @@ def cast_rows(bench):
     bench.remove("f32.safetensors", "f64.safetensors", "out.safetensors")
 
 
-def table_rows(bench):
-    for count, limit in ((1000, 0.010), (1_000_000, 3.0)):
-        tensors = [("F32", f"layers.{i}.weight", [2]) for i in range(count)]
-        header = write_model(bench, "many.safetensors", tensors)
-        bench.run(f"info, {count:,} tensors", "info {many.safetensors}", limit=limit,
-                  mib=RAW_MIB + 3 * header / MIB)
-    bench.remove("many.safetensors")
+def gguf_rows(bench):
+    """GGUF plain and quantised, and FP8 blocks, beside cp of the larger side."""
+    write_model(bench, "model.safetensors", transformer(8, 40960, "BF16"))
+    spawn([bench.tconv, "-q", bench.path("model.safetensors"), bench.path("model.gguf")])
+    bench.run("GGUF, BF16 -> safetensors", "{model.gguf} {out.safetensors}",
+              "cp {model.gguf} {peer.out}", 1.15, mib=RAW_MIB, out="out.safetensors")
+    bench.remove("model.safetensors", "model.gguf")
+    for name, number, elements, size in (("Q8_0", 8, 32, 34), ("Q4_K", 12, 256, 144)):
+        write_blocks(bench, "quantised.gguf", number, elements, size)
+        bench.run(f"GGUF, {name} -> BF16", "-q --lossy --dtype BF16 {quantised.gguf} {out.safetensors}",
+                  "cp {out.safetensors} {peer.out}", 1.3, mib=RAW_MIB)
+        bench.remove("quantised.gguf", "out.safetensors")
+    packed, exponents = b"\x21\x43\x65\x70\xa9\xcb\xed\x0f", b"\x78\x79\x7a\x77"
+    for name, parts in (
+        ("FP8 blocks", [("", "F8_E4M3", [ROWS, COLUMNS], None),
+                        ("_scale_inv", "F32", [ROWS // 128, COLUMNS // 128], struct.pack("<f", 0.01))]),
+        ("MXFP4, swapped", [("_blocks", "U8", [1, ROWS, COLUMNS // 32, 16], packed),
+                            ("_scales", "U8", [1, ROWS, COLUMNS // 32], exponents)]),
+        ("NVFP4", [("_packed", "U8", [ROWS, COLUMNS // 2], packed),
+                   ("_scale", "F8_E4M3", [ROWS, COLUMNS // 16], b"\x38\x39"),
+                   ("_global_scale", "F32", [1], struct.pack("<f", 3))]),
+    ):
+        write_scaled(bench, "scaled.safetensors", parts)
+        bench.run(f"{name} -> BF16", "-q --dequantize {scaled.safetensors} {out.safetensors}",
+                  "cp {out.safetensors} {peer.out}", 1.3, mib=RAW_MIB)
+        bench.remove("scaled.safetensors", "out.safetensors")
+
+
+ROWS, COLUMNS, MATRICES = 4096, 8192, 16  # a GiB of BF16
+
+
+def write_blocks(bench, name, number, elements, size):
+    """A GGUF file of blocks of one dtype; their scales, in the first bytes, are small numbers."""
+    nbytes = ROWS * COLUMNS // elements * size
+    head = struct.pack("<4sIQQ", b"GGUF", 3, MATRICES, 0)
+    for i in range(MATRICES):
+        text = f"blk.{i}.weight".encode()
+        head += struct.pack("<Q", len(text)) + text
+        head += struct.pack("<IQQIQ", 2, COLUMNS, ROWS, number, nbytes * i)
+    block = b"".join(b"\x1f\x21\x1f\x21" + os.urandom(size - 4) for _ in range(4096))
+    with open(bench.path(name), "wb") as file:
+        file.write(head + bytes(-len(head) % 32))
+        for _ in range(MATRICES):
+            file.write((block * (nbytes // len(block) + 1))[:nbytes])
+
+
+def write_scaled(bench, name, parts):
+    """Weights with scales of their own: each part is an ending of the name, a dtype, a shape and the
+    bytes that its data repeats; None is random codes."""
+    header, data, end = {}, [], 0
+    codes = bytes(code & 0x77 for code in os.urandom(1 << 20))
+    for i in range(MATRICES):
+        for ending, dtype, shape, piece in parts:
+            nbytes = math.prod(shape) * (4 if dtype == "F32" else 1)
+            header[f"blk.{i}.weight{ending}"] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + nbytes]}
+            data.append((nbytes, piece or codes))
+            end += nbytes
+    text = json.dumps(header).encode()
+    with open(bench.path(name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for nbytes, piece in data:
+            file.write((piece * -(-nbytes // len(piece)))[:nbytes])
 
 
 def size_row(bench):
     """Cost against size: the job on 4 GiB, beside itself on 1 GiB."""
+    need_model(bench)
     write_model(bench, "four.safetensors", transformer(64, 4 * 40960, "BF16"))
     bench.run("4 GiB -> deathtensors, checksum", "{four.safetensors} {out.deathtensors}",
               "tconv {model.safetensors} {peer.out} -t deathtensors", 4.4, mib=RAW_MIB,
@@ -295,36 +400,59 @@ def processor():
     return platform.machine()
 
 
+def size_rows(bench):
+    if available(bench.folder) < 10 * GIB:
+        bench.leave_out("4 GiB -> deathtensors, checksum", "it needs 10 GiB of free memory")
+    else:
+        size_row(bench)
+
+
+def sections(quick):
+    """The rows by the name that chooses them, in order; the first makes the model of 1 GiB."""
+    import disks
+    import more
+    import peers
+
+    chosen = {"raw": raw_rows, "verify": more.verify_rows, "torch": torch_rows, "size": size_rows,
+              "start": more.start_rows, "growth": more.growth_rows, "tables": more.table_rows,
+              "npz": npz_rows, "casts": cast_rows, "gguf": gguf_rows, "python": peers.rows,
+              "disks": disks.rows}
+    long = ("size", "gguf", "python") if quick else ()
+    return {name: rows for name, rows in chosen.items() if name not in long}
+
+
 def main():
     tconv, folder, results = sys.argv[1:4]
     quick = "--quick" in sys.argv[4:]
-    bench = Bench(os.path.abspath(tconv), folder)
+    only = [word for word in sys.argv[4:] if not word.startswith("-")]
+    bench = Bench(os.path.abspath(tconv), folder, QUICK_ROUNDS if quick else ROUNDS)
     if available(folder) < 5 * GIB:
         sys.exit(f"bench: {folder} and memory have {available(folder) / GIB:.1f} GiB free, "
                  "5 GiB are needed")
+    before = []
+    if only and os.path.exists(results):  # the other sections' rows stay
+        with open(results, encoding="utf-8") as file:
+            before = json.load(file)["rows"]
     load = os.getloadavg()[0]
     if load > os.cpu_count() / 4:
         print(f"bench: the machine is busy (load {load:.1f} on {os.cpu_count()} cores): rows that use "
               "every core will look worse than they are", file=sys.stderr)
-    print(line("job", "tconv", "peer", "peer", "ratio", "bar", "", "MiB", "bar", "", ""), flush=True)
-    raw_rows(bench)
-    if not quick:
-        if available(folder) < 10 * GIB:
-            print("4 GiB: left out, it needs 10 GiB of free memory", flush=True)
-        else:
-            size_row(bench)
-    torch_rows(bench)
+    print(line("job", "tconv", "peer", "peer", "ratio", "bar", "", "MiB", "bar", "", "", "GB/s"),
+          flush=True)
+    for name, rows in sections(quick).items():
+        if not only or name in only:
+            rows(bench)
     bench.remove("model.safetensors")
-    npz_rows(bench)
-    cast_rows(bench)
-    table_rows(bench)
+    measured = {row["job"] for row in bench.rows}
+    earlier = [row for row in before if row["job"] not in measured]
     machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
                "load": load}
     with open(results, "w", encoding="utf-8") as file:
-        json.dump({"machine": machine, "rows": bench.rows}, file, indent=2)
+        json.dump({"machine": machine, "rows": earlier + bench.rows}, file, indent=2)
         file.write("\n")
-    print(f"written to {results}; {sum(not row.get('ok', False) for row in bench.rows)} of "
-          f"{len(bench.rows)} rows over their bar or not run")
+    print(f"written to {results}; {sum(row.get('ok') is False or 'error' in row for row in bench.rows)} of "
+          f"{sum('left_out' not in row for row in bench.rows)} rows over their bar or not run, "
+          f"{sum('left_out' in row for row in bench.rows)} left out")
     return 1 if bench.failed else 0
 
 

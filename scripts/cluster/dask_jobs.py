@@ -12,12 +12,13 @@ from distributed import Client, LocalCluster
 
 
 def run_job(line):
-    return subprocess.run(["sh", "-ec", line], stdin=subprocess.DEVNULL).returncode
+    code = subprocess.run(["sh", "-ec", line], stdin=subprocess.DEVNULL).returncode
+    return code if code >= 0 else 128 - code  # as shells tell of a signal
 
 
 def main(jobs, address=None):
-    with open(jobs) as file:
-        lines = file.read().splitlines()
+    with open(jobs, "rb") as file:  # names are bytes, and only a newline ends a line
+        lines = [line for line in file.read().split(b"\n") if line]
     cluster = address or LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     with Client(cluster) as client:
         return max(client.gather(client.map(run_job, lines, pure=False, retries=5)), default=0)

@@ -24,6 +24,7 @@ SECTIONS = {
     "metadata": Section(("numpy", "safetensors", "deathtensors")),
     "promotion": Section(("numpy", "ml_dtypes", "safetensors"), ("deathtensors",)),
     "pt": Section(("numpy", "safetensors", "torch"), ("deathtensors",)),
+    "trees": Section(("numpy", "safetensors", "torch"), ("deathtensors",)),
     "pt_old": Section(("numpy", "torch", "old_torch")),
     "ot": Section(("numpy", "safetensors", "torch"), ("tch",)),
     "pt_differential": Section(("numpy", "torch")),
@@ -32,6 +33,10 @@ SECTIONS = {
     "scan_differential": Section(("numpy", "torch", "joblib")),
     "classes": Section(("numpy", "torch"), ("joblib", "pandas", "jaxlib", "jax")),
     "onnx_peer": Section(("numpy", "ml_dtypes", "onnx"), ("onnxruntime",)),
+    "gguf_peer": Section(("numpy", "gguf"), ("ggml",)),
+    "block_scales": Section(("numpy", "safetensors", "torch"), ("compressed_tensors", "transformers", "accelerate")),
+    "dcp_peer": Section(("numpy", "safetensors", "torch"), ("zstandard",)),
+    "zero_peer": Section(("numpy", "safetensors", "torch", "deepspeed")),
     "append": Section(("numpy", "deathtensors")),
     "folders": Section(("numpy", "safetensors", "torch", "transformers")),
     "manifest": Section(("numpy", "deathtensors")),
@@ -39,13 +44,18 @@ SECTIONS = {
     "stats": Section(("numpy", "ml_dtypes"), ("deathtensors",)),
     "show": Section(("numpy", "ml_dtypes")),
     "ci": Section(("pre_commit", "check_jsonschema")),
-    "clusters": Section(("numpy", "safetensors"), ("ray", "distributed") if os.environ.get("INTEROP_FULL") else ()),
+    "clusters": Section(
+        ("numpy", "safetensors"),
+        ("kubernetes_validate", *(("ray", "distributed") if os.environ.get("INTEROP_FULL") else ())),
+    ),
+    "hub": Section(("numpy", "safetensors", "huggingface_hub")),
     "tf": Section(("numpy", "ml_dtypes", "safetensors", "tensorflow_cpu")),
 }
 # Peers outside the virtual environment: the variable that has the program, and what makes it tell its version.
 PROGRAMS = {
     "old_torch": ("INTEROP_OLD_PYTHON", ["-c", "import torch; print(torch.__version__)"]),
     "tch": ("INTEROP_TCH", []),
+    "ggml": ("INTEROP_GGML", ["--version"]),
 }
 SHOWN = 20  # failures a section
 

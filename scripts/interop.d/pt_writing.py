@@ -188,11 +188,15 @@ def load_sparse(path):
 
 
 def check_metadata(checks, tconv, folder):
-    """What is no tensor is beside the pickle: torch does not see it, and tconv finds it again."""
-    source, copy, again = folder / "1.pt", folder / "2.pt", folder / "3.pt"
+    """Without its tree, what is no tensor is beside the pickle: torch does not see it, and tconv finds it again."""
+    source, copy, again, nested = (folder / f"{number}.pt" for number in (1, 2, 3, 7))
     root = {"w": torch.ones(2), "epoch": 3, "args": {"lr": 1e-5, "names": ["a", "b"]}, "title": "run 😀\n"}
     torch.save(root, source)
-    if tconv.convert(source, copy) and tconv.convert(copy, again, "--metadata", "more=yes"):
+    if tconv.convert(source, nested):
+        whole = load(nested, weights_only=True)
+        checks.equal("the tensor of a nested copy", whole.pop("w").tolist(), root["w"].tolist())
+        checks.equal("the rest of a nested copy", whole, {key: value for key, value in root.items() if key != "w"})
+    if tconv.convert(source, copy, "--tree=never") and tconv.convert(copy, again, "--metadata", "more=yes"):
         check_loads(checks, copy, flatten({"w": root["w"]}))
         check_seen(checks, tconv, copy, flatten(root))
         check_seen(checks, tconv, again, flatten({**root, "more": "yes"}))

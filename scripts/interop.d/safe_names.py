@@ -39,7 +39,22 @@ PLAIN = {
     "torch.torch_version.TorchVersion", "copyreg._reconstructor",
 }  # fmt: skip
 JOBLIB = {"joblib.numpy_pickle.NumpyArrayWrapper"}
-SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB | LOADERS
+# Records and enumerations in the tables of torch.distributed.checkpoint and of DeepSpeed.
+CHECKPOINTS = {
+    *(f"torch.distributed.checkpoint.metadata.{name}" for name in (
+        "Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "ChunkStorageMetadata", "MetadataIndex",
+        "StorageMeta", "TensorProperties", "_MEM_FORMAT_ENCODING",
+    )),
+    "torch.distributed._shard.sharded_tensor.metadata.TensorProperties",
+    "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING",
+    "torch.distributed.checkpoint.filesystem._StorageInfo",
+    "deepspeed.runtime.fp16.loss_scaler.LossScaler", "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
+    "deepspeed.runtime.zero.config.ZeroStageEnum", "deepspeed.utils.tensor_fragment.fragment_address",
+    *(f"{module}.{name}" for module in ("pathlib", "pathlib._local") for name in (
+        "PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath",
+    )),
+}  # fmt: skip
+SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB | LOADERS | CHECKPOINTS
 
 
 class AttributeDict(dict):

@@ -84,7 +84,8 @@ def jobs(builds, names):
         for group, job in listed(build):
             suite = group == "cmd" and job.name.startswith("test_")
             elsewhere = {"asan": job.name in UNDER_CLANG or group == "rules"}
-            elsewhere["zlib"] = suite or group == "rules"
+            elsewhere["zlib"] = suite and job.name != "test_remote" or group == "rules"
+            elsewhere["coverage"] = group == "rules"
             elsewhere["clang"] = suite and job.name not in UNDER_CLANG or group == "rules"
             # The static analysers take minutes: scripts/test --lint names them.
             wanted = job.name != "static" and not elsewhere.get(build)

@@ -55,6 +55,8 @@ static void add_options(struct option_table *table, struct command *command) {
     choose_add_options(table, &command->choose);
     run_conversion_add_options(table, &command->run, false);
     common_add_format_options(table, TC_FOR_WRITING, &command->settings);
+    /* No process that fetches is started for what looks like an address. */
+    table->local = true;
     common_add_options(table, &command->common);
 }
 

@@ -51,13 +51,12 @@ static bool on_misuse(void *context, const char *what, struct tc_text name, uint
     return true;
 }
 
-static bool persistent(void *context, const struct pickle_node *id, struct pickle_node *node,
+static bool persistent(void *context, const struct pickle_node *id, struct pickle_node **node,
                        struct tc_error *error) {
     (void)context;
     (void)error;
     FUZZ_CHECK(id, "a persistent id of nothing");
-    node->kind = PICKLE_STORAGE;
-    node->index = 0;
+    (*node)->index = 0;
     return true;
 }
 

@@ -76,7 +76,8 @@ static void check_output(const struct tc_plan *plan, const char *path,
     fuzz_restart_clock();
     FUZZ_CHECK(fuzz_digest(path, NULL, &fuzz_options, &after, &error), "the output as %s: %s",
                plan->target->name, error.message);
-    if (told(plan, TC_KIND_DTYPE) + told(plan, TC_KIND_SPARSE) == 0) {
+    if (told(plan, TC_KIND_DTYPE) + told(plan, TC_KIND_DEQUANTISED) + told(plan, TC_KIND_SPARSE) ==
+        0) {
         if (plan->target->caps & TC_CAN_NAME && told(plan, TC_KIND_NAME) == 0) {
             expect_same(before, &after, plan->target->name);
         } else {

@@ -1,4 +1,4 @@
-#include "cmd/jobserver.h"
+#include "core/io/jobserver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static int reopen(const char *path, int flags) {
     return open(path, flags | O_NONBLOCK | O_CLOEXEC);
 }
 
-static void open_descriptors(struct jobserver *server, int from, int to) {
+static void open_descriptors(struct tc_jobserver *server, int from, int to) {
     char path[32];
     if (from < 0 || to < 0 || !is_pipe(from) || !is_pipe(to))
         return;
@@ -39,7 +39,7 @@ static void open_descriptors(struct jobserver *server, int from, int to) {
     server->write_fd = reopen(path, O_WRONLY);
 }
 
-static void open_named(struct jobserver *server, const char *value) {
+static void open_named(struct tc_jobserver *server, const char *value) {
     char *path = strndup(value, strcspn(value, " "));
     server->read_fd = path ? reopen(path, O_RDONLY) : -1;
     server->write_fd = path ? reopen(path, O_WRONLY) : -1;
@@ -50,17 +50,17 @@ static void open_named(struct jobserver *server, const char *value) {
     }
 }
 
-void jobserver_open(struct jobserver *server, const char *makeflags) {
+void tc_jobserver_open(struct tc_jobserver *server, const char *makeflags) {
     const char *value = find_value(makeflags);
     int from = -1;
     int to = -1;
-    *server = (struct jobserver){.read_fd = -1, .write_fd = -1, .named = value != NULL};
+    *server = (struct tc_jobserver){.read_fd = -1, .write_fd = -1, .named = value != NULL};
     if (value && strncmp(value, "fifo:", 5) == 0)
         open_named(server, value + 5);
     else if (value && sscanf(value, "%d,%d", &from, &to) == 2)
         open_descriptors(server, from, to);
     if (server->read_fd < 0 || server->write_fd < 0) {
-        struct jobserver none = {.read_fd = -1, .write_fd = -1, .named = server->named};
+        struct tc_jobserver none = {.read_fd = -1, .write_fd = -1, .named = server->named};
         if (server->read_fd >= 0)
             close(server->read_fd);
         if (server->write_fd >= 0)
@@ -69,33 +69,41 @@ void jobserver_open(struct jobserver *server, const char *makeflags) {
     }
 }
 
-bool jobserver_take(struct jobserver *server) {
-    if (server->read_fd < 0 || server->count == JOBSERVER_TOKENS)
+bool tc_jobserver_take(struct tc_jobserver *server) {
+    if (server->read_fd < 0 || atomic_load(&server->count) == TC_JOBSERVER_TOKENS)
         return false;
+    char token;
     ssize_t got;
     do
-        got = read(server->read_fd, &server->tokens[server->count], 1);
+        got = read(server->read_fd, &token, 1);
     while (got < 0 && errno == EINTR);
-    server->count += got == 1;
-    return got == 1;
+    if (got != 1)
+        return false;
+    size_t count = atomic_load(&server->count);
+    do
+        server->tokens[count] = token;
+    while (!atomic_compare_exchange_weak(&server->count, &count, count + 1));
+    return true;
 }
 
-void jobserver_give(struct jobserver *server) {
-    if (!server->count)
-        return;
-    ssize_t done;
-    server->count--;
+void tc_jobserver_give(struct tc_jobserver *server) {
+    size_t count = atomic_load(&server->count);
     do
-        done = write(server->write_fd, &server->tokens[server->count], 1);
+        if (count == 0)
+            return;
+    while (!atomic_compare_exchange_weak(&server->count, &count, count - 1));
+    ssize_t done;
+    do
+        done = write(server->write_fd, &server->tokens[count - 1], 1);
     while (done < 0 && errno == EINTR);
 }
 
-void jobserver_close(struct jobserver *server) {
+void tc_jobserver_close(struct tc_jobserver *server) {
     while (server->count)
-        jobserver_give(server);
+        tc_jobserver_give(server);
     if (server->read_fd >= 0) {
         close(server->read_fd);
         close(server->write_fd);
     }
-    *server = (struct jobserver){.read_fd = -1, .write_fd = -1};
+    *server = (struct tc_jobserver){.read_fd = -1, .write_fd = -1};
 }

@@ -1,0 +1,17 @@
+/*
+ * Which instructions the loops that are compiled several times (core/tensor/vector.h) use: "avx2",
+ * or "plain", which runs on any CPU. It is chosen once by what the CPU has; tests and TCONV_CPU may
+ * force one. Any thread may ask.
+ */
+#ifndef TCONV_CORE_TENSOR_CPU_H
+#define TCONV_CORE_TENSOR_CPU_H
+
+#include <stdbool.h>
+
+const char *tc_cpu_name(void);
+/* Whether that is "avx2". */
+bool tc_cpu_avx2(void);
+/* Forces a set; false where the CPU does not have it. */
+bool tc_cpu_use(const char *cpu);
+
+#endif
