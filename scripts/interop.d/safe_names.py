@@ -2,6 +2,7 @@
 well: the list that tconv scan is measured by. It is written here again,
 so that a name too many on tconv's list is found.
 """
+import pathlib
 import sys
 import types
 from warnings import catch_warnings, simplefilter
@@ -39,6 +40,7 @@ PLAIN = {
     "torch.torch_version.TorchVersion", "copyreg._reconstructor",
 }  # fmt: skip
 JOBLIB = {"joblib.numpy_pickle.NumpyArrayWrapper"}
+PATHS = ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath")
 # Records and enumerations in the tables of torch.distributed.checkpoint and of DeepSpeed.
 CHECKPOINTS = {
     *(f"torch.distributed.checkpoint.metadata.{name}" for name in (
@@ -50,9 +52,7 @@ CHECKPOINTS = {
     "torch.distributed.checkpoint.filesystem._StorageInfo",
     "deepspeed.runtime.fp16.loss_scaler.LossScaler", "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
     "deepspeed.runtime.zero.config.ZeroStageEnum", "deepspeed.utils.tensor_fragment.fragment_address",
-    *(f"{module}.{name}" for module in ("pathlib", "pathlib._local") for name in (
-        "PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath",
-    )),
+    *(f"{module}.{name}" for module in ("pathlib", "pathlib._local") for name in PATHS),
 }  # fmt: skip
 SAFE = CONTAINERS | NUMPY | TORCH | STORAGES | OLD_TORCH | FOREIGN | PLAIN | JOBLIB | LOADERS | CHECKPOINTS
 
@@ -71,8 +71,11 @@ class AttributeDict(dict):
 
 
 def stub_modules() -> dict[str, types.ModuleType]:
-    """Modules with the names of FOREIGN."""
+    """Modules with the names of FOREIGN, and where Python 3.13 has the paths."""
     found = {}
+    if "pathlib._local" not in sys.modules:
+        found["pathlib._local"] = types.ModuleType("pathlib._local")
+        vars(found["pathlib._local"]).update((name, getattr(pathlib, name)) for name in PATHS)
     for name in FOREIGN:
         module, _, attribute = name.rpartition(".")
         parts = module.split(".")

@@ -57,6 +57,9 @@ PATHS = {
     "open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.utime", "os.chown",
     "shutil.rmtree", "os.truncate",
 }  # fmt: skip
+# Python 2's, in a pickle of a later protocol; and those of listed names: warm_up has imported what there is of them, so
+# that one which is imported later is not on this machine.
+ABSENT = {"__builtin__", "copy_reg"} | {name.rpartition(".")[0] for name in SAFE}
 
 
 class Stopped(BaseException):
@@ -79,10 +82,7 @@ class Watch:
             return
         if event == "compile" and arguments[1] == "<unknown>":  # ast.parse, of numpy's headers
             return
-        if event == "import" and arguments[0] in (
-            "__builtin__",
-            "copy_reg",
-        ):  # in a pickle of a protocol beyond Python 2
+        if event == "import" and arguments[0] in ABSENT:
             raise ModuleNotFoundError(arguments[0])
         self.tell(event, str(arguments)[:200])
         raise Stopped(event)
