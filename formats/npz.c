@@ -27,6 +27,7 @@
 #include "formats/pickle/option.h"
 #include "formats/refused.h"
 #include "formats/torch/torch.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 #include "formats/zip/write.h"
 

@@ -13,6 +13,7 @@
 #include "formats/dcp/dcp.h"
 #include "formats/pieces.h"
 #include "formats/torch/object.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 #define DECODE_STEP ((size_t)1 << 20)

@@ -19,6 +19,7 @@
 #include "core/io/zstd.h"
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 #define STEP ((size_t)1 << 17)

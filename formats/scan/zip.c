@@ -17,6 +17,7 @@
 #include "core/tensor/table.h"
 #include "formats/scan/scan.h"
 #include "formats/scan/walk.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 #define END_BYTES 22u

@@ -10,6 +10,7 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "formats/test/libzip.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 /* Members that claim more are compared by their headers alone. */

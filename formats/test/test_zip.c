@@ -19,6 +19,7 @@
 #include "formats/test/make_zip.h"
 #include "formats/test/second_opinion.h"
 #include "formats/test/support.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/names.h"
 #include "formats/zip/read.h"
 #include "formats/zip/write.h"

@@ -18,6 +18,7 @@
 #include "core/format/reader.h"
 #include "core/io/input.h"
 #include "formats/test/trace.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 /* Members of up to this size are loaded. */

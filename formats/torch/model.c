@@ -22,6 +22,7 @@
 #include "core/tensor/dtype.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/walk.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 #define MAX_MODEL (UINT64_C(100) * 1000 * 1000)

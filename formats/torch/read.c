@@ -12,6 +12,7 @@
 #include "core/tensor/strided_view.h"
 #include "core/tensor/table.h"
 #include "formats/torch/torch.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 #define SPOOL_STEP ((size_t)1 << 18)

@@ -28,6 +28,7 @@
 #include "core/tensor/strided_view.h"
 #include "core/tensor/table.h"
 #include "formats/pickle/pickle.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/read.h"
 
 struct torch_storage {

@@ -24,6 +24,7 @@
 #include "formats/pickle/pickle.h"
 #include "formats/pickle/run.h"
 #include "formats/torch/torch.h"
+#include "formats/zip/directory.h"
 #include "formats/zip/names.h"
 #include "formats/zip/read.h"
 

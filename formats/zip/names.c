@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/little_endian.h"
 #include "core/io/input.h"
-#include "formats/zip/read.h"
+#include "formats/zip/directory.h"
 
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
