@@ -261,7 +261,7 @@ def all_cases() -> list[tuple[str, int]]:
 
 
 def run(checks, tconv):
-    watched.warm_up([file for file in KNOWN if file.parent.name != "bad"])
+    watched.warm_up([file for file in KNOWN if TESTDATA / "bad" not in file.parents])
     cases = all_cases()
     batches = [cases[start : start + BATCH] for start in range(0, len(cases), BATCH)]
     totals: Counter[str] = Counter()
