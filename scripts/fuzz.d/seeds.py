@@ -119,7 +119,8 @@ def parts(named):
 
 
 def packed(paths):
-    return parts((path.name, path.read_bytes()) for path in paths)
+    """Those of them that are files, with their names."""
+    return parts((path.name, path.read_bytes()) for path in paths if path.is_file())
 
 
 def archives():
