@@ -24,6 +24,7 @@ import json
 import marshal
 import os
 import queue
+import random
 import re
 import select
 import shlex
@@ -49,6 +50,8 @@ COVERAGE = os.environ.get("TCONV_COVERAGE") == "1"
 REMOTE = os.environ.get("TCONV_REMOTE", "1") == "1"
 FEWER = SANITIZED and not COVERAGE  # of many cases of a kind some are enough
 FULL = os.environ.get("TCONV_FULL") == "1"
+# What is random is the same in every run, so that a test fails for the change at hand; --full explores.
+SEED = int(os.environ.get("TCONV_TEST_SEED") or (random.SystemRandom().randrange(1 << 32) if FULL else 8))
 EXEC = FULL or os.environ.get("TCONV_TEST_EXEC") == "1"
 TIMEOUT = 120  # only a hang takes that long, on however busy a machine
 CPU_SECONDS = 10

@@ -5,7 +5,7 @@ After each kill the output is the old one, the new one, or one file that readers
 incomplete; the next run, though it fails itself, puts the old or the new one there and leaves no
 temporary name; the run after that writes the new one. A kill comes at each system call by which
 files get their names (TCONV_TEST_KILL, in builds with -Dtests=true), and at random times: 48, or
-1000 with --full. TCONV_TEST_SEED=N repeats the random ones of another run.
+1000 with --full. TCONV_TEST_SEED=N repeats the random ones of a run with --full.
 """
 
 import functools
@@ -28,6 +28,7 @@ from harness import (
     IO,
     OK,
     SANITIZED,
+    SEED,
     TCONV,
     USAGE,
     Failed,
@@ -42,7 +43,6 @@ from harness import (
     text,
 )
 
-SEED = int(os.environ.get("TCONV_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 MOST_STEPS = 400
 STRIDE = 7 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
 SPARSE = 3 if SANITIZED and not FULL else 1  # the same for sizes of a full disk

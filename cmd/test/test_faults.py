@@ -5,7 +5,7 @@ In the manner of SQLite: for each class of calls (faults.CLASSES) the Nth fails,
 after it, for N = 1, 2, … until the command no longer gets that far. A run ends with its output
 whole and right, or with exit code 6, a message that says what failed, and everything as it was.
 Reads and writes that do half of what they were asked for, or are interrupted, must do no harm at
-all. Then two faults at once, at random; TCONV_TEST_SEED=N repeats those of another run.
+all. Then two faults at once, at random, others in each run with --full; TCONV_TEST_SEED=N repeats those.
 
 The quick part is a selection; --full takes all. One fault by hand:
 
@@ -29,9 +29,8 @@ import zlib
 import faults
 import fault_scenarios
 from faults import CLASSES, TRANSFERS, Bench, Scenario
-from harness import COVERAGE, FEWER, FULL, IO, OK, REMOTE, SANITIZED, TCONV, UNSUPPORTED, Failed, Skip, Suite, check_equal
+from harness import COVERAGE, FEWER, FULL, IO, OK, REMOTE, SANITIZED, SEED, TCONV, UNSUPPORTED, Failed, Skip, Suite, check_equal
 
-SEED = int(os.environ.get("TCONV_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 MOST_CALLS = 20_000
 # The quick part takes each fault of a few commands, and every so manieth of the others. A run takes
 # ten times as long under a sanitizer, and what that adds are leaks where memory fails. To count

@@ -31,6 +31,7 @@ from harness import (
     IO,
     OK,
     SANITIZED,
+    SEED,
     TCONV,
     Failed,
     Skip,
@@ -45,7 +46,6 @@ from harness import (
     unprivileged,
 )
 
-SEED = int(os.environ.get("TCONV_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 BIG = 1 << 28
 MANY = ("convert", "shards over old", "receipt and depfile", "folder", "append", "sidecar over old")
 
