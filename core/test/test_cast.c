@@ -266,11 +266,11 @@ static void check_all_pairs(void) {
     free(places);
 }
 
-Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 120) {
+Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 600) {
     check_all_pairs();
 }
 
-Test(cast, every_pair_on_any_cpu, .timeout = 120) {
+Test(cast, every_pair_on_any_cpu, .timeout = 600) {
     cr_assert(tc_cpu_use("plain"));
     cr_assert_str_eq(tc_cpu_name(), "plain");
     check_all_pairs();
@@ -498,7 +498,7 @@ static void check_many(enum tc_dtype from, enum tc_dtype to, int round) {
               "report of %s to %s, round %d", tc_dtype_name(from), tc_dtype_name(to), round);
 }
 
-Test(cast, many_agree_with_single_elements, .timeout = 120) {
+Test(cast, many_agree_with_single_elements, .timeout = 600) {
     static const char *const cpus[] = {"plain", "avx2"};
     for (size_t cpu = 0; cpu < 2; cpu++) {
         if (!tc_cpu_use(cpus[cpu]))

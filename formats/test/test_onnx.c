@@ -15,7 +15,7 @@
 #include "formats/test/messages.h"
 #include "formats/test/support.h"
 
-TestSuite(onnx, .init = test_folder_make, .fini = test_folder_remove, .timeout = 60);
+TestSuite(onnx, .init = test_folder_make, .fini = test_folder_remove, .timeout = 600);
 
 /* Nodes */
 
