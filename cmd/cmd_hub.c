@@ -5,7 +5,7 @@
 #include "cmd/addresses.h"
 #include "cmd/common.h"
 #include "cmd/help.h"
-#include "cmd/hub.h"
+#include "cmd/hub/hub.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"

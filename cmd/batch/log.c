@@ -1,4 +1,4 @@
-#include "cmd/batch_log.h"
+#include "cmd/batch/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
