@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/batch.h"
-#include "cmd/batch_list.h"
+#include "cmd/batch/batch.h"
+#include "cmd/batch/list.h"
 #include "cmd/common.h"
 #include "cmd/convert.h"
 #include "cmd/help.h"

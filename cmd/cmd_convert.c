@@ -249,7 +249,8 @@ static bool parse_shard(const char *text, struct tc_shard_choice *choice, struct
     unsigned long long count =
         digits && *end == '/' && end[1] >= '0' && end[1] <= '9' ? strtoull(end + 1, &end, 10) : 0;
     if (errno || !count || *end || number > count || count > TC_MAX_SHARDS) {
-        tc_fail(error, TC_USAGE, "shard", "--shard is no shard of a number of them: %s", text);
+        tc_fail(error, TC_USAGE, "shard", "--shard: not a number and how many shards there are: %s",
+                text);
         return tc_error_hint(error, "it takes K/N, such as 3/20");
     }
     choice->number = number;

@@ -5,7 +5,7 @@
 #include "cmd/addresses.h"
 #include "cmd/common.h"
 #include "cmd/help.h"
-#include "cmd/hub.h"
+#include "cmd/hub/hub.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
@@ -213,7 +213,7 @@ static bool take_place(struct hub *hub, const struct arguments *arguments, enum 
         hub->place.revision = hub->revision;
         hub->place.has_revision = true;
         if (!tc_hub_path_is_safe(tc_text_of(hub->revision)))
-            return tc_fail(error, TC_USAGE, "address", "the revision's name is none");
+            return tc_fail(error, TC_USAGE, "address", "the revision has no valid name");
     }
     size_t last = action == HUB_PUSH ? 3 : 2;
     hub->file = action == HUB_PUSH ? arguments->names[2] : NULL;

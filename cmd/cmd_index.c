@@ -13,7 +13,7 @@
 
 #include "cmd/common.h"
 #include "cmd/help.h"
-#include "cmd/index_parts.h"
+#include "cmd/index/parts.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"

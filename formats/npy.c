@@ -167,6 +167,7 @@ const struct tc_backend tc_backend_npy = {
     .summary = "NumPy array",
     .extensions = (const char *const[]){".npy", NULL},
     .mime = "application/x-npy",
+    .many = "npz",
     .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END,
     .dtypes = NPY_DTYPES,
     .max_rank = NPY_MAX_RANK,

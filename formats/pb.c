@@ -125,6 +125,7 @@ const struct tc_backend tc_backend_pb = {
     .summary = "ONNX tensor",
     .extensions = (const char *const[]){".pb", NULL},
     .mime = "application/octet-stream",
+    .many = "onnx",
     .caps = TC_CAN_WRITE | TC_CAN_NAME | TC_CAN_LOAD_LAZILY,
     .dtypes = ONNX_DTYPES,
     .max_rank = TC_MAX_RANK,

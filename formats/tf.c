@@ -243,6 +243,7 @@ const struct tc_backend tc_backend_tf = {
     .summary = "TensorFlow tensor",
     .extensions = (const char *const[]){".tensor", NULL},
     .mime = "application/x-protobuf",
+    .many = "tfrecord",
     .caps = TC_CAN_WRITE | TC_CAN_LOAD_LAZILY | TC_HAS_NO_END | TC_CAN_HOLD_SPARSE,
     .dtypes = TF_DTYPES,
     .max_rank = TC_MAX_RANK,

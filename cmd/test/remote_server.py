@@ -262,12 +262,11 @@ class Request:
     range: tuple  # the first byte, and the one behind the last
 
 
-class RawServer:
-    """Answers each connection's first request by what a function writes to it, and closes it."""
+class Connections:
+    """Takes connections to a port of its own until it is left, each served by a thread."""
 
-    def __init__(self, answer):
-        self.answer, self.count = answer, 0
-        self.stopped = False
+    def __init__(self):
+        self.count = 0
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -276,17 +275,24 @@ class RawServer:
         return self
 
     def __exit__(self, *_):
-        self.stopped = True
         self.socket.close()
 
     def accept(self):
-        while not self.stopped:
+        while True:
             try:
                 connection, _ = self.socket.accept()
             except OSError:
                 return
             self.count += 1
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+
+class RawServer(Connections):
+    """Answers each connection's first request by what a function writes to it, and closes it."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        super().__init__()
 
     def serve(self, connection):
         with connection:
@@ -307,28 +313,12 @@ class RawServer:
                 pass  # who asked has gone away
 
 
-class Proxy:
+class Proxy(Connections):
     """A proxy for https: whatever host a client names, it leads to one port of this machine."""
 
     def __init__(self, port, password=None):
         self.port, self.password, self.lines = port, password, []
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def accept(self):
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+        super().__init__()
 
     def serve(self, connection):
         text = b""

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/batch_list.h"
+#include "cmd/batch/list.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/io/jobserver.h"

@@ -66,9 +66,9 @@ def need_space():
 
 
 def there_and_back(size, bar, middle, options, folder, make=sparse_safetensors, end="safetensors"):
-    """A model into another format and back, with the same digest and never above the bar."""
+    """A model of two tensors into another format and back, with the same digest and never above the bar."""
     need_space()
-    make(folder / f"in.{end}", [size // 4] * 4)
+    make(folder / f"in.{end}", [size // 2] * 2)
     measured(folder, bar, f"in.{end}", middle, "--no-sync", *options)
     back_bar = BAR + (ZSTD_WINDOW if "--compress" in options else 0)
     measured(folder, back_bar, middle, f"back.{end}", "--no-sync", *TRUSTED)
@@ -102,17 +102,17 @@ def many_tensors(folder):
 
 
 def cases(full):
-    """4 GiB passes every 32-bit size; the other ways take 512 MiB, in tensors of 128 MiB that no bar
+    """4 GiB passes every 32-bit size; the other ways take 256 MiB, in tensors of 128 MiB that no bar
     has room for, unless all is asked for."""
     large = 4 * GIB
-    usual = large if full else GIB // 2
+    usual = large if full else GIB // 4
     for label, size, bar, middle, options in (
         ("checksum", usual, BAR, "middle.deathtensors", []),
         ("npz", usual, BAR, "middle.npz", []),
         ("ot", usual, BAR, "middle.ot", []),
         ("onnx", usual, BAR, "middle.onnx", []),
         ("onnx beside", large, BAR, "middle.onnx", []),
-        ("shards", usual, BAR, "middle.deathtensors", ["--shard-size", str(usual // 4)]),
+        ("shards", usual, BAR, "middle.deathtensors", ["--shard-size", str(usual // 2)]),
         ("zstd", usual, ZSTD_WRITE_BAR, "middle.deathtensors", ["--compress"]),
         ("deflate", usual, BAR, "middle.npz", ["--compress"]),
     ):

@@ -26,7 +26,6 @@ from harness import (
     TCONV,
     UNSAFE,
     UNSUPPORTED,
-    TCONV,
     USAGE,
     Failed,
     Process,

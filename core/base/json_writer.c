@@ -8,9 +8,9 @@
 #include "core/base/digits.h"
 
 static void start_line(struct tc_json_writer *json) {
-    static const char spaces[2 * TC_JSON_LEVELS + 1] = "                                ";
     tc_buffer_add(json->out, "\n", 1);
-    tc_buffer_add(json->out, spaces, 2 * (size_t)json->depth);
+    for (unsigned level = 0; level < json->depth; level++)
+        tc_buffer_add(json->out, "  ", 2);
 }
 
 /* What stands before a member: a comma behind another one, and white space. */
@@ -123,6 +123,15 @@ void tc_json_add_numbers(struct tc_json_writer *json, const char *key, const uin
 void tc_json_add_raw(struct tc_json_writer *json, const char *key, struct tc_text value) {
     start_value(json, key);
     tc_buffer_add_text(json->out, value);
+}
+
+void tc_json_open_text(struct tc_json_writer *json, const char *key) {
+    start_value(json, key);
+    tc_buffer_add(json->out, "\"", 1);
+}
+
+void tc_json_close_text(struct tc_json_writer *json) {
+    tc_buffer_add(json->out, "\"", 1);
 }
 
 void tc_json_add_bytes(struct tc_json_writer *json, const char *key, struct tc_text bytes) {

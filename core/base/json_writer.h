@@ -61,6 +61,10 @@ void tc_json_end_line(struct tc_json_writer *json);
 void tc_json_add_key(struct tc_json_writer *json, struct tc_text key);
 
 void tc_json_add_text(struct tc_json_writer *json, const char *key, struct tc_text text);
+/* A text of which the caller adds the characters to the buffer, in pieces; none of them is one that
+ * JSON escapes. */
+void tc_json_open_text(struct tc_json_writer *json, const char *key);
+void tc_json_close_text(struct tc_json_writer *json);
 /* Bytes as text of the characters U+0000 to U+00FF, each escaped. */
 void tc_json_add_bytes(struct tc_json_writer *json, const char *key, struct tc_text bytes);
 void tc_json_add_string(struct tc_json_writer *json, const char *key, const char *string);

@@ -21,7 +21,7 @@ bool tc_tensor_metadata_restore(struct tc_reader *reader, struct tc_error *error
 #define TC_NAMES_FILE ".tconv-names.json"
 
 /*
- * Types of metadata. Everywhere in the program the value of a key is text, but some formats (GGUF)
+ * Types of metadata. Everywhere in the program the value of a key is text, but some formats
  * know whether it was an unsigned integer of 32 bits or a text (tc_reader.metadata_types). So that
  * it is written as the same again, also after a detour through a format that has no types, they
  * are the value of this key there, as sorted JSON {key: type}. They are an aid only: a value that

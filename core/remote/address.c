@@ -296,7 +296,7 @@ static bool check_place(struct tc_hub_place *place, struct tc_error *error) {
         return bad_place(place, "the repository's name is none", error);
     if (!tc_hub_path_is_safe(revision) || revision.length > MOST_REVISION ||
         revision.bytes[0] == '-')
-        return bad_place(place, "the revision's name is none", error);
+        return bad_place(place, "the revision has no valid name", error);
     if (place->path[0] && !tc_hub_path_is_safe(tc_text_of(place->path)))
         return bad_place(place, "the path is none below a repository", error);
     return true;

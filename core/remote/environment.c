@@ -157,7 +157,8 @@ static char *checked(const char *text, size_t length, struct tc_error *error) {
     }
     for (size_t i = 0; i < length; i++)
         if (text[i] <= 0x20 || text[i] >= 0x7f) {
-            tc_fail(error, TC_USAGE, "token", "the Hub's token is none: it holds other than ASCII");
+            tc_fail(error, TC_USAGE, "token",
+                    "the Hub's token is not valid: it holds other than ASCII");
             return NULL;
         }
     if (length == 0)

@@ -159,7 +159,11 @@ static bool add_inline(int fd, const struct tc_hub_upload *upload, uint64_t *len
     struct tc_buffer text = {0};
     unsigned char *bytes = malloc(BASE64_STEP);
     bool ok = bytes ? true : tc_fail_memory(error);
-    tc_buffer_add_string(&text, "{\"key\":\"file\",\"value\":{\"content\":\"");
+    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_SERDE};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "key", "file");
+    tc_json_open_object(&json, "value");
+    tc_json_open_text(&json, "content");
     for (uint64_t at = 0; ok && at < upload->size; at += BASE64_STEP) {
         uint64_t left = upload->size - at;
         size_t step = left < BASE64_STEP ? (size_t)left : BASE64_STEP;
@@ -168,9 +172,10 @@ static bool add_inline(int fd, const struct tc_hub_upload *upload, uint64_t *len
             add_base64(&text, bytes, step);
         ok = ok && flush(fd, &text, length, error);
     }
-    tc_buffer_add_string(&text, "\",\"path\":");
-    tc_buffer_add_json(&text, tc_text_of(upload->path), TC_ESCAPE_SERDE);
-    tc_buffer_add_string(&text, ",\"encoding\":\"base64\"}}\n");
+    tc_json_close_text(&json);
+    tc_json_add_string(&json, "path", upload->path);
+    tc_json_add_string(&json, "encoding", "base64");
+    tc_json_end_line(&json);
     ok = ok && flush(fd, &text, length, error);
     free(bytes);
     tc_buffer_release(&text);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/format/backend.h"
@@ -50,6 +51,23 @@ static struct tc_reader *made_reader(struct tc_format_options *options) {
     struct tc_reader *reader = input ? tc_reader_open(&backend, input, options, &failure) : NULL;
     cr_assert_not_null(reader, "%s", failure.message);
     return reader;
+}
+
+/* What each test begins with. */
+static struct tc_format_options format_options;
+static struct tc_reader *reader;
+static struct tc_arena arena;
+static struct tc_error error;
+
+static void made_setup(void) {
+    error = (struct tc_error){0};
+    tc_arena_init(&arena, 0);
+    reader = made_reader(&format_options);
+}
+
+static void made_teardown(void) {
+    tc_reader_close(reader);
+    tc_arena_release(&arena);
 }
 
 #endif

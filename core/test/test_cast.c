@@ -14,6 +14,7 @@
 #include "core/tensor/cast_report.h"
 #include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
+#include "core/test/sanitized.h"
 
 static unsigned size_of(enum tc_dtype dtype) {
     return tc_dtype_bits(dtype) / 8;
@@ -266,11 +267,11 @@ static void check_all_pairs(void) {
     free(places);
 }
 
-Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 120) {
+Test(cast, every_pair_is_exact_or_rounds_to_nearest, .timeout = 600) {
     check_all_pairs();
 }
 
-Test(cast, every_pair_on_any_cpu, .timeout = 120) {
+Test(cast, every_pair_on_any_cpu, .timeout = 600) {
     cr_assert(tc_cpu_use("plain"));
     cr_assert_str_eq(tc_cpu_name(), "plain");
     check_all_pairs();
@@ -472,7 +473,7 @@ static void fill_usual(enum tc_dtype dtype, unsigned char *bytes, size_t count, 
 /* Loops over many elements give what one element at a time gives, and the same report: for any
  * bits, and in the rounds from 0 on for usual values. */
 static void check_many(enum tc_dtype from, enum tc_dtype to, int round) {
-    enum { MANY = 3000 };
+    enum { MANY = TEST_SANITIZED ? 700 : 3000 };
     static unsigned char in[16 * MANY], many[16 * MANY], one[16 * MANY];
     uint64_t state = 88172645463325252u + from * 31u + to;
     struct tc_cast_report sums[2] = {0};
@@ -498,7 +499,7 @@ static void check_many(enum tc_dtype from, enum tc_dtype to, int round) {
               "report of %s to %s, round %d", tc_dtype_name(from), tc_dtype_name(to), round);
 }
 
-Test(cast, many_agree_with_single_elements, .timeout = 120) {
+Test(cast, many_agree_with_single_elements, .timeout = 600) {
     static const char *const cpus[] = {"plain", "avx2"};
     for (size_t cpu = 0; cpu < 2; cpu++) {
         if (!tc_cpu_use(cpus[cpu]))

@@ -57,7 +57,7 @@ Test(chunk_pipe, a_failure_comes_behind_what_was_sent) {
     tc_pipe_end(&pipe);
 }
 
-Test(chunk_pipe, ending_early_stops_the_producer, .timeout = 20) {
+Test(chunk_pipe, ending_early_stops_the_producer, .timeout = 600) {
     struct tc_pipe pipe;
     struct tc_error error = {0};
     size_t chunks = SIZE_MAX;

@@ -7,9 +7,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/format/backend.h"
 #include "core/format/densify.h"
-#include "core/format/reader.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/shape.h"
@@ -17,23 +15,7 @@
 #include "core/tensor/table.h"
 #include "core/test/made_reader.h"
 
-static struct tc_format_options format_options;
-static struct tc_reader *reader;
-static struct tc_arena arena;
-static struct tc_error error;
-
-static void setup(void) {
-    error = (struct tc_error){0};
-    tc_arena_init(&arena, 0);
-    reader = made_reader(&format_options);
-}
-
-static void teardown(void) {
-    tc_reader_close(reader);
-    tc_arena_release(&arena);
-}
-
-TestSuite(densify, .init = setup, .fini = teardown);
+TestSuite(densify, .init = made_setup, .fini = made_teardown);
 
 struct part {
     const char *role;

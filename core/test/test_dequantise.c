@@ -7,14 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/format/backend.h"
 #include "core/format/block_scales.h"
 #include "core/format/dequantise.h"
 #include "core/format/quant_config.h"
-#include "core/format/reader.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
@@ -24,23 +21,7 @@
 
 #define PARTS MADE_TENSORS
 
-static struct tc_format_options format_options;
-static struct tc_reader *reader;
-static struct tc_arena arena;
-static struct tc_error error;
-
-static void setup(void) {
-    error = (struct tc_error){0};
-    tc_arena_init(&arena, 0);
-    reader = made_reader(&format_options);
-}
-
-static void teardown(void) {
-    tc_reader_close(reader);
-    tc_arena_release(&arena);
-}
-
-TestSuite(dequantise, .init = setup, .fini = teardown);
+TestSuite(dequantise, .init = made_setup, .fini = made_teardown);
 
 struct part {
     const char *name;

@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/dtype.h"
+#include "core/test/sanitized.h"
 
 static uint64_t state = UINT64_C(88172645463325252);
 
@@ -72,8 +73,8 @@ static void check(double value, enum tc_precision precision) {
     }
 }
 
-Test(digits, of_a_million_doubles) {
-    for (int i = 0; i < 1000000; i++) {
+Test(digits, of_many_doubles) {
+    for (int i = 0; i < (TEST_SANITIZED ? 200000 : 1000000); i++) {
         uint64_t bits = random_bits() & INT64_MAX;
         double value;
         switch (i % 5) {
@@ -116,7 +117,7 @@ Test(digits, of_every_power_of_two_and_ten) {
 }
 
 Test(digits, of_floats) {
-    for (int i = 0; i < 300000; i++) {
+    for (int i = 0; i < (TEST_SANITIZED ? 60000 : 300000); i++) {
         uint32_t bits = (uint32_t)random_bits() & INT32_MAX;
         float value;
         if (i % 8 == 0)

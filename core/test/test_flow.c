@@ -80,7 +80,7 @@ static struct tc_flow_work work_of(struct numbers *numbers) {
 static const size_t thread_counts[] = {1, 2, 3, 8, 16};
 #define THREAD_COUNTS (sizeof thread_counts / sizeof *thread_counts)
 
-Test(flow, chunks_come_in_the_order_of_the_jobs, .timeout = 60) {
+Test(flow, chunks_come_in_the_order_of_the_jobs, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++) {
         struct numbers numbers = {.count = 3000, .long_one = 7};
@@ -109,7 +109,7 @@ Test(flow, chunks_come_in_the_order_of_the_jobs, .timeout = 60) {
     }
 }
 
-Test(flow, any_order_loses_and_doubles_nothing, .timeout = 60) {
+Test(flow, any_order_loses_and_doubles_nothing, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++) {
         struct numbers numbers = {.count = 700, .long_one = 7};
@@ -131,7 +131,7 @@ Test(flow, any_order_loses_and_doubles_nothing, .timeout = 60) {
     }
 }
 
-Test(flow, jobs_without_chunks_do_not_block, .timeout = 60) {
+Test(flow, jobs_without_chunks_do_not_block, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++) {
         struct numbers numbers = {.count = 5000, .empty = 1};
@@ -146,7 +146,7 @@ Test(flow, jobs_without_chunks_do_not_block, .timeout = 60) {
     }
 }
 
-Test(flow, the_first_failure_counts, .timeout = 60) {
+Test(flow, the_first_failure_counts, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++)
         for (int any = 0; any < 2; any++) {
@@ -171,7 +171,7 @@ Test(flow, the_first_failure_counts, .timeout = 60) {
         }
 }
 
-Test(flow, it_may_end_early, .timeout = 60) {
+Test(flow, it_may_end_early, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++)
         for (size_t taken = 0; taken < 50; taken += 7) {
@@ -190,7 +190,7 @@ Test(flow, it_may_end_early, .timeout = 60) {
 }
 
 /* A hashing thread holds chunks longer than the taker does. */
-Test(flow, chunks_may_be_held, .timeout = 60) {
+Test(flow, chunks_may_be_held, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t t = 0; t < THREAD_COUNTS; t++) {
         struct numbers numbers = {.count = 500};

@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
+#include <string.h>
 
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
@@ -62,6 +63,35 @@ Test(json_writer, indented_as_pythons_and_serdes_pretty_forms) {
     expect("{\n  \"s\": \"a\\\"b\",\n  \"n\": 18446744073709551615,\n  \"o\": {},\n  \"a\": [\n"
            "    true,\n    false,\n    null,\n    [],\n    {\n      \"\\u00e9\": [1]\n    }\n  ],\n"
            "  \"d\": [\n    2,\n    3\n  ]\n}");
+}
+
+Test(json_writer, every_level_is_indented) {
+    struct tc_json_writer json = {.out = &out, .style = TC_JSON_INDENTED};
+    for (unsigned level = 0; level < TC_JSON_LEVELS; level++)
+        tc_json_open_array(&json, NULL);
+    tc_json_add_null(&json, NULL);
+    while (json.depth)
+        tc_json_close(&json);
+    size_t lines = 0, spaces = 0;
+    for (size_t i = 0; i < out.length; i++) {
+        cr_assert(strchr("[ \nnul]", out.bytes[i]) && out.bytes[i], "byte %zu", i);
+        lines += out.bytes[i] == '\n';
+        spaces += out.bytes[i] == ' ';
+    }
+    cr_assert_eq(lines, (size_t)2 * TC_JSON_LEVELS);
+    cr_assert_eq(spaces, (size_t)2 * TC_JSON_LEVELS * TC_JSON_LEVELS);
+}
+
+Test(json_writer, a_text_in_pieces) {
+    struct tc_json_writer json = {.out = &out};
+    tc_json_open_object(&json, NULL);
+    tc_json_open_text(&json, "t");
+    tc_buffer_add_string(&out, "ab");
+    tc_buffer_add_string(&out, "cd");
+    tc_json_close_text(&json);
+    tc_json_add_number(&json, "n", 1);
+    tc_json_close(&json);
+    expect("{\"t\":\"abcd\",\"n\":1}");
 }
 
 Test(json_writer, bytes_are_escaped_one_by_one) {

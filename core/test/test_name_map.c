@@ -117,7 +117,7 @@ Test(name_map, names_of_one_length_that_collide) {
     free(names);
 }
 
-Test(name_map, a_million_names, .timeout = 120) {
+Test(name_map, a_million_names, .timeout = 600) {
     enum { COUNT = 1000000, LENGTH = 16 };
     char *names = malloc(COUNT * LENGTH);
     cr_assert(names);

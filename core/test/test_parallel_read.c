@@ -154,7 +154,7 @@ static void expect_all(const char *how) {
     }
 }
 
-TestSuite(parallel_read, .fini = close_reader, .timeout = 60);
+TestSuite(parallel_read, .fini = close_reader, .timeout = 600);
 
 Test(parallel_read, gathers_the_same_on_any_number_of_threads) {
     open_reader(false);

@@ -77,7 +77,7 @@ static bool run(struct files *files, size_t at_once, struct tc_error *error) {
 static const size_t counts[] = {1, 2, 3, 8};
 #define COUNTS (sizeof counts / sizeof *counts)
 
-Test(side_by_side, every_file_is_written_once, .timeout = 60) {
+Test(side_by_side, every_file_is_written_once, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t c = 0; c < COUNTS; c++) {
         struct files files = {.slow = FILES, .unopened = FILES, .bad = {FILES, FILES}};
@@ -89,7 +89,7 @@ Test(side_by_side, every_file_is_written_once, .timeout = 60) {
     }
 }
 
-Test(side_by_side, a_slow_file_keeps_its_output, .timeout = 60) {
+Test(side_by_side, a_slow_file_keeps_its_output, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t slow = 0; slow < FILES; slow += 61) {
         struct files files = {.slow = slow, .unopened = FILES, .bad = {FILES, FILES}};
@@ -100,7 +100,7 @@ Test(side_by_side, a_slow_file_keeps_its_output, .timeout = 60) {
     }
 }
 
-Test(side_by_side, the_first_failure_counts, .timeout = 60) {
+Test(side_by_side, the_first_failure_counts, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t c = 0; c < COUNTS; c++) {
         struct files files = {.slow = FILES, .unopened = FILES, .bad = {61, 60}};
@@ -112,7 +112,7 @@ Test(side_by_side, the_first_failure_counts, .timeout = 60) {
     }
 }
 
-Test(side_by_side, what_cannot_be_opened_comes_behind_the_others, .timeout = 60) {
+Test(side_by_side, what_cannot_be_opened_comes_behind_the_others, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t c = 0; c < COUNTS; c++) {
         struct files files = {.slow = FILES, .unopened = 60, .bad = {FILES, FILES}};

@@ -65,7 +65,7 @@ static bool use(void *context, struct tc_pool_worker *worker, const void *job,
     return (alone && own) || tc_fail(error, TC_INTERNAL, "test", "not alone");
 }
 
-Test(slots, one_thread_at_a_time_has_a_state, .timeout = 60) {
+Test(slots, one_thread_at_a_time_has_a_state, .timeout = 600) {
     struct tc_error error = {0};
     size_t next = 0;
     const struct tc_pool_work work = {

@@ -66,7 +66,7 @@ static void start_list(size_t count) {
     failure = (struct tc_error){0};
 }
 
-Test(thread_pool, every_job_is_done_once, .timeout = 60) {
+Test(thread_pool, every_job_is_done_once, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t threads = 0; threads <= 9; threads++)
         for (size_t count = 0; count <= MOST_JOBS; count = count * 7 + 1) {
@@ -78,7 +78,7 @@ Test(thread_pool, every_job_is_done_once, .timeout = 60) {
         }
 }
 
-Test(thread_pool, the_first_failure_of_the_list_is_told, .timeout = 60) {
+Test(thread_pool, the_first_failure_of_the_list_is_told, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     for (size_t threads = 1; threads <= 8; threads++) {
         start_list(MOST_JOBS);
@@ -97,7 +97,7 @@ Test(thread_pool, the_first_failure_of_the_list_is_told, .timeout = 60) {
     }
 }
 
-Test(thread_pool, an_error_that_was_there_stays, .timeout = 20) {
+Test(thread_pool, an_error_that_was_there_stays, .timeout = 600) {
     start_list(10);
     list.bad[0] = 3;
     tc_fail(&failure, TC_IO, "before", "before");
@@ -124,7 +124,7 @@ static bool wait_for_stop(void *context, struct tc_pool_worker *worker, const vo
 static const struct tc_pool_work endless = {
     .context = &list, .next = next_job, .job_size = sizeof(size_t), .run = wait_for_stop};
 
-Test(thread_pool, cancelling_ends_what_runs_and_starts_no_more, .timeout = 20) {
+Test(thread_pool, cancelling_ends_what_runs_and_starts_no_more, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     struct tc_pool pool;
     start_list(MOST_JOBS);
@@ -138,7 +138,7 @@ Test(thread_pool, cancelling_ends_what_runs_and_starts_no_more, .timeout = 20) {
     cr_assert_eq(list.next, 3);
 }
 
-Test(thread_pool, a_failure_stops_the_jobs_behind_it, .timeout = 20) {
+Test(thread_pool, a_failure_stops_the_jobs_behind_it, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     start_list(MOST_JOBS);
     list.bad[0] = 1;
@@ -147,7 +147,7 @@ Test(thread_pool, a_failure_stops_the_jobs_behind_it, .timeout = 20) {
     cr_assert_eq(list.next, 3);
 }
 
-Test(thread_pool, finishing_waits_for_all_jobs, .timeout = 20) {
+Test(thread_pool, finishing_waits_for_all_jobs, .timeout = 600) {
     struct tc_pool pool;
     start_list(MOST_JOBS);
     cr_assert(tc_pool_start(&pool, &counting, 0, &failure), "one at least");
@@ -173,7 +173,7 @@ static bool ten_jobs(void *context, void *job) {
     return ten++ < 10;
 }
 
-Test(thread_pool, the_caller_is_one_of_the_threads, .timeout = 20) {
+Test(thread_pool, the_caller_is_one_of_the_threads, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     pthread_t caller = pthread_self();
     const struct tc_pool_work work = {.context = &caller, .next = ten_jobs, .run = only_the_caller};
@@ -183,7 +183,7 @@ Test(thread_pool, the_caller_is_one_of_the_threads, .timeout = 20) {
     cr_assert(tc_pool_run(&work, 4, &failure));
 }
 
-Test(thread_pool, memory_is_asked_for_before_a_job_starts, .timeout = 20) {
+Test(thread_pool, memory_is_asked_for_before_a_job_starts, .timeout = 600) {
     tc_cores_set(TC_MOST_CORES);
     struct tc_pool_work large = counting;
     start_list(10);

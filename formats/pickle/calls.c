@@ -398,6 +398,38 @@ static struct pickle_node *keep_call(struct pickle *pickle, enum pickle_kind kin
     return note_call(pickle, kind, callable, arguments);
 }
 
+/* Calls that stay calls, with their arguments; all others are refused. */
+static struct pickle_node *keep_or_refuse(struct pickle *pickle, struct pickle_node *callable,
+                                          struct pickle_node *arguments) {
+    switch ((enum pickle_global)callable->global) {
+    case PICKLE_NAMESPACE:
+    case PICKLE_RECORD:
+        return arguments->count && pickle->mode != PICKLE_SCAN
+                   ? bad_call(pickle, callable, arguments)
+                   : keep_call(pickle, PICKLE_OBJECT, callable, arguments);
+    case PICKLE_SCRIPT_CLASS:
+    case PICKLE_JOBLIB_ARRAY:
+        return keep_call(pickle, PICKLE_OBJECT, callable, arguments);
+    case PICKLE_COMPLEX:
+    case PICKLE_DEVICE:
+    case PICKLE_LAYOUT:
+    case PICKLE_REBUILD:
+    case PICKLE_REBUILD_V2:
+    case PICKLE_REBUILD_V3:
+    case PICKLE_REBUILD_PARAMETER:
+    case PICKLE_REBUILD_SPARSE:
+    case PICKLE_REBUILD_QUANTIZED:
+    case PICKLE_REBUILD_FROM_TYPE:
+    case PICKLE_NUMPY_SCALAR:
+    case PICKLE_NUMPY_RECONSTRUCT:
+    case PICKLE_NUMPY_FROMBUFFER:
+    case PICKLE_LOAD_FROM_BYTES:
+        return keep_call(pickle, PICKLE_CALL, callable, arguments);
+    default:
+        return refuse_call(pickle, callable, arguments);
+    }
+}
+
 struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *callable,
                                 struct pickle_node *arguments) {
     if (callable->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
@@ -438,30 +470,7 @@ struct pickle_node *pickle_call(struct pickle *pickle, struct pickle_node *calla
         return make_dtype(pickle, callable, arguments);
     case PICKLE_ENUM:
         return make_member(pickle, callable, arguments);
-    case PICKLE_NAMESPACE:
-    case PICKLE_RECORD:
-        return arguments->count && pickle->mode != PICKLE_SCAN
-                   ? bad_call(pickle, callable, arguments)
-                   : keep_call(pickle, PICKLE_OBJECT, callable, arguments);
-    case PICKLE_SCRIPT_CLASS:
-    case PICKLE_JOBLIB_ARRAY:
-        return keep_call(pickle, PICKLE_OBJECT, callable, arguments);
-    case PICKLE_COMPLEX:
-    case PICKLE_DEVICE:
-    case PICKLE_LAYOUT:
-    case PICKLE_REBUILD:
-    case PICKLE_REBUILD_V2:
-    case PICKLE_REBUILD_V3:
-    case PICKLE_REBUILD_PARAMETER:
-    case PICKLE_REBUILD_SPARSE:
-    case PICKLE_REBUILD_QUANTIZED:
-    case PICKLE_REBUILD_FROM_TYPE:
-    case PICKLE_NUMPY_SCALAR:
-    case PICKLE_NUMPY_RECONSTRUCT:
-    case PICKLE_NUMPY_FROMBUFFER:
-    case PICKLE_LOAD_FROM_BYTES:
-        return keep_call(pickle, PICKLE_CALL, callable, arguments);
     default:
-        return refuse_call(pickle, callable, arguments);
+        return keep_or_refuse(pickle, callable, arguments);
     }
 }

@@ -15,7 +15,7 @@
 #include "formats/registry.h"
 #include "formats/test/support.h"
 
-TestSuite(contract, .init = test_folder_make, .fini = test_folder_remove, .timeout = 120);
+TestSuite(contract, .init = test_folder_make, .fini = test_folder_remove, .timeout = 600);
 
 Test(contract, every_backend_is_complete) {
     for (size_t i = 0; tc_registry[i]; i++) {

@@ -13,7 +13,7 @@ TestSuite(deathtensors, .init = test_folder_make, .fini = test_folder_remove);
 #define CHECKSUM TESTDATA "/deathtensors/checksum.deathtensors"
 
 /* With a footer no single bit can change a value unseen. */
-Test(deathtensors, every_flipped_bit_is_found, .timeout = 120) {
+Test(deathtensors, every_flipped_bit_is_found, .timeout = 600) {
     size_t length;
     char *bytes = test_load(CHECKSUM, &length);
     for (size_t bit = 0; bit<8 * length; bit += length> 2000 ? 5 : 1) {

@@ -18,7 +18,7 @@ static char *load_stored(size_t *length) {
 
 /* Every byte of a stored archive matters: whichever is changed, the values
  * that come out are the same or there is an error. */
-Test(npz, no_flipped_byte_changes_a_value_unseen, .timeout = 120) {
+Test(npz, no_flipped_byte_changes_a_value_unseen, .timeout = 600) {
     size_t length;
     char *bytes = load_stored(&length);
     char *expected = test_digest(TESTDATA "/npz/stored.npz");

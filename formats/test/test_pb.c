@@ -9,7 +9,7 @@
 #include "formats/test/messages.h"
 #include "formats/test/support.h"
 
-TestSuite(pb, .init = test_folder_make, .fini = test_folder_remove, .timeout = 60);
+TestSuite(pb, .init = test_folder_make, .fini = test_folder_remove, .timeout = 600);
 
 #define P(literal) (literal), sizeof(literal) - 1
 

@@ -32,8 +32,8 @@ static void clean(void) {
     test_folder_remove();
 }
 
-TestSuite(wire, .init = prepare, .fini = clean, .timeout = 60);
-TestSuite(typed, .init = prepare, .fini = clean, .timeout = 60);
+TestSuite(wire, .init = prepare, .fini = clean, .timeout = 600);
+TestSuite(typed, .init = prepare, .fini = clean, .timeout = 600);
 
 #define P(literal) (literal), sizeof(literal) - 1
 

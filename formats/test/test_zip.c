@@ -256,7 +256,7 @@ static void expect_large_by_libzip(const char *path, uint64_t size) {
     close(fd);
 }
 
-Test(zip, a_large_archive_is_written_and_read, .timeout = 120) {
+Test(zip, a_large_archive_is_written_and_read, .timeout = 600) {
     const char *path = test_path("large.zip");
     struct tc_error error = {0};
     struct tc_reader reader = {.options = &test_options};

@@ -216,6 +216,9 @@ bool torch_add_bytes(struct torch *torch, const void *memory, uint64_t offset, u
  * tensors takes more memory than everything else. */
 void torch_forget(struct torch *torch);
 
+/* Doubles the room of a list, which the reader's arena counts. */
+bool torch_grow(struct torch *torch, void **list, size_t *capacity, size_t size,
+                struct tc_error *error);
 /* Adds a value to `taken`. */
 bool torch_note_taken(struct torch *torch, const struct pickle_node *node, struct tc_text name,
                       bool renamed, struct tc_error *error);

@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#include "cmd/test/fuzz/fuzz.h"
+#include "core/base/path.h"
+#include "core/base/text.h"
+
 #define MARK "@@@ "
 #define MARK_BYTES (sizeof MARK - 1)
 
@@ -38,4 +42,16 @@ size_t parts_split(const unsigned char *bytes, size_t length, struct part parts[
         count++;
     }
     return count;
+}
+
+const char *parts_write(const unsigned char *bytes, size_t length, struct part parts[PARTS_MOST]) {
+    const char *first = NULL;
+    size_t count = parts_split(bytes, length, parts);
+    fuzz_empty_folder();
+    for (size_t i = 0; i < count; i++)
+        if (tc_path_is_plain(tc_text_of(parts[i].name))) {
+            fuzz_write(parts[i].name, parts[i].bytes, parts[i].length);
+            first = first ? first : parts[i].name;
+        }
+    return first;
 }

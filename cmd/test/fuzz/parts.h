@@ -21,5 +21,8 @@ struct part {
 /* Takes an input apart, and returns how many parts it has; those beyond PARTS_MOST and those whose
  * name is longer than PART_NAME are left out. */
 size_t parts_split(const unsigned char *bytes, size_t length, struct part parts[PARTS_MOST]);
+/* The same, and writes each part as a file of an emptied folder (fuzz.h), if its name is that of
+ * one. Returns the name of the first file, which is in `parts`; NULL: there is none. */
+const char *parts_write(const unsigned char *bytes, size_t length, struct part parts[PARTS_MOST]);
 
 #endif

@@ -10,8 +10,6 @@
 #include "cmd/test/fuzz/parts.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
-#include "core/base/path.h"
-#include "core/base/text.h"
 #include "core/format/block_scales.h"
 #include "core/format/dequantise.h"
 #include "core/format/reader.h"
@@ -70,14 +68,7 @@ void fuzz_scales(const unsigned char *bytes, size_t length) {
     struct part parts[PARTS_MOST];
     struct tc_error error = {0};
     struct tc_arena arena;
-    const char *first = NULL;
-    size_t count = parts_split(bytes, length, parts);
-    fuzz_empty_folder();
-    for (size_t i = 0; i < count; i++)
-        if (tc_path_is_plain(tc_text_of(parts[i].name))) {
-            fuzz_write(parts[i].name, parts[i].bytes, parts[i].length);
-            first = first ? first : parts[i].name;
-        }
+    const char *first = parts_write(bytes, length, parts);
     struct tc_reader *reader =
         first ? tc_registry_open(fuzz_path(first), NULL, &fuzz_options, &error) : NULL;
     if (!reader)

@@ -9,8 +9,8 @@
 #ifndef TCONV_CMD_BATCH_LOG_H
 #define TCONV_CMD_BATCH_LOG_H
 
-#include "cmd/batch_child.h"
-#include "cmd/batch_list.h"
+#include "cmd/batch/child.h"
+#include "cmd/batch/list.h"
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/name_map.h"

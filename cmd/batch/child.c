@@ -1,4 +1,4 @@
-#include "cmd/batch_child.h"
+#include "cmd/batch/child.h"
 
 #include <stdlib.h>
 #include <string.h>

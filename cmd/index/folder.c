@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/index_parts.h"
+#include "cmd/index/parts.h"
 #include "core/base/error.h"
 #include "core/base/path.h"
 #include "core/base/text.h"

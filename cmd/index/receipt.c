@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/index_parts.h"
+#include "cmd/index/parts.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/path.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/hub.h"
+#include "cmd/hub/hub.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"

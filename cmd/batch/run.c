@@ -1,4 +1,4 @@
-#include "cmd/batch_run.h"
+#include "cmd/batch/run.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 
 #include <dirent.h>
 
-#include "cmd/hub.h"
+#include "cmd/hub/hub.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
 #include "core/format/reader.h"

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "cmd/common.h"
-#include "cmd/hub.h"
-#include "cmd/hub_send.h"
+#include "cmd/hub/hub.h"
+#include "cmd/hub/send.h"
 #include "cmd/run_conversion.h"
 #include "core/base/error.h"
 #include "core/base/path.h"

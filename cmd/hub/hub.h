@@ -1,6 +1,6 @@
 /* What the actions of `tconv hub` share: cmd_hub.c has the options, list and info. */
-#ifndef TCONV_CMD_HUB_H
-#define TCONV_CMD_HUB_H
+#ifndef TCONV_CMD_HUB_HUB_H
+#define TCONV_CMD_HUB_HUB_H
 
 #include "cmd/common.h"
 #include "cmd/report.h"

@@ -1,4 +1,4 @@
-#include "cmd/batch_log.h"
+#include "cmd/batch/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@ static bool add_state(struct tc_buffer *text, const char *path, struct tc_error 
     char time[48] = "";
     bool there = stat(path, &status) == 0;
     if (!there && !tc_path_missing(errno)) {
-        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        tc_fail_errno(error, errno, "log",
+                      "cannot find out which file this is, for the log of the batch");
         return tc_error_in_file(error, path);
     }
     if (there)
@@ -234,7 +235,8 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
     if (!output_status(model, &status)) {
         if (tc_path_missing(errno))
             return true;
-        tc_fail_errno(error, errno, "log", "cannot look at it for the log of the batch");
+        tc_fail_errno(error, errno, "log",
+                      "cannot find out which file this is, for the log of the batch");
         return tc_error_in_file(error, model->output);
     }
     if (!state_of(model, state, error))

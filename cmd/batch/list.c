@@ -1,4 +1,4 @@
-#include "cmd/batch_list.h"
+#include "cmd/batch/list.h"
 
 #include <errno.h>
 #include <glob.h>

@@ -1,6 +1,6 @@
 /*
  * Joining the parts that jobs have written (cmd/cmd_index.c): one model and its records, and what
- * is special where the model is a folder with other files (cmd/index_folder.c).
+ * is special where the model is a folder with other files (cmd/index/folder.c).
  */
 #ifndef TCONV_CMD_INDEX_PARTS_H
 #define TCONV_CMD_INDEX_PARTS_H

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "cmd/common.h"
-#include "cmd/hub.h"
-#include "cmd/hub_send.h"
+#include "cmd/hub/hub.h"
+#include "cmd/hub/send.h"
 #include "core/base/error.h"
 #include "core/base/path.h"
 #include "core/base/text.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/index_parts.h"
+#include "cmd/index/parts.h"
 #include "cmd/tree_walk.h"
 #include "core/base/error.h"
 #include "core/base/path.h"

@@ -1,6 +1,6 @@
-/* Sends files to the Hub as one commit: cmd/hub_send.h. */
+/* Sends files to the Hub as one commit: cmd/hub/send.h. */
 
-#include "cmd/hub_send.h"
+#include "cmd/hub/send.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-#include "cmd/batch_child.h"
+#include "cmd/batch/child.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/io/jobserver.h"

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/batch.h"
-#include "cmd/batch_child.h"
-#include "cmd/batch_list.h"
-#include "cmd/batch_run.h"
+#include "cmd/batch/batch.h"
+#include "cmd/batch/child.h"
+#include "cmd/batch/list.h"
+#include "cmd/batch/run.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
 #include "core/base/path.h"

@@ -1,10 +1,10 @@
 /* What the parts of `tconv batch` share: its options, its models, and what a conversion's words
  * are. */
-#ifndef TCONV_CMD_BATCH_H
-#define TCONV_CMD_BATCH_H
+#ifndef TCONV_CMD_BATCH_BATCH_H
+#define TCONV_CMD_BATCH_BATCH_H
 
-#include "cmd/batch_list.h"
-#include "cmd/batch_log.h"
+#include "cmd/batch/list.h"
+#include "cmd/batch/log.h"
 #include "cmd/convert.h"
 #include "cmd/options.h"
 #include "core/base/error.h"

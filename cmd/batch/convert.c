@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/batch.h"
-#include "cmd/batch_child.h"
-#include "cmd/batch_list.h"
-#include "cmd/batch_log.h"
-#include "cmd/batch_run.h"
+#include "cmd/batch/batch.h"
+#include "cmd/batch/child.h"
+#include "cmd/batch/list.h"
+#include "cmd/batch/log.h"
+#include "cmd/batch/run.h"
 #include "cmd/common.h"
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
