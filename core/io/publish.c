@@ -482,8 +482,12 @@ bool tc_publish_link(struct tc_publish *publish, const char *name, struct tc_inp
                      struct tc_error *error) {
     struct stat status;
     bool linked = false;
-    if (lstat(input->path, &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_ino != input->inode || status.st_dev != input->device) {
+    if (lstat(input->path, &status) != 0) {
+        tc_fail_errno(error, errno, "open", "cannot look at this file again");
+        return tc_error_in_file(error, input->path);
+    }
+    if (!S_ISREG(status.st_mode) || status.st_ino != input->inode ||
+        status.st_dev != input->device) {
         tc_fail(error, TC_UNSAFE, "output-symlink", "this is no file, or another than before");
         return tc_error_in_file(error, input->path);
     }
