@@ -91,6 +91,7 @@ EITHER = (
     (("thread",), "tc_thread_start", "most work is then done by the threads that there are"),
     (("system",), "start", "a model waits for another's process, where there is one"),
     (("status",), "is_own_file", "of a model that is no folder it makes no difference"),
+    (("open",), "tc_tempfile", "where the sandbox is not complete, a name is made and removed at once"),
     (("read",), "read_all", "what command and fetcher say after the last answer matters to nobody"),
     (("read",), "receive", "the same"),
     (("read",), "send_stream", "what the store has already is read and thrown away"),
