@@ -264,6 +264,8 @@ static bool limit_folder(struct work *work, struct tc_error *error) {
     }
     if (fd >= 0)
         close(fd);
+    if (!ok && work->made)
+        rmdir(work->folder);
     return ok;
 }
 

@@ -371,7 +371,9 @@ bool sandbox_inputs(struct sandbox *sandbox, const char *const *paths, size_t co
 
 bool sandbox_complete(struct sandbox *sandbox, struct tc_error *error) {
     if (sandbox->mode != SANDBOX_OFF) {
-        int failed = sandbox_probe_seccomp() ? tc_seccomp_command(sandbox->children) : ENOSYS;
+        int failed = sandbox_probe_seccomp()
+                         ? tc_seccomp_command(sandbox->children, writes_files(sandbox))
+                         : ENOSYS;
         if (failed && !lacks(sandbox, "system calls (seccomp)", failed, error))
             return false;
     }

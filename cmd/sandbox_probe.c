@@ -2,11 +2,14 @@
 
 #ifdef TCONV_TEST_HOOKS
 
+#include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -44,6 +47,52 @@ static long try_make(const char *path) {
 
 static long try_remove(const char *path) {
     return unlink(path);
+}
+
+/* Empties a file that may only be read. */
+static long try_empty(const char *path) {
+    return open(path, O_RDONLY | O_TRUNC | O_CLOEXEC);
+}
+
+static long try_make_suid(const char *path) {
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 04755);
+}
+
+static long try_node(const char *path) {
+    return mknod(path, S_IFREG | 0600, 0);
+}
+
+/* What can be done to a file that may be read, by its descriptor. */
+
+static long try_fchmod(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : fchmod(fd, 0644);
+}
+
+static long try_fchmod_suid(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : fchmod(fd, 04755);
+}
+
+static long try_fchown(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : fchown(fd, geteuid(), (gid_t)-1);
+}
+
+static long try_futimens(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : futimens(fd, NULL);
+}
+
+static long try_fsetxattr(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : fsetxattr(fd, "user.tconv", "x", 1, 0);
+}
+
+static long try_flags(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int flags = 0;
+    return fd < 0 ? fd : ioctl(fd, FS_IOC_SETFLAGS, &flags);
 }
 
 static long try_link(const char *path) {
@@ -112,6 +161,75 @@ static long try_signal(const char *unused) {
     return syscall(SYS_tgkill, getppid(), getppid(), 0);
 }
 
+/* A pipe that sends a signal when it can be read: to whom, and which. */
+
+static long try_owner(const char *unused) {
+    (void)unused;
+    int pair[2];
+    return pipe(pair) < 0 ? -1 : fcntl(pair[0], F_SETOWN, getppid());
+}
+
+static long try_owner_ex(const char *unused) {
+    (void)unused;
+    int pair[2];
+    struct f_owner_ex owner = {F_OWNER_PID, getppid()};
+    return pipe(pair) < 0 ? -1 : fcntl(pair[0], F_SETOWN_EX, &owner);
+}
+
+static long try_owner_ioctl(const char *unused) {
+    (void)unused;
+    int owner = getppid();
+    return ioctl(STDIN_FILENO, FIOSETOWN, &owner);
+}
+
+static long try_owner_signal(const char *unused) {
+    (void)unused;
+    int pair[2];
+    return pipe(pair) < 0 ? -1 : fcntl(pair[0], F_SETSIG, SIGKILL);
+}
+
+static long try_lease(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fd : fcntl(fd, F_SETLEASE, F_RDLCK);
+}
+
+static long try_parent(const char *unused) {
+    (void)unused;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)getppid());
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static long try_send(const char *unused) {
+    (void)unused;
+    return sendto(STDIN_FILENO, "x", 1, 0, NULL, 0);
+}
+
+static long try_tkill(const char *unused) {
+    (void)unused;
+    return syscall(SYS_tkill, getppid(), 0);
+}
+
+/* Taking off what was put on. */
+
+static long try_dumpable(const char *unused) {
+    (void)unused;
+    return prctl(PR_SET_DUMPABLE, 1);
+}
+
+static long try_raise(const char *unused) {
+    (void)unused;
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    errno = EPERM;
+    return setrlimit(RLIMIT_DATA, &limit);
+}
+
+static long try_raise_own(const char *unused) {
+    (void)unused;
+    struct rlimit limit = {0, 0};
+    return setrlimit(RLIMIT_CORE, &limit);
+}
+
 static long try_code(const char *unused) {
     (void)unused;
     void *page =
@@ -173,6 +291,16 @@ static const struct attempt {
     {"write", try_write, false},
     {"make", try_make, false},
     {"remove", try_remove, false},
+    {"empty", try_empty, false},
+    {"make-suid", try_make_suid, true},
+    {"node", try_node, false},
+    {"fchmod", try_fchmod, false},
+    {"fchmod-suid", try_fchmod_suid, false},
+    {"fchown", try_fchown, false},
+    {"futimens", try_futimens, false},
+    {"fsetxattr", try_fsetxattr, false},
+    {"flags", try_flags, false},
+    {"lease", try_lease, false},
     {"link", try_link, false},
     {"truncate", try_truncate, false},
     {"chmod", try_chmod, false},
@@ -187,6 +315,16 @@ static const struct attempt {
     {"ptrace", try_ptrace, true},
     {"kill", try_kill, true},
     {"signal", try_signal, true},
+    {"owner", try_owner, false},
+    {"owner-ex", try_owner_ex, false},
+    {"owner-ioctl", try_owner_ioctl, false},
+    {"owner-signal", try_owner_signal, false},
+    {"parent", try_parent, false},
+    {"send", try_send, true},
+    {"tkill", try_tkill, true},
+    {"dumpable", try_dumpable, true},
+    {"raise", try_raise, true},
+    {"raise-own", try_raise_own, true},
     {"code", try_code, false},
     {"type", try_type, false},
     {"limit", try_limit, false},
@@ -226,6 +364,20 @@ static const struct {
     {"shmget", SYS_shmget},
     {"connect", SYS_connect},
     {"bind", SYS_bind},
+    {"inotify_add_watch", SYS_inotify_add_watch},
+    {"sendmsg", SYS_sendmsg},
+    {"sendmmsg", SYS_sendmmsg},
+    {"rt_sigqueueinfo", SYS_rt_sigqueueinfo},
+    {"pidfd_send_signal", 424},
+    {"pidfd_getfd", 438},
+    {"process_madvise", 440},
+    {"shmat", SYS_shmat},
+    {"mq_open", SYS_mq_open},
+    {"io_submit", SYS_io_submit},
+    {"pkey_mprotect", SYS_pkey_mprotect},
+    {"personality", SYS_personality},
+    {"name_to_handle_at", SYS_name_to_handle_at},
+    {"openat2", 437},
     {"clone3", 435},
     {"newer", 463},
 };

@@ -39,7 +39,7 @@ from harness import (
 )
 from test_system import BIG, HOSTILE, digest, write_big, write_model, writes
 
-FORMATS = ("npy", "npz", "safetensors", "deathtensors", "pt", "ot", "onnx", "pb", "tfrecord")
+FORMATS = ("npy", "npz", "safetensors", "deathtensors", "pt", "ot", "onnx", "pb", "tfrecord", "gguf")
 
 
 def pair(folder, name="in.npz"):

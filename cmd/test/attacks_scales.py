@@ -153,7 +153,9 @@ def configs():
     }
     for label, make in makers.items():
         yield Input(label, config_file(make), options=OPTIONS, commands=("convert",))
-    for text in ("{}", '{"quantization_config": null}'):
+    upwards = ["../x", "/etc/passwd", "..", "a/../../b", "re:.*\\.\\./"]
+    ignored = {**FP8, "modules_to_not_convert": upwards, "ignore": upwards}
+    for text in ("{}", '{"quantization_config": null}', json.dumps({"quantization_config": ignored})):
         honest = config_file(lambda path, text=text: path.write_text(text))
         yield Input(text, honest, OK, options=OPTIONS, commands=("run",), mention="")
 

@@ -128,6 +128,8 @@ BIG = {"in.safetensors": model(3, 2, 100_000)}  # large enough to be copied by t
 
 SCALED = loaded("blockscaled/deepseek_v3/model.safetensors.index.json")
 OSS = loaded("blockscaled/gpt_oss_hf/model.safetensors")
+DCP = loaded("dcp/mini/.metadata")
+TREE = {"in.pt": (DATA / "pt/checkpoint.pt").read_bytes()}
 GGUF = {"in.gguf": (DATA / "gguf/blocks.gguf").read_bytes()}
 
 WRITING = {
@@ -194,6 +196,17 @@ WRITING = {
     "dequantise and transpose": Scenario(
         ("model.safetensors", "out.safetensors", "--dequantize", "-q"), OSS
     ),
+    "on eight threads": Scenario(("in.safetensors", "out.deathtensors", "--compress", "--checksum", "-j", "8", "-q"), BIG),
+    "packed and verified on eight threads": Scenario(
+        ("in.safetensors", "out.npz", "--compress", "--verify", "-j", "8", "-q"), {**BIG, "out.npz": b"old"}
+    ),
+    "in blocks that can be shared": Scenario(
+        ("in.safetensors", "out.safetensors", "--align", "reflink", "-q"), {**BIG, "out.safetensors": b"old"}
+    ),
+    "a checkpoint with its tree": Scenario(
+        ("in.pt", "out.safetensors", "--tree", "always", "-q"), {**TREE, "out.safetensors": b"old"}
+    ),
+    "a checkpoint in many files, in shards": Scenario((".metadata", "out.safetensors", *SHARDS, "-q"), DCP),
     "own index": Scenario(("in.safetensors", "out.deathtensors", *SHARDS), IN),
     "companion": Scenario(
         ("in.safetensors", "out.onnx", "--onnx-external"), {"in.safetensors": model(2, 5, 400)}
@@ -332,6 +345,9 @@ FOLDERS = {
 # Edits, in the file's own place and elsewhere.
 EDITS = {
     "edit": Scenario(("edit", "in.safetensors", "--metadata", "k=v", "--rename", "s/a/z/"), IN),
+    "edit, in blocks that can be shared": Scenario(
+        ("edit", "in.safetensors", "--align", "reflink", "--metadata", "k=v"), BIG
+    ),
     "edit, named": Scenario(("edit", "in.safetensors", "--metadata", "k=v"), IN, environment=NAMED),
     "edit with a sidecar": Scenario(
         ("edit", "out.npz", "--drop-metadata", "from", "--metadata", "k=v"), OLD,

@@ -98,6 +98,17 @@ SCENARIOS = {
         "out.deathtensors",
         shards("out.deathtensors", 1200, "--no-checksum"),
     ),
+    "split files": Scenario(shards("out.gguf", 600), "out-00001-of-00005.gguf"),
+    "split files over old": Scenario(
+        shards("out.gguf", 600), "out-00001-of-00005.gguf", shards("out.gguf", 600), sync=True
+    ),
+    "split files over old, named": Scenario(
+        shards("out.gguf", 600), "out-00001-of-00005.gguf", shards("out.gguf", 600), environment=NAMED
+    ),
+    "edit split files": Scenario(
+        ("edit", "out-00001-of-00005.gguf", "--metadata", "k=v"), "out-00001-of-00005.gguf",
+        shards("out.gguf", 600),
+    ),
     "companion over old": Scenario(
         ("IN", "out.onnx", "--onnx-external"),
         "out.onnx",
@@ -130,6 +141,10 @@ SCENARIOS = {
         ("../new-model", "out/", *TO_PT, "--replace"), "", ("../old-model", "out/", *TO_PT), environment=NAMED
     ),
     "edit": Scenario(("edit", "out.npz", "--metadata", "k=v"), "out.npz", SIDECAR),
+    "edit, blocks shared": Scenario(
+        ("edit", "out.safetensors", "--metadata", "k=v", "--align", "reflink"), "out.safetensors",
+        ("IN", "out.safetensors"),
+    ),
     "edit shards": Scenario(
         ("edit", SAFE, "--metadata", "k=v"), SAFE, shards("out.safetensors", 1000), sync=True
     ),

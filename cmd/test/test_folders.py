@@ -285,7 +285,7 @@ def swapped_link(folder):
 def modes(folder):
     """Nobody may read more of the copy than of the folder."""
     place = make(folder, **{"run.sh": "#!/bin/sh", "sub/x": "x"})
-    (place / "run.sh").chmod(0o755)
+    (place / "run.sh").chmod(0o6755)  # what runs as somebody else does not become another such file
     (place / "config.json").chmod(0o600)
     (place / "model.safetensors").chmod(0o640)
     (place / "sub").chmod(0o700)

@@ -32,13 +32,18 @@ from harness import (
 
 MODEL = {"a.weight": f32(*range(12), shape=[3, 4]), "a.bias": f32(1, 2, 3), "b": f32(0.5)}
 # What sanitizers do themselves.
-RELAXED = {"socketpair", "fork", "ptrace", "kill", "signal", "dump", "memory"}
+RELAXED = {"socketpair", "fork", "ptrace", "kill", "signal", "dump", "memory", "make-suid", "send", "tkill"}
+RELAXED |= {"dumpable", "raise", "raise-own"}
+BY_DESCRIPTOR = ("fchmod-suid", "fchown", "futimens", "fsetxattr", "flags", "lease")
 CALLS = """
     bpf io_uring_setup perf_event_open userfaultfd process_vm_readv process_vm_writev keyctl add_key
     mount umount2 pivot_root chroot open_tree fsopen setns kexec_load init_module finit_module
-    reboot pidfd_open memfd_create setuid shmget connect bind
+    reboot pidfd_open memfd_create setuid shmget connect bind inotify_add_watch sendmsg sendmmsg
+    rt_sigqueueinfo pidfd_send_signal pidfd_getfd process_madvise shmat mq_open io_submit pkey_mprotect
+    personality name_to_handle_at
     execveat=/bin/true execve=/bin/true socket socket=unix socketpair fork namespace ptrace kill
-    signal code type limit dump privileges
+    signal code type limit dump privileges owner owner-ex owner-ioctl owner-signal send tkill dumpable raise
+    raise-own
 """.split()
 
 
@@ -157,8 +162,13 @@ def attempts(folder):
     paths |= {f"list={other}": "EACCES", f"make={other / 'new'}": "EACCES", f"link={other / 'new'}": "EACCES"}
     paths |= {f"make={folder / 'tmp' / 'new'}": "EACCES", "read=/etc/passwd": "EACCES"}
     paths |= {"list=/": "EACCES", f"make={folder / 'new'}": "EACCES"}
+    # What may be read may not be changed by its descriptor, nor emptied by being opened.
+    lasting = folder / "in" / "folder" / "config.json"
+    paths |= {f"{what}={lasting}": "EPERM" for what in ("empty", *BY_DESCRIPTOR)}
+    paths |= {f"{what}={folder / 'out' / 'new'}": "EPERM" for what in ("make-suid", "node")}
+    paths["parent"] = "EACCES"
     calls = dict.fromkeys(CALLS, "EPERM")
-    return {**paths, **calls, "clone3": "ENOSYS", "newer": "ENOSYS", "memory": "ENOMEM"}
+    return {**paths, **calls, "clone3": "ENOSYS", "openat2": "ENOSYS", "newer": "ENOSYS", "memory": "ENOMEM"}
 
 
 def check_attempts(result, expected):
@@ -170,9 +180,15 @@ def check_attempts(result, expected):
     check_equal(got, wanted, "how the attempts ended", result)
 
 
-def confined(line, folder):
+def confined(line, outputs, folder):
     sample(folder)
     expected = attempts(folder)
+    config = folder / "in" / "folder" / "config.json"
+    config.chmod(0o600)
+    if not outputs and not line.startswith("keygen"):
+        expected[f"fchmod={config}"] = "EPERM"
+    if line.startswith(("index", "keygen")):  # which don't even read there
+        expected |= {f"{what}={config}": "EACCES" for what in BY_DESCRIPTOR}
     if not line.startswith(("append", "edit -q in/model", "manifest")):
         expected[f"make={folder / 'in' / 'new'}"] = "EACCES"
         expected[f"write={folder / 'in' / 'model.safetensors'}"] = "EACCES"
@@ -180,6 +196,8 @@ def confined(line, folder):
     result = tconv(*words(line, "require"), cwd=folder, env=environment(folder, **hook))
     check_equal(result.code, CODES.get(line, OK), "exit code", result)
     check_attempts(result, expected)
+    check_equal(config.stat().st_mode & 0o7777, 0o600, "mode of a file beside the input")
+    check_equal(config.read_text(), "{}", "a file beside the input")
     check_equal(sorted(path.name for path in (folder / "tmp").iterdir()), [], "temporary files")
 
 
@@ -202,7 +220,9 @@ def same_output(line, outputs, folder):
 def older_kernels(line, abi, folder):
     """Every command works with every version of Landlock."""
     sample(folder)
-    env = environment(folder, TCONV_TEST_LANDLOCK=str(abi), TCONV_TEST_SANDBOX="read=/etc/passwd\nsocket")
+    # What older versions let through seccomp denies.
+    more = {f"empty={folder / 'in' / 'more.npy'}": "EPERM", "owner": "EPERM"}
+    env = environment(folder, TCONV_TEST_LANDLOCK=str(abi), TCONV_TEST_SANDBOX="\n".join(["read=/etc/passwd", "socket", *more]))
     result = tconv(*words(line, "require"), cwd=folder, env=env)
     writes = "out/" in line or line.startswith(("append", "edit", "manifest"))
     if abi == 0 or (abi == 1 and writes and "--dry-run" not in line):
@@ -211,9 +231,9 @@ def older_kernels(line, abi, folder):
         verbose = [] if line.startswith("keygen") else ["-v"]
         result = tconv(*words(line, "auto"), *verbose, cwd=folder, env=env)
         assert not verbose or b"tconv: note: the sandbox is not complete: files (Landlock" in result.err, result.err
-        answers = {"read": "allowed", "socket": "EPERM"}
+        answers = {"read": "allowed", "socket": "EPERM", **more}
     else:
-        answers = {"read": "EACCES", "socket": "EPERM"}
+        answers = {"read": "EACCES", "socket": "EPERM", **more}
     check_equal(result.code, CODES.get(line, OK), "exit code", result)
     check_attempts(result, answers)
 
@@ -460,7 +480,7 @@ def memory_is_limited(folder):
 def cases():
     for command, lines in COMMANDS.items():
         for number, (line, outputs) in enumerate(lines):
-            yield f"confined {command} {number}", lambda folder, line=line: confined(line, folder)
+            yield f"confined {command} {number}", lambda folder, line=line, outputs=outputs: confined(line, outputs, folder)
             if one_in(3, f"same {command} {number}"):
                 yield f"same {command} {number}", lambda folder, line=line, outputs=outputs: same_output(line, outputs, folder)
         for abi in filter(lambda abi: one_in(3, f"abi {abi} {command}"), range(7)):

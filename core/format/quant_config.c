@@ -160,11 +160,13 @@ static bool is_there(const struct tc_reader *reader, const char *path, bool *the
     struct stat status;
     if (reader->options->remote && tc_address_is(reader->input->path))
         return tc_reader_has_beside(reader, path, there, error);
-    bool linked = lstat(reader->input->path, &own) == 0 && S_ISLNK(own.st_mode);
-    *there = lstat(path, &status) == 0;
+    bool linked = lstat(reader->input->path, &own) == 0;
+    bool known = linked || tc_path_missing(errno);
+    linked = linked && S_ISLNK(own.st_mode);
+    *there = known && lstat(path, &status) == 0;
     if (*there && linked && S_ISLNK(status.st_mode))
         *there = stat(path, &status) == 0;
-    if (!*there && !tc_path_missing(errno)) {
+    if (!*there && (!known || !tc_path_missing(errno))) {
         tc_fail_errno(error, errno, "open", "cannot find out whether this file is there");
         return tc_error_in_file(error, path);
     }

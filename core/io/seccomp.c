@@ -1,8 +1,11 @@
 #include "core/io/seccomp.h"
 
+#include <asm/sockios.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -12,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,6 +47,7 @@
 #define CALL_FSPICK 433
 #define CALL_PIDFD_OPEN 434
 #define CALL_CLONE3 435
+#define CALL_OPENAT2 437
 #define CALL_PIDFD_GETFD 438
 #define CALL_PROCESS_MADVISE 440
 #define CALL_MOUNT_SETATTR 442
@@ -283,12 +288,22 @@ static const int denied[] = {
     SYS_lsetxattr,
     SYS_removexattr,
     SYS_lremovexattr,
+    /* Changes by a descriptor, for which it is enough that the file may be read. */
+    SYS_fchown,
+    SYS_fsetxattr,
+    SYS_fremovexattr,
+    SYS_utimensat,
+    /* Names of files elsewhere, and files made past openat. */
+    SYS_inotify_add_watch,
+    SYS_mknodat,
 #ifdef __x86_64__
     SYS_fork,
     SYS_vfork,
     SYS_chmod,
     SYS_chown,
+    SYS_creat,
     SYS_lchown,
+    SYS_mknod,
     SYS_utime,
     SYS_utimes,
     SYS_futimesat,
@@ -325,16 +340,25 @@ static bool is_for_network(int number) {
     return false;
 }
 
-static void add_denied(struct program *program, bool alone, bool network) {
-    int numbers[COUNT(denied) + COUNT(for_children) + 1];
+enum needs { NEEDS_CHILDREN = 1, NEEDS_NETWORK = 2, NEEDS_OUTPUTS = 4 };
+
+static void add_denied(struct program *program, unsigned needs) {
+    int numbers[COUNT(denied) + COUNT(for_children) + 4];
     size_t count = 0;
     for (size_t i = 0; i < COUNT(denied); i++)
-        if (!network || !is_for_network(denied[i]))
+        if (!(needs & NEEDS_NETWORK) || !is_for_network(denied[i]))
             numbers[count++] = denied[i];
-    if (alone) {
+    if (!(needs & (NEEDS_CHILDREN | NEEDS_NETWORK))) {
         memcpy(numbers + count, for_children, sizeof for_children);
         count += COUNT(for_children);
+    } else if (!(needs & NEEDS_CHILDREN)) {
+        numbers[count++] = SYS_kill;
+        numbers[count++] = SYS_tkill;
     }
+    if (!(needs & NEEDS_CHILDREN))
+        numbers[count++] = SYS_setrlimit;
+    if (!(needs & NEEDS_OUTPUTS))
+        numbers[count++] = SYS_fchmod;
     if (!TC_SANITIZED)
         numbers[count++] = SYS_ptrace;
     add_sorted(program, numbers, count, DENY);
@@ -351,51 +375,117 @@ static void add_clone(struct program *program, bool processes) {
     add_return(program, processes ? ALLOW : DENY);
 }
 
-int tc_seccomp_command(bool children) {
+/* Signals are for itself: abort and raise come this way. */
+static void add_own_signals(struct program *program) {
+    add_by_argument(program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
+}
+
+/* The call is denied where the argument has one of these values. */
+static void add_denied_values(struct program *program, int number, unsigned argument,
+                              const uint32_t *values, size_t count) {
+    add_unless(program, BPF_JEQ, (uint32_t)number, (uint8_t)(2 + 2 * count));
+    add_load(program, ARGUMENT(argument));
+    for (size_t i = 0; i < count; i++) {
+        add_unless(program, BPF_JEQ, values[i], 1);
+        add_return(program, DENY);
+    }
+    add_return(program, ALLOW);
+}
+
+/* Words typed into the terminal that we write to, which the shell would take; flags of files
+ * that may be read; and signals that the kernel sends in our name, when a pipe can be read or
+ * a file is opened: they reach every process of the user. */
+static void add_descriptors(struct program *program) {
+    static const uint32_t requests[] = {TIOCSTI,          TIOCLINUX,       FIOSETOWN,
+                                        SIOCSPGRP,        FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR,
+                                        FS_IOC32_SETFLAGS};
+    static const uint32_t commands[] = {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_SETLEASE, F_NOTIFY};
+    add_denied_values(program, SYS_ioctl, 1, requests, COUNT(requests));
+    add_denied_values(program, SYS_fcntl, 1, commands, COUNT(commands));
+}
+
+#define SPECIAL_MODES ((uint32_t)(S_ISUID | S_ISGID | S_ISVTX))
+
+/* A file that is opened to be read may not be emptied by that, which early versions of Landlock
+ * take for reading; and none is made that runs with its owner's rights. Sanitizers call the
+ * system themselves, and leave in the mode's place what happens to be there. */
+static void add_open(struct program *program, int number, unsigned flags) {
+    add_unless(program, BPF_JEQ, (uint32_t)number, TC_SANITIZED ? 6 : 9);
+    add_load(program, ARGUMENT(flags));
+    add_unless(program, BPF_JSET, O_TRUNC, 3);
+    add(program, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE));
+    add_unless(program, BPF_JEQ, O_RDONLY, 1);
+    add_return(program, DENY);
+    if (!TC_SANITIZED) {
+        add_load(program, ARGUMENT(flags + 1));
+        add_unless(program, BPF_JSET, SPECIAL_MODES, 1);
+        add_return(program, DENY);
+    }
+    add_return(program, ALLOW);
+}
+
+static void add_files(struct program *program) {
+#ifdef SYS_open
+    add_open(program, SYS_open, 1);
+#endif
+    add_open(program, SYS_openat, 2);
+    add_by_argument(program, SYS_fchmod, ARGUMENT(1), BPF_JSET, SPECIAL_MODES, DENY);
+}
+
+/* Limits are looked at; set only by who makes processes, before those narrow themselves. So are
+ * dumps, and the signal at the parent's end. */
+static void add_limits(struct program *program, bool set) {
+    static const uint32_t options[] = {PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_PTRACER,
+                                       PR_SET_MM};
+    if (set) {
+        add_by_argument(program, SYS_prlimit64, ARGUMENT(0), BPF_JEQ, 0, ALLOW);
+        return;
+    }
+    add_denied_values(program, SYS_prctl, 0, options, COUNT(options));
+    add_unless(program, BPF_JEQ, SYS_prlimit64, 8);
+    add_load(program, ARGUMENT(0));
+    add_unless(program, BPF_JEQ, 0, 5);
+    add_load(program, ARGUMENT(2));
+    add_unless(program, BPF_JEQ, 0, 3);
+    add_load(program, ARGUMENT_TOP(2));
+    add_unless(program, BPF_JEQ, 0, 1);
+    add_return(program, ALLOW);
+    add_return(program, DENY);
+}
+
+/* What every filter of ours begins with, but for the parser's. */
+static void begin_denying(struct program *program, unsigned needs) {
+    static const int missing[] = {CALL_CLONE3, CALL_OPENAT2};
+    begin(program);
+    add_calls(program, frequent, COUNT(frequent), ALLOW);
+    add_unless(program, BPF_JGT, NEWEST_CALL, 1);
+    add_return(program, MISSING);
+    /* Their flags can't be seen; the C library then takes the older ones. */
+    add_calls(program, missing, COUNT(missing), MISSING);
+    add_denied(program, needs);
+    if (!(needs & NEEDS_CHILDREN))
+        add_own_signals(program);
+    add_descriptors(program);
+    add_files(program);
+}
+
+int tc_seccomp_command(bool children, bool outputs) {
     struct program program;
     bool makes_processes = children || TC_SANITIZED;
-    begin(&program);
-    add_calls(&program, frequent, COUNT(frequent), ALLOW);
-    add_unless(&program, BPF_JGT, NEWEST_CALL, 1);
-    add_return(&program, MISSING);
-    /* Its flags can't be seen; the C library then takes the older one. */
-    add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
-    add_denied(&program, !makes_processes, false);
+    begin_denying(&program,
+                  (makes_processes ? NEEDS_CHILDREN : 0u) | (outputs ? NEEDS_OUTPUTS : 0u));
     add_clone(&program, makes_processes);
-    /* Signals are for itself: abort and raise come this way. */
-    if (!makes_processes)
-        add_by_argument(&program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
-    add_by_argument(&program, SYS_prlimit64, ARGUMENT(0), BPF_JEQ, 0, ALLOW);
+    add_limits(&program, makes_processes);
     /* No new code. */
     add_by_argument(&program, SYS_mmap, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
     add_by_argument(&program, SYS_mprotect, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
-    /* With a path; without one it is for a file that is open. */
-    add_unless(&program, BPF_JEQ, SYS_utimensat, 6);
-    add_load(&program, ARGUMENT(1));
-    add_unless(&program, BPF_JEQ, 0, 3);
-    add_load(&program, ARGUMENT_TOP(1));
-    add_unless(&program, BPF_JEQ, 0, 1);
-    add_return(&program, ALLOW);
-    add_return(&program, DENY);
-    /* Words typed into the terminal that we write to: the shell would take them. */
-    add_unless(&program, BPF_JEQ, SYS_ioctl, 5);
-    add_load(&program, ARGUMENT(1));
-    add_unless(&program, BPF_JEQ, TIOCSTI, 1);
-    add_return(&program, DENY);
-    add_unless(&program, BPF_JEQ, TIOCLINUX, 1);
-    add_return(&program, DENY);
     add_return(&program, ALLOW);
     return install(&program);
 }
 
 int tc_seccomp_fetcher(void) {
     struct program program;
-    begin(&program);
-    add_calls(&program, frequent, COUNT(frequent), ALLOW);
-    add_unless(&program, BPF_JGT, NEWEST_CALL, 1);
-    add_return(&program, MISSING);
-    add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
-    add_denied(&program, false, true);
+    begin_denying(&program, NEEDS_NETWORK | (TC_SANITIZED ? NEEDS_CHILDREN : 0u));
     add_clone(&program, TC_SANITIZED);
     add_return(&program, ALLOW);
     return install(&program);
@@ -423,15 +513,16 @@ int tc_seccomp_parser(void) {
     add_calls(&program, allowed, COUNT(allowed), ALLOW);
     add_by_argument(&program, SYS_mmap, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
     add_by_argument(&program, SYS_mprotect, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
-    add_by_argument(&program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
+    add_own_signals(&program);
     add_return(&program, DENY);
     return install(&program);
 }
 
 #else
 
-int tc_seccomp_command(bool children) {
+int tc_seccomp_command(bool children, bool outputs) {
     (void)children;
+    (void)outputs;
     return ENOSYS;
 }
 

@@ -14,11 +14,12 @@
 #include <stdbool.h>
 
 /* For a command: no programs, sockets, tracing, kernel interfaces or signals to
- * others, no new memory that can be executed, no change of files by their path
- * that Landlock does not know of: EPERM. Calls that are newer than this program
- * look as if the kernel had none: ENOSYS. With `children` it may make processes
- * (core/io/isolate.h), end them and talk to them. */
-int tc_seccomp_command(bool children);
+ * others, no new memory that can be executed, no change of files that Landlock does
+ * not know of, by their path or by a descriptor that may be read, and no limit
+ * changed: EPERM. Calls that are newer than this program look as if the kernel had
+ * none: ENOSYS. With `children` it may make processes (core/io/isolate.h), end them,
+ * talk to them and limit them; with `outputs` it may say who reads and writes its files. */
+int tc_seccomp_command(bool children, bool outputs);
 /* For the process that alone has the network (core/remote/fetcher.h): as for a
  * command, but with sockets that connect, and with libraries that are loaded late, as
  * the C library does to look up names. */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -392,11 +393,35 @@ Test(isolate, handlers_of_ours_are_not_its_own) {
 Test(isolate, it_works_within_a_commands_sandbox) {
     need_confinement();
     cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    cr_assert_eq(tc_seccomp_command(true), 0);
+    cr_assert_eq(tc_seccomp_command(true, false), 0);
     expect_answer(sum_input, NULL, "0 of 1310720 wrong");
     expect_death(loop, NULL, "processor time");
     cr_assert_eq(socket(AF_INET, SOCK_STREAM, 0), -1);
     cr_assert_eq(errno, EPERM);
+}
+
+static void expect_denied(long result, const char *what) {
+    cr_assert_eq(result, -1, "%s", what);
+    cr_assert_eq(errno, EPERM, "%s", what);
+}
+
+Test(isolate, the_process_that_fetches_reaches_no_other) {
+    int pair[2];
+    need_confinement();
+    cr_assert_eq(pipe(pair), 0);
+    cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    cr_assert_eq(tc_seccomp_fetcher(), 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_geq(fd, 0, "it connects");
+    close(fd);
+    expect_denied(fcntl(pair[0], F_SETOWN, getppid()), "signals by the kernel");
+    expect_denied(fchmod(pair[0], 0600), "permissions");
+    expect_denied(execve("/bin/true", (char *[]){"true", NULL}, NULL), "programs");
+    if (TC_SANITIZED)
+        return; /* it makes a process to look for leaks, and signals it */
+    expect_denied(kill(getppid(), 0), "signals");
+    expect_denied(syscall(SYS_tgkill, getppid(), getppid(), 0), "signals to threads");
+    expect_denied(fork(), "processes");
 }
 
 static void *nothing(void *context) {
@@ -410,7 +435,7 @@ Test(isolate, without_children_a_command_makes_none) {
     pthread_t thread;
     need_confinement();
     cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    cr_assert_eq(tc_seccomp_command(false), 0);
+    cr_assert_eq(tc_seccomp_command(false, true), 0);
     cr_assert_eq(pthread_create(&thread, NULL, nothing, NULL), 0, "threads are made");
     cr_assert_eq(pthread_join(thread, NULL), 0);
     if (TC_SANITIZED)
