@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/sandbox_probe.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/remote/address.h"
@@ -151,7 +152,8 @@ bool addresses_connect(struct addresses *addresses, const char **names, size_t c
     addresses->options =
         (struct tc_fetcher_options){.addresses = addresses->list,
                                     .count = addresses->count,
-                                    .jobs = requests ? (unsigned)requests : TC_REMOTE_JOBS};
+                                    .jobs = requests ? (unsigned)requests : TC_REMOTE_JOBS,
+                                    .confined = sandbox_probe_fetcher};
     addresses->remote = tc_remote_start(&addresses->options, error);
     /* From here on only the fetcher has them. */
     for (size_t i = 0; i < addresses->count; i++)

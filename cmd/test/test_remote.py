@@ -594,6 +594,50 @@ def sandbox(folder):
 
 
 @case
+def fetcher_is_confined(folder):
+    """The process that fetches changes no file, starts no program, signals nobody, and has nothing open of the command's."""
+    (folder / "kept").write_text("kept")
+    tries = dict.fromkeys(("execve=/bin/true", "execveat=/bin/true", "fork", "ptrace", "kill", "signal", "limit"), "EPERM")
+    tries |= dict.fromkeys(("truncate=kept", "chmod=kept", "touch=kept", "xattr=kept", "namespace", "type"), "EPERM")
+    tries |= dict.fromkeys(("write=kept", "remove=kept", "make=new", "link=new"), "EACCES")
+    tries |= dict.fromkeys(("bpf", "io_uring_setup", "process_vm_readv", "mount", "setns", "memfd_create", "privileges", "dump"), "EPERM")
+    tries |= {"socket": "allowed"}
+    own = {"fork", "ptrace", "kill", "signal", "dump"} if SANITIZED else set()  # sanitizers do these themselves
+    held = threading.Event()
+    seen = threading.Event()
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        for words in ("info hf://org/name/m.safetensors", "hub list org/name"):
+            env = {"TCONV_TEST_FETCHER": "\n".join(tries), "HF_ENDPOINT": hub.url}
+            result = run_remote(folder, OK, *words.split(), env=env, quiet=False)
+            got = dict(re.findall(r"^fetcher: (\S+): (\w+)$", result.err.decode(), re.MULTILINE))
+            wanted = {what.partition("=")[0]: answer for what, answer in tries.items()}
+            check_equal({**got, **{what: wanted[what] for what in own}}, wanted, words, result)
+        check_equal(sorted(path.name for path in folder.iterdir()), ["kept"], "files")
+
+        def wait(handler, path):
+            seen.set()
+            held.wait(30)
+            return False
+
+        hub.hook = wait
+        with open(folder / "kept") as inherited, open(folder / "out", "w") as out:
+            env = {**os.environ, **PLAIN, **hub_env(hub)}
+            command = [TCONV, "info", "hf://org/name/m.safetensors"]
+            child = Process(command, cwd=folder, env=env, stdout=out, stderr=-3, pass_fds=[inherited.fileno()])
+            try:
+                if not seen.wait(60):
+                    raise Failed("nothing was asked for")
+                fetcher = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()[0]
+                open_ = {path.name: os.readlink(path) for path in Path(f"/proc/{fetcher}/fd").iterdir()}
+            finally:
+                held.set()
+                child.wait()
+        check_equal([where for where in open_.values() if str(folder) in where], [], f"files that the fetcher has open: {open_}")
+        check_equal(child.returncode, OK, "how it ended")
+
+
+@case
 def token_is_forgotten(folder):
     """The token is in the fetcher's memory and not in that of the process that parses."""
     with Hub() as hub:

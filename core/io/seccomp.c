@@ -351,6 +351,33 @@ static void add_clone(struct program *program, bool processes) {
     add_return(program, processes ? ALLOW : DENY);
 }
 
+/* Limits are its own to set, and no other process's. */
+static void add_limits(struct program *program) {
+    add_by_argument(program, SYS_prlimit64, ARGUMENT(0), BPF_JEQ, 0, ALLOW);
+}
+
+/* With a path; without one it is for a file that is open. */
+static void add_times(struct program *program) {
+    add_unless(program, BPF_JEQ, SYS_utimensat, 6);
+    add_load(program, ARGUMENT(1));
+    add_unless(program, BPF_JEQ, 0, 3);
+    add_load(program, ARGUMENT_TOP(1));
+    add_unless(program, BPF_JEQ, 0, 1);
+    add_return(program, ALLOW);
+    add_return(program, DENY);
+}
+
+/* Words typed into the terminal that we write to: the shell would take them. */
+static void add_terminal(struct program *program) {
+    add_unless(program, BPF_JEQ, SYS_ioctl, 5);
+    add_load(program, ARGUMENT(1));
+    add_unless(program, BPF_JEQ, TIOCSTI, 1);
+    add_return(program, DENY);
+    add_unless(program, BPF_JEQ, TIOCLINUX, 1);
+    add_return(program, DENY);
+    add_return(program, ALLOW);
+}
+
 int tc_seccomp_command(bool children) {
     struct program program;
     bool makes_processes = children || TC_SANITIZED;
@@ -365,25 +392,12 @@ int tc_seccomp_command(bool children) {
     /* Signals are for itself: abort and raise come this way. */
     if (!makes_processes)
         add_by_argument(&program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
-    add_by_argument(&program, SYS_prlimit64, ARGUMENT(0), BPF_JEQ, 0, ALLOW);
+    add_limits(&program);
     /* No new code. */
     add_by_argument(&program, SYS_mmap, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
     add_by_argument(&program, SYS_mprotect, ARGUMENT(2), BPF_JSET, PROT_EXEC, DENY);
-    /* With a path; without one it is for a file that is open. */
-    add_unless(&program, BPF_JEQ, SYS_utimensat, 6);
-    add_load(&program, ARGUMENT(1));
-    add_unless(&program, BPF_JEQ, 0, 3);
-    add_load(&program, ARGUMENT_TOP(1));
-    add_unless(&program, BPF_JEQ, 0, 1);
-    add_return(&program, ALLOW);
-    add_return(&program, DENY);
-    /* Words typed into the terminal that we write to: the shell would take them. */
-    add_unless(&program, BPF_JEQ, SYS_ioctl, 5);
-    add_load(&program, ARGUMENT(1));
-    add_unless(&program, BPF_JEQ, TIOCSTI, 1);
-    add_return(&program, DENY);
-    add_unless(&program, BPF_JEQ, TIOCLINUX, 1);
-    add_return(&program, DENY);
+    add_times(&program);
+    add_terminal(&program);
     add_return(&program, ALLOW);
     return install(&program);
 }
@@ -397,6 +411,13 @@ int tc_seccomp_fetcher(void) {
     add_calls(&program, (const int[]){CALL_CLONE3}, 1, MISSING);
     add_denied(&program, false, true);
     add_clone(&program, TC_SANITIZED);
+    if (!TC_SANITIZED) {
+        add_calls(&program, (const int[]){SYS_kill, SYS_tkill}, 2, DENY);
+        add_by_argument(&program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
+    }
+    add_limits(&program);
+    add_times(&program);
+    add_terminal(&program);
     add_return(&program, ALLOW);
     return install(&program);
 }

@@ -317,8 +317,7 @@ static bool send_batch(struct lfs *lfs, const struct tc_hub_upload *const *uploa
     bool ok = tc_buffer_ok(&target, lfs->error) &&
               tc_hub_post(lfs->remote, target.bytes, LFS_TYPE, &body, true, &answer, lfs->error) &&
               (answer.status.status < 300 || tc_hub_refused(&answer, lfs->error)) &&
-              tc_document_parse(&document, (struct tc_text){answer.body.bytes, answer.body.length},
-                                0, lfs->error);
+              tc_hub_parse_answer(&answer, &document, lfs->error);
     const struct tc_document_value *objects = ok ? tc_hub_member(document.root, "objects") : NULL;
     for (size_t i = 0; i < count && ok; i++) {
         const struct tc_document_value *object = object_of(objects, uploads[i]->sha256);
