@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/io/input.h"
 #include "core/io/progress.h"
+#include "core/remote/protocol.h"
 #include "core/remote/address.h"
 #include "core/remote/environment.h"
 
@@ -34,10 +35,11 @@ bool tc_hub_cache_open(struct tc_hub_cache *cache, const char *root,
 void tc_hub_cache_close(struct tc_hub_cache *cache);
 
 /* Makes sure that a file is there, whole and with the hash that the Hub told: `input`
- * is it on the Hub. A wrong hash is TC_INVALID, and nothing is kept. *fetched says how
- * many bytes came by the network. */
-bool tc_hub_cache_fetch(struct tc_hub_cache *cache, struct tc_input *input, const char *path,
-                        const struct tc_watch *watch, uint64_t *fetched, struct tc_error *error);
+ * is it on the Hub, `facts` is what that said of it. A wrong hash is TC_INVALID, and nothing is
+ * kept. *fetched says how many bytes came by the network. */
+bool tc_hub_cache_fetch(struct tc_hub_cache *cache, const struct tc_remote_facts *facts,
+                        struct tc_input *input, const char *path, const struct tc_watch *watch,
+                        uint64_t *fetched, struct tc_error *error);
 /* Notes which commit a branch or tag is. */
 bool tc_hub_cache_set_ref(struct tc_hub_cache *cache, const char *revision, const char *commit,
                           struct tc_error *error);
