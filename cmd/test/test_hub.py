@@ -662,6 +662,68 @@ def hub_mirror(folder):
 
 
 @case
+def hub_without_ranges(folder):
+    """A mirror that gives no ranges: said, and the file is fetched whole; so is what is pulled."""
+    data = model({"a": Tensor("U8", [200_000], os.urandom(200_000))})
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    content = {"model.safetensors": data, "config.json": b'{"a": 1}', "empty.txt": b""}
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", content)
+
+        def whole(handler, path):
+            name = path.rpartition("/")[2]
+            data = content.get(name, hub.store.get(name))
+            if handler.command != "GET" or path.startswith("/api/") or (name in content and "safetensors" in name):
+                return False
+            handler.answer(200, data)
+            return True
+
+        hub.hook = whole
+        for words in ("hash hf://org/name/model.safetensors", "hash hf://org/name"):
+            result = run_remote(folder, OK, *words.split(), env=hub_env(hub))
+            check_equal(result.out, here.out, words, result)
+            if b"gives no ranges" not in result.err:
+                raise result.failed("expected: a warning that there are no ranges")
+        run_remote(folder, OK, "-q", "hf://org/name", "out/", "-t", "npz", env=hub_env(hub))
+        check_equal((folder / "out" / "config.json").read_bytes(), content["config.json"], "another file")
+        result = run_hub(folder, OK, hub, "pull", "org/name", quiet=False)
+        snapshot = folder / "cache" / "models--org--name" / "snapshots" / repo.refs["main"]
+        check_equal({name: (snapshot / name).read_bytes() for name in content}, content, "what was pulled", result)
+        if b"gives no ranges" not in result.err:
+            raise result.failed("expected: a warning that there are no ranges")
+        sent = hub.sent
+        result = run_hub(folder, OK, hub, "pull", "org/name", "--json")
+        check_equal((json.loads(result.out)["fetched"], hub.sent - sent < 5000), (0, True), "the second time")
+        run_hub(folder, OK, hub, "convert", "org/name", "model.safetensors", "-o", "n.npz")
+
+
+@case
+def hub_as_deathtensors(folder):
+    """deathtensors' command lines, as its users type them: the result's place behind the file, or none, and --compress."""
+    zeros = model({"a": Tensor("U8", [300_000], bytes(300_000))})
+    (folder / "m.safetensors").write_bytes(zeros)
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"w/m.safetensors": zeros})
+        env = hub_env(hub, "hf_test", HF_HUB_CACHE=str(folder / "cache"))
+        for words, name, most in (
+            ("hub-convert org/name w/m.safetensors", "w/m.deathtensors", 400_000),
+            ("hub-convert org/name w/m.safetensors x/small.deathtensors --compress --repo-type model --revision main", "x/small.deathtensors", 5000),
+            ("hub-push org/name m.safetensors y.deathtensors --compress --repo-type model", "y.deathtensors", 5000),
+            ("hub-convert --compress org/name w/m.safetensors z.npz --delete-original", "z.npz", 5000),
+        ):  # fmt: skip
+            run_remote(folder, OK, *words.split(), env=env)
+            have = repo.commits[repo.refs["main"]]
+            check_equal((name in have, len(have.get(name, b"")) < most), (True, True), words)
+            (folder / "got").mkdir(exist_ok=True)
+            (folder / "got" / os.path.basename(name)).write_bytes(have[name])
+            expect(folder, OK, "diff", "--ignore-metadata", f"got/{os.path.basename(name)}", "m.safetensors")
+        check_equal("w/m.safetensors" in have, False, "the original is gone")
+        for words in ("hub-convert org/name z.npz a.npy -o b.npy", "hub-pull org/name --compress", "hub-convert org/name z.npz a b"):
+            run_remote(folder, USAGE, *words.split(), env=env)
+
+
+@case
 def hub_progress(folder):
     """Progress has bytes, the rate and the time left; a commit's message may be an address."""
     size = 2 * MIB
