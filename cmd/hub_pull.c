@@ -112,8 +112,8 @@ static bool fetch_file(struct pull *pull, const char *address, const struct tc_h
         input = tc_remote_open(remote, address, error);
         if (input && input->copied)
             warn_of_copy(pull, address);
-        ok = input && tc_hub_cache_fetch(&pull->cache, &facts, input, file->path, &watch, &fetched,
-                                         error);
+        ok = input &&
+             tc_hub_cache_fetch(&pull->cache, &facts, input, file->path, &watch, &fetched, error);
         tc_input_close(input);
     }
     pull->fetched += fetched;

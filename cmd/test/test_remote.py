@@ -695,6 +695,25 @@ def secrets(folder):
 
 
 @case
+def other_schemes(folder):
+    """What is meant for an address and is none: said, with what is read, and without its secrets; a file of such a name is one."""
+    (folder / "m.safetensors").write_bytes(model())
+    for start in ("s3://key:{}@bucket/m.npy", "ftp://me:{}@h/m.npy", "https:/me:{}@h/m.npy", "git+ssh://{}@h/m.npy", "hf:a/b?{}", "gs://b/m.npy?{}"):
+        address = start.format(SECRET) + f"?X-Amz-Signature={SECRET}"
+        for words in ("info {}", "-q info {}", "diff m.safetensors {}", "{} out.npz", "m.safetensors {}", "m.safetensors -o {}", "scan {}", "batch {} out/ -t npz"):
+            result = tconv(*words.format(address).split(), "--json", cwd=folder, env=PLAIN)
+            check_equal(result.code in (USAGE, IO), True, words, result)
+            if SECRET.encode() in result.out + result.err:
+                raise result.failed("a secret is shown")
+        result = expect_code(folder, USAGE, "address", "info", address)
+        if b"presign" not in result.err:
+            raise result.failed("expected: a hint on what to do")
+    (folder / "s3:" / "bucket").mkdir(parents=True)
+    (folder / "s3:/bucket/m.safetensors").write_bytes(model())
+    run_remote(folder, OK, "info", "s3://bucket/m.safetensors")
+
+
+@case
 def same_but_for_the_query(folder):
     """Two addresses that differ in their query alone are two files."""
     with Server() as server:

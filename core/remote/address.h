@@ -20,6 +20,9 @@
 
 /* Whether it looks like an address that is read by the network. */
 bool tc_address_is(const char *text);
+/* Whether it is, or is meant for, an address of any kind: such as s3://…, ftp://… or https:/…,
+ * which may have the same secrets. */
+bool tc_address_seems(const char *text);
 /* Whether it is one of the Hub's own form, hf://. */
 bool tc_address_is_hub(const char *text);
 /* Cuts off what may be secret, in place. */

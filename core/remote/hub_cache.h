@@ -16,9 +16,9 @@
 #include "core/base/error.h"
 #include "core/io/input.h"
 #include "core/io/progress.h"
-#include "core/remote/protocol.h"
 #include "core/remote/address.h"
 #include "core/remote/environment.h"
+#include "core/remote/protocol.h"
 
 struct tc_hub_cache {
     char *root; /* as it was named */
