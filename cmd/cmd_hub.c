@@ -210,6 +210,8 @@ static bool take_place(struct hub *hub, const struct arguments *arguments, enum 
         return tc_fail_memory(error);
     if (!tc_hub_parse_repo(&hub->place, arguments->names[1], type_of(hub), hub->endpoint, error))
         return false;
+    if (hub->revision && hub->place.has_revision && strcmp(hub->revision, hub->place.revision) != 0)
+        return tc_fail(error, TC_USAGE, "usage", "REPO names another revision than --revision");
     if (hub->revision) {
         hub->place.revision = hub->revision;
         hub->place.has_revision = true;

@@ -150,6 +150,9 @@ def hub_types(folder):
                 check_equal(result.out, here.out, address, result)
             for words in (["list", f"{kind}/org/name"], ["list", "org/name", f"--repo-type={kind[:-1]}"], ["info", "org/name", "--repo-type", kind[:-1]]):
                 run_hub(folder, OK, hub, *words)
+            for name, other in ((f"{kind}/org/name", "model"), (f"hf://{kind}/org/name", "model"), ("models/org/name", kind[:-1])):
+                run_hub(folder, USAGE, hub, "list", name, "--repo-type", other)
+            run_hub(folder, OK, hub, "list", f"{kind}/org/name", "--repo-type", kind[:-1])
             run_hub(folder, OK, hub, "pull", "org/name", "--repo-type", kind[:-1])
             check_equal((folder / "cache" / f"{kind}--org--name" / "refs" / "main").exists(), True, kind)
             run_hub(folder, OK, hub, "push", "org/new", "m.safetensors", "--repo-type", kind[:-1])
@@ -310,7 +313,8 @@ def hub_list(folder):
         result = run_remote(folder, OK, "hub-list", "org/name", env=hub_env(hub))
         for words in (["list", "org/none"], ["list", "org/name", "none"], ["info", "org/name", "--revision", "none"]):
             run_hub(folder, IO, hub, *words)
-        for words in (["lsit", "a/b"], ["list"], ["list", "../x"], ["pull", "a/b", "../c"], ["list", "a/b", "--private"]):
+        run_hub(folder, OK, hub, "list", "org/name@main", "--revision", "main")
+        for words in (["list", "org/name@main", "--revision", "v2"], ["lsit", "a/b"], ["list"], ["list", "../x"], ["pull", "a/b", "../c"], ["list", "a/b", "--private"]):
             run_hub(folder, USAGE, hub, *words)
 
 
@@ -456,6 +460,39 @@ def hub_push(folder):
         run_hub(folder, OK, hub, "push", "org/new", "n.safetensors")
         leaks = [each for each in hub.asked() if each[1].startswith(("/store", "/part")) and "Authorization" in each[2]]
         check_equal(leaks, [], "uploads with the token")
+
+
+@case
+def hub_push_expired(folder):
+    """Where a store no longer takes what is sent to the address that the Hub gave, a new one is asked for, once."""
+    for part, refusals, code in ((None, 1, OK), (None, 99, IO), (300, 1, OK), (300, 99, IO)):
+        with Hub() as hub:
+            hub.part = part
+            (folder / "d").mkdir(exist_ok=True)
+            for name in "abc":
+                (folder / "d" / f"{name}.bin").write_bytes(os.urandom(1000))
+            left = [refusals]
+
+            def refuse(handler, path, left=left):
+                denied = handler.command == "PUT" and left[0] > 0 and len(left) > 1
+                left[0] -= denied
+                left.append(path)
+                if denied:
+                    handler.answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+                return denied
+
+            hub.hook = refuse
+            result = tconv_hub(folder, hub, "push", "org/name", "d", "--json")
+            check_equal(result.code, code, f"{refusals} refusals, parts of {part}", result)
+            asked = [path for _, path, _ in hub.requests if path.endswith("/batch")]
+            commits = hub.repos["models/org/name"].commits
+            if code == OK:
+                have = commits[hub.repos["models/org/name"].refs["main"]]
+                check_equal([have[f"{name}.bin"] == (folder / "d" / f"{name}.bin").read_bytes() for name in "abc"], [True] * 3, "files")
+            else:
+                check_equal((error_code(result), len(asked), len(commits)), ("denied", 2, 1), "how it ended", result)
+                if b"HF_TOKEN" in result.err:
+                    raise result.failed("the token has nothing to do with it")
 
 
 @case

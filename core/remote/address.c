@@ -339,6 +339,7 @@ static char *take_type(struct tc_hub_place *place, char *at) {
         size_t length = strlen(types[i]);
         if (strncmp(at, types[i], length) == 0 && at[length] == '/') {
             place->type = types[i];
+            place->has_type = true;
             return at + length + 1;
         }
     }
@@ -520,9 +521,13 @@ bool tc_hub_parse_repo(struct tc_hub_place *place, const char *name, const char 
         ok = begin_place(place, name, error) &&
              split_place(place, take_type(place, place->text), error);
     }
-    if (ok && type)
-        place->type = type;
-    return ok;
+    if (!ok || !type)
+        return ok;
+    if (place->has_type && strcmp(place->type, type) != 0)
+        return bad_place(place, "its name says another kind of repository than is asked for",
+                         error);
+    place->type = type;
+    return true;
 }
 
 void tc_hub_place_release(struct tc_hub_place *place) {

@@ -65,6 +65,7 @@ struct tc_hub_place {
     const char *repo;     /* NS/NAME, or the NAME alone of an old model */
     const char *revision; /* a branch, tag or commit; "main" where none was given */
     const char *path;     /* of a file or folder in it; "" the repository itself */
+    bool has_type;        /* it was named */
     bool has_revision;
 };
 

@@ -240,10 +240,14 @@ Test(environment, own_addresses) {
     static const char mirror[] = "https://mirror.example/hub";
     cr_assert_str_eq(tc_hub_own_target("https://mirror.example/hub/api/x", mirror), "/api/x");
     cr_assert_str_eq(tc_hub_own_target("https://huggingface.co/api/x", mirror), "/api/x");
+    cr_assert_str_eq(tc_hub_own_target("HTTPS://Mirror.example:443/hub/x?c=1", mirror), "/x?c=1");
+    cr_assert_str_eq(
+        tc_hub_own_target("https://mirror.example/hub/x", "https://u:p@Mirror.example/hub"), "/x");
     static const char *const others[] = {
-        "https://mirror.example/hubs/x", "https://mirror.example/hub",
+        "https://mirror.example/hubs/x",    "https://mirror.example/hub",
         "https://huggingface.co.example/x", "https://user@huggingface.co/x",
-        "http://huggingface.co/x"};
+        "http://huggingface.co/x",          "https://mirror.example:444/hub/x",
+        "https://mirror.example/x?/hub/y",  "https://mirror.example/#/hub/x"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         cr_assert_null(tc_hub_own_target(others[i], mirror), "%s", others[i]);
 }
