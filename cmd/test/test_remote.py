@@ -16,6 +16,7 @@ import scaled_weights
 from files import Tensor, f32
 from harness import (
     DATA,
+    DIFFERENT,
     HERE,
     INVALID,
     IO,
@@ -38,8 +39,8 @@ from harness import (
     tconv,
 )
 from hub_server import Hub
-from remote_server import Proxy, Server, make_certificate
-from remotes import PLAIN, SECRET, big_gguf, big_model, big_npz, error_code, expect_code, hub_env, model, run_remote
+from remote_server import Proxy, Server, Sparse, make_certificate
+from remotes import PLAIN, SECRET, big_deathtensors, big_gguf, big_model, big_npz, error_code, expect_code, hub_env, model, run_remote
 
 CASES = []
 
@@ -77,7 +78,8 @@ def every_command(folder):
 @case
 def header_only(folder):
     """info reads the table of a model of 100 GiB, get the table and one tensor, wherever the table lies."""
-    for name, (data, head) in {"big.safetensors": big_model(), "big.gguf": big_gguf(), "big.npz": big_npz()}.items():
+    models = {"big.safetensors": big_model(), "big.gguf": big_gguf(), "big.npz": big_npz(), "big.deathtensors": big_deathtensors()}
+    for name, (data, head) in models.items():
         with Server() as server:
             url = server.add(f"/{name}", data, etag='"1"')
             result = run_remote(folder, OK, "info", url)
@@ -86,11 +88,46 @@ def header_only(folder):
             if server.sent > head + 512 * 1024:
                 raise Failed(f"info of a table of {head} bytes fetched {server.sent}: {name}")
             server.sent = 0
-            run_remote(folder, OK, "get", url, "small", "-o", "small.npy")
+            result = run_remote(folder, OK, "get", url, "small", "-o", "small.npy")
+            check_equal(b"checksum" in result.err, "deathtensors" in name, "a warning that the checksum is left out", result)
             if server.sent > head + 3 * MIB + 768 * 1024:
                 raise Failed(f"get of 3 MiB fetched {server.sent}: {name}")
             check_equal((folder / "small.npy").stat().st_size, 3 * MIB + 128, "the tensor's file")
             (folder / "small.npy").unlink()
+    # A header that is wrong is told from the header.
+    data, head = big_deathtensors()
+    for wrong in (data.head.replace(b'"U8"', b'"??"'), data.head.replace(b'"tensors"', b'"tensers"')):
+        with Server() as server:
+            url = server.add("/wrong.deathtensors", Sparse(wrong, data.size), etag='"1"')
+            run_remote(folder, {INVALID, UNSUPPORTED}, "info", url)
+            if server.sent > head + 512 * 1024:
+                raise Failed(f"{server.sent} bytes of a file with a wrong header")
+
+
+@case
+def get_of_deathtensors(folder):
+    """One tensor of several is got without the checksum of all; of a file of this machine, of one tensor, and packed, it is checked."""
+    data = model({"a": f32(1, 2), "b": Tensor("U8", [5000], os.urandom(5000))})
+    (folder / "m.safetensors").write_bytes(data)
+    (folder / "one.safetensors").write_bytes(model({"a": f32(1, 2)}))
+    expect(folder, OK, "-q", "m.safetensors", "raw.deathtensors")
+    expect(folder, OK, "-q", "m.safetensors", "packed.deathtensors", "--compress")
+    expect(folder, OK, "-q", "one.safetensors", "one.deathtensors")
+    expect(folder, OK, "-q", "m.safetensors", "s.deathtensors", "--shard-size", "4K")
+    with Server() as server:
+        for path in folder.glob("*.deathtensors"):
+            good = path.read_bytes()
+            bad = good if path.name == "s.deathtensors" else good[:-1] + bytes([good[-1] ^ 1])
+            server.add(f"/{path.name}", bad)
+            path.write_bytes(bad)
+            server.add(f"/good/{path.name}", good)
+        for name, here, there in (("raw", INVALID, OK), ("packed", INVALID, INVALID), ("one", INVALID, INVALID), ("s", INVALID, INVALID)):
+            expect(folder, here, "get", f"{name}.deathtensors", "a", "-o", "a.npy", quiet=False)
+            result = run_remote(folder, there, "get", f"{server.url}/{name}.deathtensors", "a", "-o", "b.npy", quiet=False)
+            run_remote(folder, OK, "get", f"{server.url}/good/{name}.deathtensors", "a", "-o", "c.npy")
+        run_remote(folder, DIFFERENT, "verify", f"{server.url}/raw.deathtensors", quiet=False)
+        run_remote(folder, INVALID, "hash", f"{server.url}/raw.deathtensors", quiet=False)
+        check_equal((folder / "b.npy").read_bytes(), (folder / "c.npy").read_bytes(), "the tensor")
 
 
 @case
