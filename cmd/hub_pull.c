@@ -91,6 +91,14 @@ static void warn_of_copy(const struct pull *pull, const char *address) {
     report_err(&line);
 }
 
+static void tell_of_wait(const struct tc_hub_cache *cache) {
+    struct tc_buffer line = {0};
+    tc_buffer_add_string(&line, "tconv: note: ");
+    tc_buffer_add_visible(&line, tc_text_of(cache->root));
+    tc_buffer_add_string(&line, ": another process fetches the same file: waiting for it\n");
+    report_err(&line);
+}
+
 /* By ranges; from a server that has none, as a whole. */
 static bool fetch_file(struct pull *pull, const char *address, const struct tc_hub_file *file,
                        struct tc_error *error) {
@@ -229,6 +237,7 @@ bool hub_pull(struct hub *hub, struct tc_error *error) {
     bool ok = tc_hub_cache_open(&pull.cache, hub->cache, &hub->place, error) &&
               tc_hub_describe(hub->remote, &hub->place, &pull.info, error) &&
               choose_files(&pull, error);
+    pull.cache.waits = hub->common.quiet ? NULL : tell_of_wait;
     bool copies = ok && hub->output;
     ok = ok && (!copies || begin_copy(&pull, error));
     report_progress_start(&pull.progress, &hub->progress, hub->common.quiet);

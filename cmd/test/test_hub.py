@@ -799,6 +799,9 @@ def hub_at_once(folder):
         (root / "blobs" / oid).unlink()
         with open(folder / "cache" / ".locks" / "models--org--name" / f"{oid}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            with Process([TCONV, "hub", "pull", "org/name"], cwd=folder, env=env, stdout=-3, stderr=-1) as child:
+                check_equal(b"waiting" in child.stderr.readline(), True, "what is said")
+                child.send_signal(signal.SIGINT)
             child = Process([TCONV, "hub", "pull", "org/name"], cwd=folder, env=env, stdout=-3, stderr=-3)
             time.sleep(0.5)
             check_equal((child.poll(), (root / "blobs" / oid).exists()), (None, False), "it waits")

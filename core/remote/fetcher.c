@@ -447,10 +447,9 @@ static void loop(struct fetcher *fetcher) {
  * output of the command, and whatever its own parent had open, are none of its business. */
 static void keep_own_descriptors(int fd) {
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nothing >= 0) {
-        dup2(nothing, STDIN_FILENO);
-        dup2(nothing, STDOUT_FILENO);
-    }
+    for (int standard = STDIN_FILENO; standard <= STDOUT_FILENO; standard++)
+        if (dup2(nothing, standard) < 0)
+            close(standard);
     if (fd > STDERR_FILENO + 1)
         close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0);
     close_range((unsigned)fd + 1, ~0u, 0);

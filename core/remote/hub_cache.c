@@ -200,11 +200,16 @@ static int lock(struct tc_hub_cache *cache, const char *hash) {
         close(locks);
     if (own >= 0)
         close(own);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
-        if (errno != EINTR) {
+    bool told = false;
+    while (fd >= 0 && flock(fd, told ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK && !told && cache->waits)
+            cache->waits(cache);
+        else if (errno != EINTR && errno != EWOULDBLOCK) {
             close(fd);
             return -1;
         }
+        told = true;
+    }
     return fd;
 }
 

@@ -25,6 +25,8 @@ struct tc_hub_cache {
     char *name; /* of the repository's folder */
     int fd;     /* of the root; -1: not open */
     int repo;
+    /* Called before it waits for another process that fetches the same content; may be NULL. */
+    void (*waits)(const struct tc_hub_cache *cache);
 };
 
 /* Makes the folder of the cache, and those it lies in. */
