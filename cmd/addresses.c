@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cmd/sandbox_probe.h"
 #include "core/base/sodium.h"
 #include "core/base/text.h"
 #include "core/remote/address.h"
@@ -10,10 +12,34 @@
 #include "core/remote/hub_cache.h"
 #include "core/remote/remote.h"
 
+/* What is meant for an address and is none that is read, nor a file of this machine. */
+static bool is_foreign(const char *argument) {
+    return !tc_address_is(argument) && tc_address_seems(argument) && access(argument, F_OK) != 0;
+}
+
+/* What a shorter text leaves behind it is cut off too. */
+static void hide(char *argument) {
+    size_t length = strlen(argument);
+    tc_address_redact(argument);
+    tc_forget(argument + strlen(argument), length - strlen(argument));
+}
+
+static bool refuse_foreign(const char *argument, struct tc_error *error) {
+    tc_fail(error, TC_USAGE, "address", "not an address that is read");
+    tc_error_hint(error, "https://HOST/PATH and hf://NS/NAME/PATH are; a store such as S3 makes "
+                         "https:// addresses (aws s3 presign)");
+    return tc_error_in_file(error, argument);
+}
+
 bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct tc_error *error) {
     size_t count = 0;
-    for (int i = 0; i < argc; i++)
+    for (int i = 0; i < argc; i++) {
         count += tc_address_is(argv[i]);
+        /* The value of an option may be any text, such as a commit's message. */
+        bool option = i > 0 && argv[i - 1][0] == '-' && argv[i - 1][1];
+        if (!option && is_foreign(argv[i]))
+            hide(argv[i]);
+    }
     if (count == 0)
         return true;
     addresses->list = calloc(count, sizeof *addresses->list);
@@ -25,11 +51,8 @@ bool addresses_hide(struct addresses *addresses, int argc, char **argv, struct t
         if (!tc_address_is(argv[i]))
             continue;
         struct tc_remote_address *address = &addresses->list[addresses->count];
-        size_t length = strlen(argv[i]);
         *address = (struct tc_remote_address){.whole = strdup(argv[i])};
-        tc_address_redact(argv[i]);
-        /* What a shorter text leaves behind it is cut off too. */
-        tc_forget(argv[i] + strlen(argv[i]), length - strlen(argv[i]));
+        hide(argv[i]);
         address->shown = strdup(argv[i]);
         addresses->arguments[addresses->count++] = argv[i];
         if (!address->whole || !address->shown)
@@ -131,6 +154,9 @@ static bool number(struct addresses *addresses, size_t position, struct tc_error
 bool addresses_connect(struct addresses *addresses, const char **names, size_t count,
                        uint64_t requests, struct tc_error *error) {
     bool needed = false;
+    for (size_t n = 0; n < count; n++)
+        if (is_foreign(names[n]))
+            return refuse_foreign(names[n], error);
     if (!name_folders(addresses, error))
         return false;
     for (size_t i = 0; i < addresses->count; i++)
@@ -151,7 +177,8 @@ bool addresses_connect(struct addresses *addresses, const char **names, size_t c
     addresses->options =
         (struct tc_fetcher_options){.addresses = addresses->list,
                                     .count = addresses->count,
-                                    .jobs = requests ? (unsigned)requests : TC_REMOTE_JOBS};
+                                    .jobs = requests ? (unsigned)requests : TC_REMOTE_JOBS,
+                                    .confined = sandbox_probe_fetcher};
     addresses->remote = tc_remote_start(&addresses->options, error);
     /* From here on only the fetcher has them. */
     for (size_t i = 0; i < addresses->count; i++)
@@ -180,7 +207,7 @@ void addresses_release(struct addresses *addresses) {
 }
 
 bool addresses_check_output(const char *output, struct tc_error *error) {
-    if (!tc_address_is(output))
+    if (!tc_address_is(output) && !is_foreign(output))
         return true;
     tc_fail(error, TC_USAGE, "address", "an output is a file of this machine");
     return tc_error_hint(error, "tconv hub push sends files to the Hub");

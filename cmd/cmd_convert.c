@@ -314,42 +314,13 @@ static void hint_word(const struct arguments *arguments, struct tc_error *error)
         hint_command(word, error, NULL);
 }
 
-/* Keeps a text for as long as the table lives. */
-static const char *keep_text(struct option_table *table, struct tc_buffer *text) {
-    struct tc_error error = {0};
-    const char *kept = tc_buffer_ok(text, &error)
-                           ? tc_arena_copy(&table->arena, text->bytes, text->length, &error)
-                           : NULL;
-    tc_buffer_release(text);
-    table->failed |= !kept;
-    return kept;
-}
-
-/* What each format that compresses makes of a level. */
-static const char *compression_help(struct option_table *table) {
-    struct tc_buffer text = {0};
-    for (size_t i = 0; tc_registry[i]; i++)
-        if (tc_registry[i]->compression)
-            tc_buffer_addf(&text, "%s%s: %s, 1 to %d (%d)", text.length ? "; " : "",
-                           tc_registry[i]->name, tc_registry[i]->compression,
-                           tc_registry[i]->max_level, tc_registry[i]->default_level);
-    return keep_text(table, &text);
-}
-
 static const char *checksum_help(struct option_table *table) {
     struct tc_buffer text = {0};
     for (size_t i = 0; tc_registry[i]; i++)
         if (tc_registry[i]->checksum)
             tc_buffer_addf(&text, "%s%s: with %s (the default)", text.length ? "; " : "",
                            tc_registry[i]->name, tc_registry[i]->checksum);
-    return keep_text(table, &text);
-}
-
-static int highest_level(void) {
-    int most = 0;
-    for (size_t i = 0; tc_registry[i]; i++)
-        most = tc_registry[i]->max_level > most ? tc_registry[i]->max_level : most;
-    return most;
+    return common_keep_text(table, &text);
 }
 
 static void add_output_options(struct option_table *table, struct convert *convert, bool many) {
@@ -359,8 +330,7 @@ static void add_output_options(struct option_table *table, struct convert *conve
     const struct option rows[] = {
         TEXT_OPTION("to", &convert->to, .letter = 't', .argument = "FORMAT",
                     .help = "write this format, whatever OUT's extension"),
-        LEVEL_OPTION("compress", &convert->plan.write.compress, .argument = "[=LEVEL]",
-                     .most = highest_level(), .help = compression_help(table)),
+        common_compress_option(table, &convert->plan.write.compress),
         FLAG_OPTION("checksum", &convert->plan.write.checksum, .given = &convert->checksum_given,
                     .help = checksum_help(table)),
         CLEAR_OPTION("no-checksum", &convert->plan.write.checksum, .help = "without that checksum"),

@@ -85,6 +85,7 @@ int cmd_get(int argc, char **argv) {
         get.select.rows = get.has_rows ? &get.rows : NULL;
         get.select.row_count = get.has_rows;
         get.common.format.select = &get.select;
+        get.common.format.sparing = true;
         ok = get_tensor(&get, arguments.names[0], &error);
     }
     int code = ok ? 0 : report_error(&error, get.common.json);

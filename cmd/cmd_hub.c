@@ -9,6 +9,7 @@
 #include "cmd/options.h"
 #include "cmd/report.h"
 #include "cmd/sandbox.h"
+#include "cmd/sandbox_probe.h"
 #include "cmd/temporary_folder.h"
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
@@ -34,7 +35,7 @@ static const struct hub_action {
     [HUB_INFO] = {"info", 1, 1, "REPO"},
     [HUB_PULL] = {"pull", 1, 2, "REPO [PATH]"},
     [HUB_PUSH] = {"push", 2, 3, "REPO FILE|FOLDER [PATH]"},
-    [HUB_CONVERT] = {"convert", 2, 2, "REPO PATH"},
+    [HUB_CONVERT] = {"convert", 2, 3, "REPO PATH [OUT]"},
 };
 
 bool hub_is_action(const char *name) {
@@ -209,6 +210,8 @@ static bool take_place(struct hub *hub, const struct arguments *arguments, enum 
         return tc_fail_memory(error);
     if (!tc_hub_parse_repo(&hub->place, arguments->names[1], type_of(hub), hub->endpoint, error))
         return false;
+    if (hub->revision && hub->place.has_revision && strcmp(hub->revision, hub->place.revision) != 0)
+        return tc_fail(error, TC_USAGE, "usage", "REPO names another revision than --revision");
     if (hub->revision) {
         hub->place.revision = hub->revision;
         hub->place.has_revision = true;
@@ -216,6 +219,12 @@ static bool take_place(struct hub *hub, const struct arguments *arguments, enum 
             return tc_fail(error, TC_USAGE, "address", "the revision has no valid name");
     }
     size_t last = action == HUB_PUSH ? 3 : 2;
+    /* As users of deathtensors type it: hub-convert REPO PATH OUT. */
+    if (action == HUB_CONVERT && arguments->count > 3) {
+        if (hub->output)
+            return tc_fail(error, TC_USAGE, "usage", "the result's path is given twice");
+        hub->output = arguments->names[3];
+    }
     hub->file = action == HUB_PUSH ? arguments->names[2] : NULL;
     hub->path = arguments->count > last ? arguments->names[last] : hub->place.path;
     size_t length = strlen(hub->path);
@@ -240,6 +249,8 @@ static bool check_options(const struct hub *hub, enum action action, struct tc_e
     if (action != HUB_CONVERT && (hub->delete_original || hub->no_spool))
         return tc_fail(error, TC_USAGE, "usage",
                        "--delete-original and --no-spool are for convert");
+    if (hub->plan.write.compress && !sends)
+        return tc_fail(error, TC_USAGE, "usage", "--compress is for push and convert");
     if (hub->output && action != HUB_PULL && action != HUB_CONVERT)
         return tc_fail(error, TC_USAGE, "usage", "-o is for pull and convert");
     return report_progress_check(&hub->progress, error);
@@ -268,6 +279,7 @@ static bool confine(const struct hub *hub, enum action action, const char *folde
                     struct tc_error *error) {
     struct sandbox sandbox = common_sandbox(&hub->common);
     sandbox.folder = action == HUB_PULL ? hub->cache : folder;
+    sandbox.packing = hub->plan.write.compress;
     if (action == HUB_PULL)
         sandbox_add_output(&sandbox, hub->output);
     return sandbox_enter(&sandbox, &hub->file, hub->file ? 1 : 0, error);
@@ -323,7 +335,8 @@ static bool run(struct hub *hub, const struct arguments *arguments, struct tc_er
     struct tc_fetcher_options options = {
         .jobs = hub->common.requests ? (unsigned)hub->common.requests : TC_REMOTE_JOBS,
         .repository = name.bytes,
-        .uploads = action == HUB_PUSH || action == HUB_CONVERT};
+        .uploads = action == HUB_PUSH || action == HUB_CONVERT,
+        .confined = sandbox_probe_fetcher};
     ok = ok && tc_buffer_ok(&name, error);
     if (ok)
         ok = (hub->remote = tc_remote_start(&options, error)) != NULL;
@@ -354,6 +367,7 @@ static void add_options(struct option_table *table, struct hub *hub) {
                     .help = "convert: remove PATH once the result is confirmed to be there"),
         FLAG_OPTION("no-spool", &hub->no_spool,
                     .help = "convert: no temporary file; PATH is read and converted twice"),
+        common_compress_option(table, &hub->plan.write.compress),
         SIZE_OPTION("shard-size", &hub->plan.shard_size, .argument = "SIZE",
                     .help = "several files of at most SIZE each, and their index"),
         CHOICE_OPTION(
@@ -382,7 +396,7 @@ int cmd_hub(int argc, char **argv) {
                    "       tconv hub info REPO\n"
                    "       tconv hub pull REPO [PATH] [-o OUT]\n"
                    "       tconv hub push REPO FILE|FOLDER [PATH]\n"
-                   "       tconv hub convert REPO PATH [-o OUT]",
+                   "       tconv hub convert REPO PATH [[-o] OUT]",
                    "Lists, fetches, sends and converts files of the Hugging Face Hub. REPO is\n"
                    "[datasets/|spaces/]NS/NAME[@REVISION]. What is pulled goes into the Hub's own\n"
                    "cache, where Python's client finds it, and its path is printed. push converts\n"

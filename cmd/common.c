@@ -48,6 +48,31 @@ void common_add_format_options(struct option_table *table, enum tc_option_use us
     *settings = (struct tc_option_settings){list, count};
 }
 
+const char *common_keep_text(struct option_table *table, struct tc_buffer *text) {
+    struct tc_error error = {0};
+    const char *kept = tc_buffer_ok(text, &error)
+                           ? tc_arena_copy(&table->arena, text->bytes, text->length, &error)
+                           : NULL;
+    tc_buffer_release(text);
+    table->failed |= !kept;
+    return kept;
+}
+
+/* What each format that compresses makes of a level. */
+struct option common_compress_option(struct option_table *table, int *level) {
+    struct tc_buffer text = {0};
+    int most = 0;
+    for (size_t i = 0; tc_registry[i]; i++) {
+        const struct tc_backend *format = tc_registry[i];
+        most = format->max_level > most ? format->max_level : most;
+        if (format->compression)
+            tc_buffer_addf(&text, "%s%s: %s, 1 to %d (%d)", text.length ? "; " : "", format->name,
+                           format->compression, format->max_level, format->default_level);
+    }
+    return (struct option)LEVEL_OPTION("compress", level, .argument = "[=LEVEL]", .most = most,
+                                       .help = common_keep_text(table, &text));
+}
+
 static void add_limits(struct option_table *table, struct tc_limits *limits) {
     const struct option rows[] = {
         SIZE_OPTION("max-header", &limits->header, .argument = "SIZE", .not_in_receipt = true,

@@ -44,6 +44,10 @@ void common_add_unverified(struct tc_json_writer *json, const struct common *com
 void common_add_sandbox(struct option_table *table, struct common *common);
 void common_add_help(struct option_table *table, struct common *common);
 
+/* Keeps a text for as long as the table lives. */
+const char *common_keep_text(struct option_table *table, struct tc_buffer *text);
+/* --compress, with what each format makes of its level. */
+struct option common_compress_option(struct option_table *table, int *level);
 /* Adds the options that formats declare for this use; their values go to
  * `settings`, which lives as long as the table. */
 void common_add_format_options(struct option_table *table, enum tc_option_use use,

@@ -85,8 +85,7 @@ int report_error(const struct tc_error *reported, bool json) {
     struct tc_error told;
     const struct tc_error *error = &told;
     lack_of_memory(reported, &told);
-    if (tc_address_is(told.file))
-        tc_address_redact(told.file);
+    tc_address_redact(told.file);
 #ifdef TCONV_TEST_HOOKS
     record_code(error);
 #endif

@@ -382,31 +382,31 @@ static const struct {
     {"newer", 463},
 };
 
-static void tell(const char *what, long result) {
+static void tell(const char *where, const char *what, long result) {
     int errnum = errno;
     const char *name = result < 0 ? strerrorname_np(errnum) : "allowed";
-    dprintf(STDERR_FILENO, "sandbox: %s: %s\n", what, name ? name : "unknown");
+    dprintf(STDERR_FILENO, "%s: %s: %s\n", where, what, name ? name : "unknown");
 }
 
-static void attempt(const char *what, const char *argument) {
+static void attempt(const char *where, const char *what, const char *argument) {
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
         if (strcmp(attempts[i].what, what) == 0) {
             if (TC_SANITIZED && attempts[i].sanitizer)
-                dprintf(STDERR_FILENO, "sandbox: %s: sanitizer\n", what);
+                dprintf(STDERR_FILENO, "%s: %s: sanitizer\n", where, what);
             else
-                tell(what, attempts[i].try(argument));
+                tell(where, what, attempts[i].try(argument));
             return;
         }
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(calls[i].what, what) == 0) {
-            tell(what, syscall(calls[i].number, -1, -1, -1, -1, -1, -1));
+            tell(where, what, syscall(calls[i].number, -1, -1, -1, -1, -1, -1));
             return;
         }
-    dprintf(STDERR_FILENO, "sandbox: %s: no such attempt\n", what);
+    dprintf(STDERR_FILENO, "%s: %s: no such attempt\n", where, what);
 }
 
-void sandbox_probe(void) {
-    const char *wanted = getenv("TCONV_TEST_SANDBOX");
+static void probe(const char *where, const char *variable) {
+    const char *wanted = getenv(variable);
     char *list = wanted ? strdup(wanted) : NULL;
     char *rest = NULL;
     for (char *word = list ? strtok_r(list, "\n", &rest) : NULL; word;
@@ -414,9 +414,17 @@ void sandbox_probe(void) {
         char *equals = strchr(word, '=');
         if (equals)
             *equals++ = '\0';
-        attempt(word, equals ? equals : "");
+        attempt(where, word, equals ? equals : "");
     }
     free(list);
+}
+
+void sandbox_probe(void) {
+    probe("sandbox", "TCONV_TEST_SANDBOX");
+}
+
+void sandbox_probe_fetcher(void) {
+    probe("fetcher", "TCONV_TEST_FETCHER");
 }
 
 const char *sandbox_probe_output(size_t number) {
@@ -441,6 +449,9 @@ bool sandbox_probe_seccomp(void) {
 #else
 
 void sandbox_probe(void) {
+}
+
+void sandbox_probe_fetcher(void) {
 }
 
 const char *sandbox_probe_output(size_t number) {

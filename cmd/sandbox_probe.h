@@ -5,6 +5,8 @@
  *     TCONV_TEST_SANDBOX="WHAT[=PATH]"     what to try once the sandbox is
  *         complete, one a line; standard error gets a line for each: `sandbox: WHAT: EPERM`,
  *         or `allowed`
+ *     TCONV_TEST_FETCHER=…                 the same in the process that fetches, whose lines
+ *         begin with `fetcher:`
  *     TCONV_TEST_ALLOW=FOLDER              outputs of the build go here: figures of
  *         coverage. What TCONV_TEST_CODES names is one, too
  *     TCONV_TEST_LANDLOCK=N                the kernel has this ABI, if it has more
@@ -17,6 +19,7 @@
 #include <stddef.h>
 
 void sandbox_probe(void);
+void sandbox_probe_fetcher(void);
 /* Outputs of the tests, by their numbers from 0 on; NULL behind the last. */
 const char *sandbox_probe_output(size_t number);
 int sandbox_probe_abi(int abi);

@@ -48,6 +48,7 @@ struct deathtensors_reader {
     uint64_t position;
     struct tc_spool spool;
     bool broken; /* decoding failed: no more can be read */
+    bool spared; /* the checksum is not looked at */
     struct shards shards;
 };
 
@@ -342,10 +343,25 @@ static bool verify_checksum(struct tc_reader *reader, struct tc_error *error) {
 static bool blame_damage(struct tc_reader *reader, struct tc_error *error) {
     struct tc_error damage = {0};
     bool cut = error->reason == TC_REASON_CUT_SHORT;
-    if (reader->checksum && error->class != TC_IO && !cut && !verify_checksum(reader, &damage) &&
-        damage.class == TC_INVALID)
+    /* Of a remote file no more is fetched than its header to say that it is wrong. */
+    if (reader->checksum && !reader->input->source && error->class != TC_IO && !cut &&
+        !verify_checksum(reader, &damage) && damage.class == TC_INVALID)
         *error = damage;
     return false;
+}
+
+/* The checksum is one of all data: to check it where one tensor of a remote file is wanted, all of
+ * the file would have to be fetched. Of an index the shards have theirs. */
+static void spare(struct tc_reader *reader) {
+    struct deathtensors_reader *file = reader->state;
+    bool index = file->shards.ready;
+    if (!reader->options->sparing || !reader->input->source || !reader->checksum ||
+        reader->table.count < 2 || (reader->compressed && !index))
+        return;
+    file->spared = !index;
+    if (!reader->options->part)
+        tc_reader_warn(reader, "the checksum is one of all data, and is not checked: only this "
+                               "tensor is fetched (tconv verify checks it)");
 }
 
 static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) {
@@ -355,10 +371,14 @@ static bool open_deathtensors(struct tc_reader *reader, struct tc_error *error) 
         !check_blob(reader, error))
         return blame_damage(reader, error);
     const struct tc_text *sharded = tc_metadata_find(&reader->table.metadata, TC_TEXT(KEY_SHARDED));
-    if (sharded && tc_text_equal(*sharded, TC_TEXT("true")))
-        return open_index(reader, error);
-    tc_metadata_remove_prefix(&reader->table.metadata, TC_TEXT(KEY_PREFIX));
-    reader->data_offsets = true;
+    if (sharded && tc_text_equal(*sharded, TC_TEXT("true"))) {
+        if (!open_index(reader, error))
+            return false;
+    } else {
+        tc_metadata_remove_prefix(&reader->table.metadata, TC_TEXT(KEY_PREFIX));
+        reader->data_offsets = true;
+    }
+    spare(reader);
     return true;
 }
 
@@ -462,7 +482,8 @@ static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_e
     if (!index && !any_wanted(reader, wanted))
         return true;
     /* For an index, reader->checksum is also set where a shard has one. */
-    bool checksum = index ? file->blob_end < reader->input->size : reader->checksum;
+    bool checksum =
+        index ? file->blob_end < reader->input->size : reader->checksum && !file->spared;
     bool compressed = !index && reader->compressed;
     if (checksum && !verify_checksum(reader, error) && !tc_reader_forgive(reader, error))
         return false;

@@ -67,35 +67,73 @@ static bool choose_files(struct pull *pull, struct tc_error *error) {
     return tc_error_in_file(error, hub->path);
 }
 
-/* The content that the list names and the one that the file's own address has are the same. What is
- * no hash at all is left to the cache to refuse. */
-static bool check_hash(struct tc_input *input, const struct tc_hub_file *file,
-                       struct tc_error *error) {
-    const char *own = tc_remote_facts_of(input)->etag;
-    struct tc_text hash = tc_text_of(own);
-    if (strcmp(own, file->hash) == 0 || !(tc_is_hex(hash, 40) || tc_is_hex(hash, 64)))
+/* The file's own address and the list of files tell of the same content. What is no hash at all is
+ * left to the cache to refuse. */
+static bool check_facts(const struct pull *pull, const struct tc_remote_facts *facts,
+                        const struct tc_hub_file *file, struct tc_error *error) {
+    struct tc_text hash = tc_text_of(facts->etag);
+    if (strcmp(facts->commit, pull->info.commit) != 0 || facts->size != file->size)
+        return tc_fail(error, TC_IO, "changed", "the repository changed while it was read");
+    if (strcmp(facts->etag, file->hash) == 0 || !(tc_is_hex(hash, 40) || tc_is_hex(hash, 64)))
         return true;
     return tc_fail(error, TC_IO, "changed",
                    "the Hub's list of files and the file itself have different hashes (%s and %s)",
-                   file->hash, own);
+                   file->hash, facts->etag);
+}
+
+static void warn_of_copy(const struct pull *pull, const char *address) {
+    struct tc_buffer line = {0};
+    if (pull->hub->common.quiet)
+        return;
+    tc_buffer_add_string(&line, "tconv: warning: ");
+    tc_buffer_add_visible(&line, tc_text_of(address));
+    tc_buffer_add_string(&line, ": the server gives no ranges: all of it was fetched at once\n");
+    report_err(&line);
+}
+
+static void tell_of_wait(const struct tc_hub_cache *cache) {
+    struct tc_buffer line = {0};
+    tc_buffer_add_string(&line, "tconv: note: ");
+    tc_buffer_add_visible(&line, tc_text_of(cache->root));
+    tc_buffer_add_string(&line, ": another process fetches the same file: waiting for it\n");
+    report_err(&line);
+}
+
+/* By ranges; from a server that has none, as a whole. */
+static bool fetch_file(struct pull *pull, const char *address, const struct tc_hub_file *file,
+                       struct tc_error *error) {
+    const struct tc_watch watch = {step, pull};
+    struct tc_remote *remote = pull->hub->remote;
+    struct tc_input *input = tc_remote_open_unread(remote, address, error);
+    uint64_t done = pull->done;
+    uint64_t fetched = 0;
+    const struct tc_remote_facts *told = input ? tc_remote_facts_of(input) : NULL;
+    if (input && !told)
+        tc_fail(error, TC_IO, "answer", "the Hub says nothing of the file");
+    const struct tc_remote_facts facts = told ? *told : (struct tc_remote_facts){0};
+    bool ok = told && check_facts(pull, &facts, file, error) &&
+              tc_hub_cache_fetch(&pull->cache, &facts, input, file->path, &watch, &fetched, error);
+    tc_input_close(input);
+    if (!ok && strcmp(error->code, "no-ranges") == 0) {
+        *error = (struct tc_error){0};
+        pull->done = done;
+        input = tc_remote_open(remote, address, error);
+        if (input && input->copied)
+            warn_of_copy(pull, address);
+        ok = input &&
+             tc_hub_cache_fetch(&pull->cache, &facts, input, file->path, &watch, &fetched, error);
+        tc_input_close(input);
+    }
+    pull->fetched += fetched;
+    return ok;
 }
 
 static bool fetch_files(struct pull *pull, struct tc_error *error) {
-    const struct tc_watch watch = {step, pull};
     bool ok = true;
     for (size_t i = 0; i < pull->files.count && ok; i++) {
         const struct tc_hub_file *file = &pull->files.list[i];
         char *address = hub_address(pull->hub, file->path, error);
-        struct tc_input *input = address ? tc_remote_open(pull->hub->remote, address, error) : NULL;
-        uint64_t fetched = 0;
-        ok = input != NULL;
-        if (ok && (strcmp(tc_remote_facts_of(input)->commit, pull->info.commit) != 0 ||
-                   input->size != file->size))
-            ok = tc_fail(error, TC_IO, "changed", "the repository changed while it was read");
-        ok = ok && check_hash(input, file, error);
-        ok = ok && tc_hub_cache_fetch(&pull->cache, input, file->path, &watch, &fetched, error);
-        pull->fetched += fetched;
-        tc_input_close(input);
+        ok = address && fetch_file(pull, address, file, error);
         if (!ok && address)
             tc_error_in_file(error, address);
         free(address);
@@ -199,6 +237,7 @@ bool hub_pull(struct hub *hub, struct tc_error *error) {
     bool ok = tc_hub_cache_open(&pull.cache, hub->cache, &hub->place, error) &&
               tc_hub_describe(hub->remote, &hub->place, &pull.info, error) &&
               choose_files(&pull, error);
+    pull.cache.waits = hub->common.quiet ? NULL : tell_of_wait;
     bool copies = ok && hub->output;
     ok = ok && (!copies || begin_copy(&pull, error));
     report_progress_start(&pull.progress, &hub->progress, hub->common.quiet);

@@ -90,21 +90,30 @@ static bool add_folder(struct sending *sending, struct tc_error *error) {
     return ok;
 }
 
+/* What a file of the Hub is called once it is converted: the same with the extension of
+ * safetensors, or, where it has that, of deathtensors. From malloc. */
+static char *converted_path(const char *original) {
+    char indexed[4096];
+    bool index = tc_registry_indexed_path(original, indexed, sizeof indexed);
+    const char *start = index ? indexed : original;
+    const char *dot = strrchr(tc_path_name(start), '.');
+    const struct tc_backend *kind = index ? NULL : tc_registry_for_path(original);
+    bool safetensors = kind && strcmp(kind->name, "safetensors") == 0;
+    char *path = NULL;
+    if (asprintf(&path, "%.*s.%s", (int)(dot ? dot - start : (ptrdiff_t)strlen(start)), start,
+                 safetensors ? "deathtensors" : "safetensors") < 0)
+        return NULL;
+    return path;
+}
+
 char *hub_target_path(const struct hub *hub, struct tc_error *error) {
     const char *name = hub->file ? tc_path_name(hub->file) : "";
     size_t length = strlen(hub->path);
     char *path = NULL;
-    if (!hub->file && hub->output)
+    if (!hub->file && hub->output) {
         path = strdup(hub->output);
-    else if (!hub->file) {
-        const char *dot = strrchr(tc_path_name(hub->path), '.');
-        char indexed[4096];
-        bool index = tc_registry_indexed_path(hub->path, indexed, sizeof indexed);
-        const char *end = index ? strrchr(indexed, '.') : dot;
-        const char *start = index ? indexed : hub->path;
-        if (asprintf(&path, "%.*s.safetensors", (int)(end ? end - start : (ptrdiff_t)strlen(start)),
-                     start) < 0)
-            path = NULL;
+    } else if (!hub->file) {
+        path = converted_path(hub->path);
     } else {
         path = length && hub->path[length - 1] != '/' ? strdup(hub->path)
                                                       : sending_join(hub->path, name);

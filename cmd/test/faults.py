@@ -112,6 +112,7 @@ HARMLESS_BELOW = (
     (SYSTEM, "sandbox_inputs", "the same"),
     (SYSTEM, "sandbox_complete", "the same"),
     (SYSTEM, "confine_fetcher", "the same, of the process that fetches"),
+    (("open",), "keep_own_descriptors", "then descriptors are closed that would else lead nowhere"),
     (CLASSES, "tc_recover", "what a killed run has left is removed by the next run that can"),
     (CLASSES, "recover_path", "the same"),
     (CLASSES, "tc_publish_recover_folder", "the same"),

@@ -48,12 +48,14 @@ def lead_inside(folder, public, inner):
 def send_inside(folder, hub, inner):
     """Addresses for uploads that the public Hub names."""
     (folder / "m.safetensors").write_bytes(safetensors({"z": f32(3)}, {}))
-    for host in ("10.1.2.3", "inner.test", "127.0.0.1"):
+    places = ["https://10.1.2.3", "https://inner.test", "https://127.0.0.1", "https://0", "https://[::ffff:7f00:1]"]
+    places += ["http://127.0.0.1", "http://localhost", "http://[::1]", "https://u:p@9.9.9.9"]
+    for place in places:
 
-        def batch(handler, path, host=host):
+        def batch(handler, path, place=place):
             if not path.endswith("/batch"):
                 return False
-            there = {"href": f"https://{host}:{inner.port}/put"}
+            there = {"href": f"{place}:{inner.port}/put"}
             objects = [{**each, "actions": {"upload": there}} for each in json.loads(handler.body)["objects"]]
             hub.reply(handler, {"transfer": "basic", "objects": objects})
             return True
@@ -61,7 +63,7 @@ def send_inside(folder, hub, inner):
         hub.hook = batch
         env = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token}
         result = tconv("hub", "push", "org/name", "m.safetensors", "--json", cwd=folder, env=env)
-        check_equal((result.code, error_of(result)), (UNSAFE, "redirect"), host, result)
+        check_equal((result.code, error_of(result)), (UNSAFE, "redirect"), place, result)
     check_equal(inner.connections, 0, "connections to the private network")
 
 

@@ -47,6 +47,19 @@ def big_model(count=2, size=50 << 30):
     return Sparse(head, len(head) + count * size + 3 * MIB), len(head)
 
 
+def big_deathtensors(size=50 << 30):
+    """As big_model, a deathtensors file whose checksum is that of another file."""
+    tensors, at = {}, 0
+    for name, count in {"t0": size, "t1": size, "small": 3 * MIB}.items():
+        tensors[name] = {"dtype": "U8", "shape": [count], "data_offsets": [at, at + count], "metadata": {}}
+        at += count
+    header = {"format": "deathtensors", "format_version": 1, "created_by": "x", "global_metadata": {}, "tensors": tensors}
+    text = json.dumps(header).encode()
+    head = b"DTLEGION" + struct.pack("<IIQ", 1, 2, len(text)) + text
+    head += bytes(-len(head) % 8)
+    return Sparse(head, len(head) + at + 32), len(head)
+
+
 def big_gguf(size=50 << 30):
     """As big_model, a GGUF file."""
     number = gguf_files.DTYPES["I8"][0]

@@ -150,6 +150,9 @@ def hub_types(folder):
                 check_equal(result.out, here.out, address, result)
             for words in (["list", f"{kind}/org/name"], ["list", "org/name", f"--repo-type={kind[:-1]}"], ["info", "org/name", "--repo-type", kind[:-1]]):
                 run_hub(folder, OK, hub, *words)
+            for name, other in ((f"{kind}/org/name", "model"), (f"hf://{kind}/org/name", "model"), ("models/org/name", kind[:-1])):
+                run_hub(folder, USAGE, hub, "list", name, "--repo-type", other)
+            run_hub(folder, OK, hub, "list", f"{kind}/org/name", "--repo-type", kind[:-1])
             run_hub(folder, OK, hub, "pull", "org/name", "--repo-type", kind[:-1])
             check_equal((folder / "cache" / f"{kind}--org--name" / "refs" / "main").exists(), True, kind)
             run_hub(folder, OK, hub, "push", "org/new", "m.safetensors", "--repo-type", kind[:-1])
@@ -310,7 +313,8 @@ def hub_list(folder):
         result = run_remote(folder, OK, "hub-list", "org/name", env=hub_env(hub))
         for words in (["list", "org/none"], ["list", "org/name", "none"], ["info", "org/name", "--revision", "none"]):
             run_hub(folder, IO, hub, *words)
-        for words in (["lsit", "a/b"], ["list"], ["list", "../x"], ["pull", "a/b", "../c"], ["list", "a/b", "--private"]):
+        run_hub(folder, OK, hub, "list", "org/name@main", "--revision", "main")
+        for words in (["list", "org/name@main", "--revision", "v2"], ["lsit", "a/b"], ["list"], ["list", "../x"], ["pull", "a/b", "../c"], ["list", "a/b", "--private"]):
             run_hub(folder, USAGE, hub, *words)
 
 
@@ -456,6 +460,39 @@ def hub_push(folder):
         run_hub(folder, OK, hub, "push", "org/new", "n.safetensors")
         leaks = [each for each in hub.asked() if each[1].startswith(("/store", "/part")) and "Authorization" in each[2]]
         check_equal(leaks, [], "uploads with the token")
+
+
+@case
+def hub_push_expired(folder):
+    """Where a store no longer takes what is sent to the address that the Hub gave, a new one is asked for, once."""
+    for part, refusals, code in ((None, 1, OK), (None, 99, IO), (300, 1, OK), (300, 99, IO)):
+        with Hub() as hub:
+            hub.part = part
+            (folder / "d").mkdir(exist_ok=True)
+            for name in "abc":
+                (folder / "d" / f"{name}.bin").write_bytes(os.urandom(1000))
+            left = [refusals]
+
+            def refuse(handler, path, left=left):
+                denied = handler.command == "PUT" and left[0] > 0 and len(left) > 1
+                left[0] -= denied
+                left.append(path)
+                if denied:
+                    handler.answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+                return denied
+
+            hub.hook = refuse
+            result = tconv_hub(folder, hub, "push", "org/name", "d", "--json")
+            check_equal(result.code, code, f"{refusals} refusals, parts of {part}", result)
+            asked = [path for _, path, _ in hub.requests if path.endswith("/batch")]
+            commits = hub.repos["models/org/name"].commits
+            if code == OK:
+                have = commits[hub.repos["models/org/name"].refs["main"]]
+                check_equal([have[f"{name}.bin"] == (folder / "d" / f"{name}.bin").read_bytes() for name in "abc"], [True] * 3, "files")
+            else:
+                check_equal((error_code(result), len(asked), len(commits)), ("denied", 2, 1), "how it ended", result)
+                if b"HF_TOKEN" in result.err:
+                    raise result.failed("the token has nothing to do with it")
 
 
 @case
@@ -662,6 +699,68 @@ def hub_mirror(folder):
 
 
 @case
+def hub_without_ranges(folder):
+    """A mirror that gives no ranges: said, and the file is fetched whole; so is what is pulled."""
+    data = model({"a": Tensor("U8", [200_000], os.urandom(200_000))})
+    (folder / "m.safetensors").write_bytes(data)
+    here = expect(folder, OK, "hash", "m.safetensors")
+    content = {"model.safetensors": data, "config.json": b'{"a": 1}', "empty.txt": b""}
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", content)
+
+        def whole(handler, path):
+            name = path.rpartition("/")[2]
+            data = content.get(name, hub.store.get(name))
+            if handler.command != "GET" or path.startswith("/api/") or (name in content and "safetensors" in name):
+                return False
+            handler.answer(200, data)
+            return True
+
+        hub.hook = whole
+        for words in ("hash hf://org/name/model.safetensors", "hash hf://org/name"):
+            result = run_remote(folder, OK, *words.split(), env=hub_env(hub))
+            check_equal(result.out, here.out, words, result)
+            if b"gives no ranges" not in result.err:
+                raise result.failed("expected: a warning that there are no ranges")
+        run_remote(folder, OK, "-q", "hf://org/name", "out/", "-t", "npz", env=hub_env(hub))
+        check_equal((folder / "out" / "config.json").read_bytes(), content["config.json"], "another file")
+        result = run_hub(folder, OK, hub, "pull", "org/name", quiet=False)
+        snapshot = folder / "cache" / "models--org--name" / "snapshots" / repo.refs["main"]
+        check_equal({name: (snapshot / name).read_bytes() for name in content}, content, "what was pulled", result)
+        if b"gives no ranges" not in result.err:
+            raise result.failed("expected: a warning that there are no ranges")
+        sent = hub.sent
+        result = run_hub(folder, OK, hub, "pull", "org/name", "--json")
+        check_equal((json.loads(result.out)["fetched"], hub.sent - sent < 5000), (0, True), "the second time")
+        run_hub(folder, OK, hub, "convert", "org/name", "model.safetensors", "-o", "n.npz")
+
+
+@case
+def hub_as_deathtensors(folder):
+    """deathtensors' command lines, as its users type them: the result's place behind the file, or none, and --compress."""
+    zeros = model({"a": Tensor("U8", [300_000], bytes(300_000))})
+    (folder / "m.safetensors").write_bytes(zeros)
+    with Hub() as hub:
+        repo = hub.add_repo("org/name", {"w/m.safetensors": zeros})
+        env = hub_env(hub, "hf_test", HF_HUB_CACHE=str(folder / "cache"))
+        for words, name, most in (
+            ("hub-convert org/name w/m.safetensors", "w/m.deathtensors", 400_000),
+            ("hub-convert org/name w/m.safetensors x/small.deathtensors --compress --repo-type model --revision main", "x/small.deathtensors", 5000),
+            ("hub-push org/name m.safetensors y.deathtensors --compress --repo-type model", "y.deathtensors", 5000),
+            ("hub-convert --compress org/name w/m.safetensors z.npz --delete-original", "z.npz", 5000),
+        ):  # fmt: skip
+            run_remote(folder, OK, *words.split(), env=env)
+            have = repo.commits[repo.refs["main"]]
+            check_equal((name in have, len(have.get(name, b"")) < most), (True, True), words)
+            (folder / "got").mkdir(exist_ok=True)
+            (folder / "got" / os.path.basename(name)).write_bytes(have[name])
+            expect(folder, OK, "diff", "--ignore-metadata", f"got/{os.path.basename(name)}", "m.safetensors")
+        check_equal("w/m.safetensors" in have, False, "the original is gone")
+        for words in ("hub-convert org/name z.npz a.npy -o b.npy", "hub-pull org/name --compress", "hub-convert org/name z.npz a b"):
+            run_remote(folder, USAGE, *words.split(), env=env)
+
+
+@case
 def hub_progress(folder):
     """Progress has bytes, the rate and the time left; a commit's message may be an address."""
     size = 2 * MIB
@@ -700,6 +799,9 @@ def hub_at_once(folder):
         (root / "blobs" / oid).unlink()
         with open(folder / "cache" / ".locks" / "models--org--name" / f"{oid}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            with Process([TCONV, "hub", "pull", "org/name"], cwd=folder, env=env, stdout=-3, stderr=-1) as child:
+                check_equal(b"waiting" in child.stderr.readline(), True, "what is said")
+                child.send_signal(signal.SIGINT)
             child = Process([TCONV, "hub", "pull", "org/name"], cwd=folder, env=env, stdout=-3, stderr=-3)
             time.sleep(0.5)
             check_equal((child.poll(), (root / "blobs" / oid).exists()), (None, False), "it waits")

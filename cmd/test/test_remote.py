@@ -16,6 +16,7 @@ import scaled_weights
 from files import Tensor, f32
 from harness import (
     DATA,
+    DIFFERENT,
     HERE,
     INVALID,
     IO,
@@ -37,8 +38,8 @@ from harness import (
     tconv,
 )
 from hub_server import Hub
-from remote_server import Proxy, Server, make_certificate
-from remotes import PLAIN, SECRET, big_gguf, big_model, big_npz, error_code, expect_code, hub_env, model, run_remote
+from remote_server import Proxy, Server, Sparse, make_certificate
+from remotes import PLAIN, SECRET, big_deathtensors, big_gguf, big_model, big_npz, error_code, expect_code, hub_env, model, run_remote
 
 CASES = []
 
@@ -76,7 +77,8 @@ def every_command(folder):
 @case
 def header_only(folder):
     """info reads the table of a model of 100 GiB, get the table and one tensor, wherever the table lies."""
-    for name, (data, head) in {"big.safetensors": big_model(), "big.gguf": big_gguf(), "big.npz": big_npz()}.items():
+    models = {"big.safetensors": big_model(), "big.gguf": big_gguf(), "big.npz": big_npz(), "big.deathtensors": big_deathtensors()}
+    for name, (data, head) in models.items():
         with Server() as server:
             url = server.add(f"/{name}", data, etag='"1"')
             result = run_remote(folder, OK, "info", url)
@@ -85,11 +87,46 @@ def header_only(folder):
             if server.sent > head + 512 * 1024:
                 raise Failed(f"info of a table of {head} bytes fetched {server.sent}: {name}")
             server.sent = 0
-            run_remote(folder, OK, "get", url, "small", "-o", "small.npy")
+            result = run_remote(folder, OK, "get", url, "small", "-o", "small.npy")
+            check_equal(b"checksum" in result.err, "deathtensors" in name, "a warning that the checksum is left out", result)
             if server.sent > head + 3 * MIB + 768 * 1024:
                 raise Failed(f"get of 3 MiB fetched {server.sent}: {name}")
             check_equal((folder / "small.npy").stat().st_size, 3 * MIB + 128, "the tensor's file")
             (folder / "small.npy").unlink()
+    # A header that is wrong is told from the header.
+    data, head = big_deathtensors()
+    for wrong in (data.head.replace(b'"U8"', b'"??"'), data.head.replace(b'"tensors"', b'"tensers"')):
+        with Server() as server:
+            url = server.add("/wrong.deathtensors", Sparse(wrong, data.size), etag='"1"')
+            run_remote(folder, {INVALID, UNSUPPORTED}, "info", url)
+            if server.sent > head + 512 * 1024:
+                raise Failed(f"{server.sent} bytes of a file with a wrong header")
+
+
+@case
+def get_of_deathtensors(folder):
+    """One tensor of several is got without the checksum of all; of a file of this machine, of one tensor, and packed, it is checked."""
+    data = model({"a": f32(1, 2), "b": Tensor("U8", [5000], os.urandom(5000))})
+    (folder / "m.safetensors").write_bytes(data)
+    (folder / "one.safetensors").write_bytes(model({"a": f32(1, 2)}))
+    expect(folder, OK, "-q", "m.safetensors", "raw.deathtensors")
+    expect(folder, OK, "-q", "m.safetensors", "packed.deathtensors", "--compress")
+    expect(folder, OK, "-q", "one.safetensors", "one.deathtensors")
+    expect(folder, OK, "-q", "m.safetensors", "s.deathtensors", "--shard-size", "4K")
+    with Server() as server:
+        for path in folder.glob("*.deathtensors"):
+            good = path.read_bytes()
+            bad = good if path.name == "s.deathtensors" else good[:-1] + bytes([good[-1] ^ 1])
+            server.add(f"/{path.name}", bad)
+            path.write_bytes(bad)
+            server.add(f"/good/{path.name}", good)
+        for name, here, there in (("raw", INVALID, OK), ("packed", INVALID, INVALID), ("one", INVALID, INVALID), ("s", INVALID, INVALID)):
+            expect(folder, here, "get", f"{name}.deathtensors", "a", "-o", "a.npy", quiet=False)
+            result = run_remote(folder, there, "get", f"{server.url}/{name}.deathtensors", "a", "-o", "b.npy", quiet=False)
+            run_remote(folder, OK, "get", f"{server.url}/good/{name}.deathtensors", "a", "-o", "c.npy")
+        run_remote(folder, DIFFERENT, "verify", f"{server.url}/raw.deathtensors", quiet=False)
+        run_remote(folder, INVALID, "hash", f"{server.url}/raw.deathtensors", quiet=False)
+        check_equal((folder / "b.npy").read_bytes(), (folder / "c.npy").read_bytes(), "the tensor")
 
 
 @case
@@ -593,6 +630,50 @@ def sandbox(folder):
 
 
 @case
+def fetcher_is_confined(folder):
+    """The process that fetches changes no file, starts no program, signals nobody, and has nothing open of the command's."""
+    (folder / "kept").write_text("kept")
+    tries = dict.fromkeys(("execve=/bin/true", "execveat=/bin/true", "fork", "ptrace", "kill", "signal", "limit"), "EPERM")
+    tries |= dict.fromkeys(("truncate=kept", "chmod=kept", "touch=kept", "xattr=kept", "namespace", "type"), "EPERM")
+    tries |= dict.fromkeys(("write=kept", "remove=kept", "make=new", "link=new"), "EACCES")
+    tries |= dict.fromkeys(("bpf", "io_uring_setup", "process_vm_readv", "mount", "setns", "memfd_create", "privileges", "dump"), "EPERM")
+    tries |= {"socket": "allowed"}
+    own = {"fork", "ptrace", "kill", "signal", "dump"} if SANITIZED else set()  # sanitizers do these themselves
+    held = threading.Event()
+    seen = threading.Event()
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        for words in ("info hf://org/name/m.safetensors", "hub list org/name"):
+            env = {"TCONV_TEST_FETCHER": "\n".join(tries), "HF_ENDPOINT": hub.url}
+            result = run_remote(folder, OK, *words.split(), env=env, quiet=False)
+            got = dict(re.findall(r"^fetcher: (\S+): (\w+)$", result.err.decode(), re.MULTILINE))
+            wanted = {what.partition("=")[0]: answer for what, answer in tries.items()}
+            check_equal({**got, **{what: wanted[what] for what in own}}, wanted, words, result)
+        check_equal(sorted(path.name for path in folder.iterdir()), ["kept"], "files")
+
+        def wait(handler, path):
+            seen.set()
+            held.wait(30)
+            return False
+
+        hub.hook = wait
+        with open(folder / "kept") as inherited, open(folder / "out", "w") as out:
+            env = {**os.environ, **PLAIN, **hub_env(hub)}
+            command = [TCONV, "info", "hf://org/name/m.safetensors"]
+            child = Process(command, cwd=folder, env=env, stdout=out, stderr=-3, pass_fds=[inherited.fileno()])
+            try:
+                if not seen.wait(60):
+                    raise Failed("nothing was asked for")
+                fetcher = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()[0]
+                open_ = {path.name: os.readlink(path) for path in Path(f"/proc/{fetcher}/fd").iterdir()}
+            finally:
+                held.set()
+                child.wait()
+        check_equal([where for where in open_.values() if str(folder) in where], [], f"files that the fetcher has open: {open_}")
+        check_equal(child.returncode, OK, "how it ended")
+
+
+@case
 def token_is_forgotten(folder):
     """The token is in the fetcher's memory and not in that of the process that parses."""
     with Hub() as hub:
@@ -647,6 +728,25 @@ def secrets(folder):
         result = run_remote(folder, IO, "info", secret)
         if SECRET.encode() in result.err or b"/m.safetensors" not in result.err:
             raise result.failed("expected: the address without its secrets")
+
+
+@case
+def other_schemes(folder):
+    """What is meant for an address and is none: said, with what is read, and without its secrets; a file of such a name is one."""
+    (folder / "m.safetensors").write_bytes(model())
+    for start in ("s3://key:{}@bucket/m.npy", "ftp://me:{}@h/m.npy", "https:/me:{}@h/m.npy", "git+ssh://{}@h/m.npy", "hf:a/b?{}", "gs://b/m.npy?{}"):
+        address = start.format(SECRET) + f"?X-Amz-Signature={SECRET}"
+        for words in ("info {}", "-q info {}", "diff m.safetensors {}", "{} out.npz", "m.safetensors {}", "m.safetensors -o {}", "scan {}", "batch {} out/ -t npz"):
+            result = tconv(*words.format(address).split(), "--json", cwd=folder, env=PLAIN)
+            check_equal(result.code in (USAGE, IO), True, words, result)
+            if SECRET.encode() in result.out + result.err:
+                raise result.failed("a secret is shown")
+        result = expect_code(folder, USAGE, "address", "info", address)
+        if b"presign" not in result.err:
+            raise result.failed("expected: a hint on what to do")
+    (folder / "s3:" / "bucket").mkdir(parents=True)
+    (folder / "s3:/bucket/m.safetensors").write_bytes(model())
+    run_remote(folder, OK, "info", "s3://bucket/m.safetensors")
 
 
 @case

@@ -10,7 +10,7 @@ import sys
 import time
 
 from files import Tensor, f32
-from harness import INVALID, IO, OK, UNSAFE, USAGE, Failed, Suite, check_equal, tconv
+from harness import INVALID, IO, OK, TCONV, UNSAFE, USAGE, Failed, Suite, check_equal, run, tconv
 from hub_server import Hub
 from remote_server import RawServer, Server, Sparse
 from remotes import PLAIN, error_code, hub_env, model, run_remote, tconv_hub, tree_of
@@ -339,6 +339,47 @@ def repeated_token(folder):
 
 
 @case
+def repeated_addresses(folder):
+    """A store that repeats the signed address that it was asked by, and a Hub whose answer breaks off in one: nothing of it is shown."""
+    secret = "X-Amz-Signature=s3cr3t"
+    oid = hashlib.sha256(model({"z": f32(3)})).hexdigest()
+    with Hub() as hub:
+        hub.add_repo("org/name", {"m.safetensors": model()})
+        (folder / "n.safetensors").write_bytes(model({"z": f32(3)}))
+        there = {"href": f"{hub.store_url}/put?{secret}"}
+        parts = {**there, "header": {"chunk_size": "100", **{str(i): there["href"] for i in range(1, 9)}}}
+        broken = json.dumps({"objects": [{"oid": oid, "actions": {"upload": there}}]}).encode()
+
+        def lead(handler, path, status=0, actions=None, text=None, by=None):
+            """The last way but one: the list of files lies in a store, which says no."""
+            if secret in handler.path:
+                hub.reply(handler, {"error": f"no: {handler.path}"}) if status == 200 else handler.answer(
+                    status, json.dumps({"error": f"no: {handler.path}", "message": handler.path}).encode()
+                )
+            elif by and by in path:
+                handler.answer(302, b"", {"Location": there["href"]})
+            elif path.endswith("/batch") and (actions or text):
+                objects = [{"oid": oid, "size": 1, "actions": actions}]
+                handler.answer(200, text) if text else hub.reply(handler, {"transfer": "basic", "objects": objects})
+            else:
+                return False
+            return True
+
+        push = "push org/name n.safetensors"
+        ways = [(push, {"status": status, "actions": {"upload": way}}) for status in (400, 403, 404, 410, 422, 500) for way in (there, parts)]
+        ways += [(push, {"status": 404, "actions": {"upload": {"href": f"{hub.store_url}/x"}, "verify": there}})]
+        ways += [(push, {"text": broken[:cut]}) for cut in (len(broken) - 1, broken.index(b"s3cr3t") + 6)]
+        ways += [(push, {"text": broken.replace(b'"oid"', b'"href": "' + there["href"].encode() + b'", "href"')})]
+        ways += [(words, {"status": status, "by": by}) for status in (200, 404) for words, by in (("list org/name", "/tree/"), ("info org/name", "/api/"))]
+        for words, how in ways:
+            hub.hook = lambda handler, path, how=how: lead(handler, path, **how)
+            result = tconv_hub(folder, hub, *words.split(), "--json")
+            check_equal(result.code, IO, f"{words}: {how}", result)
+            if b"s3cr3t" in result.out + result.err:
+                raise result.failed("a signed address is shown")
+
+
+@case
 def lines_of_an_upload(folder):
     """Lines that the Hub wants sent along are sent, but none that say how, or to whom."""
     wire = {"Host": "evil.test", "Content-Length": "3", "Transfer-Encoding": "chunked", "Connection": "close, X-Own",
@@ -600,6 +641,34 @@ def planted_rests(folder):
             result = tconv_hub(folder, hub, "pull", "org/name")
             check_equal(result.code, OK, "the pull", result)
             check_equal((victim.read_bytes(), (place / oid).read_bytes() == data), (b"precious", True), "files")
+
+
+@case
+def planted_beside(folder):
+    """The name by which a note or a link begins may be taken: by a pipe, a folder, or another name of a file elsewhere."""
+    data, victim = model(), folder / "victim"
+    with Hub() as hub:
+        commit = hub.add_repo("org/name", {"m.safetensors": data}).refs["main"]
+        root = folder / "cache" / "models--org--name"
+        plant = folder / "plant.py"
+        # tconv has the number that the process had before.
+        plant.write_text(
+            "import os, sys\n"
+            "for place in (f'refs/.main.{os.getpid()}', f'snapshots/%s/.m.safetensors.{os.getpid()}'):\n"
+            "    os.makedirs(os.path.dirname(f'{sys.argv[1]}/{place}'), exist_ok=True)\n"
+            "    os.mkfifo(f'{sys.argv[1]}/{place}') if sys.argv[2] == 'pipe' else os.link(sys.argv[3], f'{sys.argv[1]}/{place}')\n"
+            "os.execv(sys.argv[4], sys.argv[4:])\n" % commit
+        )
+        for kind in ("pipe", "link"):
+            victim.write_text("precious")
+            env = {**os.environ, **PLAIN, **hub_env(hub, "hf_test", HF_HUB_CACHE=str(folder / "cache"))}
+            words = [sys.executable, str(plant), str(root), kind, str(victim), TCONV, "hub", "pull", "org/name"]
+            result = run(*words, cwd=folder, env=env)
+            check_equal(result.code, OK, kind, result)
+            check_equal((victim.read_text(), (root / "refs/main").read_text()), ("precious", commit), kind)
+            check_equal((root / "snapshots" / commit / "m.safetensors").read_bytes() == data, True, kind)
+            (root / "refs/main").unlink()
+            (root / "snapshots" / commit / "m.safetensors").unlink()
 
 
 @case

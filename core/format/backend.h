@@ -80,6 +80,8 @@ struct tc_format_options {
     /* Checksums are left unchecked but for those that reading itself checks, such as the CRC of a
      * member that is inflated. */
     bool unverified;
+    /* Little of a file is wanted: a checksum of all of it is none to fetch a remote file for. */
+    bool sparing;
     /* The tree of a checkpoint is wanted even where the file is one dict of tensors. */
     bool tree;
     struct tc_remote *remote; /* opens addresses; NULL: there are none */

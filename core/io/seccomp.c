@@ -487,6 +487,7 @@ int tc_seccomp_fetcher(void) {
     struct program program;
     begin_denying(&program, NEEDS_NETWORK | (TC_SANITIZED ? NEEDS_CHILDREN : 0u));
     add_clone(&program, TC_SANITIZED);
+    add_limits(&program, TC_SANITIZED);
     add_return(&program, ALLOW);
     return install(&program);
 }

@@ -23,13 +23,31 @@ bool tc_address_is(const char *text) {
     return starts(text, "https://") || starts(text, "http://") || tc_address_is_hub(text);
 }
 
+/* Where what follows the scheme begins; NULL: there is none. Of the schemes that people use for
+ * files elsewhere one slash is enough, and of the Hub's none. */
+static const char *behind_scheme(const char *text) {
+    static const char *const known[] = {"https:/", "http:/", "ftp:/", "s3:/", "gs:/", "hf:"};
+    static const char word[] = "+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (starts(text, known[i])) {
+            const char *colon = strchr(text, ':');
+            return colon + 1 + strspn(colon + 1, "/");
+        }
+    size_t length = text[0] && strchr("+-.0123456789", text[0]) ? 0 : strspn(text, word);
+    return length && strncmp(text + length, "://", 3) == 0 ? text + length + 3 : NULL;
+}
+
+bool tc_address_seems(const char *text) {
+    return behind_scheme(text) != NULL;
+}
+
 void tc_address_redact(char *text) {
-    char *host = strstr(text, "://");
-    if (!host)
+    const char *behind = behind_scheme(text);
+    if (!behind)
         return;
-    host += 3;
+    char *host = text + (behind - text);
     host[strcspn(host, "?#")] = '\0';
-    if (tc_address_is_hub(text))
+    if (starts(text, "hf:"))
         return;
     size_t authority = strcspn(host, "/");
     char *at = memrchr(host, '@', authority);
@@ -196,11 +214,22 @@ static bool number_of(struct tc_text host, struct sockaddr_in *v4, struct sockad
     return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
 }
 
+/* localhost, and what ends in it after a dot, which is no other machine either. */
+static bool is_local_name(struct tc_text host) {
+    static const char name[] = "localhost";
+    size_t length = sizeof name - 1;
+    if (host.length && host.bytes[host.length - 1] == '.')
+        host.length--;
+    size_t front = host.length - length;
+    return host.length >= length && strncasecmp(host.bytes + front, name, length) == 0 &&
+           (front == 0 || host.bytes[front - 1] == '.');
+}
+
 bool tc_host_is_private_number(struct tc_text host) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     if (!number_of(host, &v4, &v6))
-        return tc_host_is_loopback(host);
+        return is_local_name(host);
     return v4.sin_family == AF_INET ? tc_socket_is_private((const struct sockaddr *)&v4)
                                     : tc_socket_is_private((const struct sockaddr *)&v6);
 }
@@ -310,6 +339,7 @@ static char *take_type(struct tc_hub_place *place, char *at) {
         size_t length = strlen(types[i]);
         if (strncmp(at, types[i], length) == 0 && at[length] == '/') {
             place->type = types[i];
+            place->has_type = true;
             return at + length + 1;
         }
     }
@@ -491,9 +521,13 @@ bool tc_hub_parse_repo(struct tc_hub_place *place, const char *name, const char 
         ok = begin_place(place, name, error) &&
              split_place(place, take_type(place, place->text), error);
     }
-    if (ok && type)
-        place->type = type;
-    return ok;
+    if (!ok || !type)
+        return ok;
+    if (place->has_type && strcmp(place->type, type) != 0)
+        return bad_place(place, "its name says another kind of repository than is asked for",
+                         error);
+    place->type = type;
+    return true;
 }
 
 void tc_hub_place_release(struct tc_hub_place *place) {

@@ -20,6 +20,9 @@
 
 /* Whether it looks like an address that is read by the network. */
 bool tc_address_is(const char *text);
+/* Whether it is, or is meant for, an address of any kind: such as s3://…, ftp://… or https:/…,
+ * which may have the same secrets. */
+bool tc_address_seems(const char *text);
 /* Whether it is one of the Hub's own form, hf://. */
 bool tc_address_is_hub(const char *text);
 /* Cuts off what may be secret, in place. */
@@ -62,6 +65,7 @@ struct tc_hub_place {
     const char *repo;     /* NS/NAME, or the NAME alone of an old model */
     const char *revision; /* a branch, tag or commit; "main" where none was given */
     const char *path;     /* of a file or folder in it; "" the repository itself */
+    bool has_type;        /* it was named */
     bool has_revision;
 };
 

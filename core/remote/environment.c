@@ -31,9 +31,16 @@ char *tc_hub_endpoint(void) {
     return endpoint;
 }
 
+/* What an address has behind another one, from the slash on; NULL: it does not lie below it. */
 static const char *behind(const char *address, const char *base) {
-    size_t length = strlen(base);
-    return strncmp(address, base, length) == 0 && address[length] == '/' ? address + length : NULL;
+    struct tc_url own;
+    struct tc_url root;
+    struct tc_error ignored = {0};
+    if (!tc_url_parse(&own, address, &ignored) || !tc_url_parse(&root, base, &ignored) ||
+        own.user.bytes || !tc_url_same_origin(&own, &root) || !tc_text_starts(own.path, root.path))
+        return NULL;
+    const char *target = own.path.bytes + root.path.length;
+    return target[0] == '/' ? target : NULL;
 }
 
 const char *tc_hub_own_target(const char *address, const char *endpoint) {

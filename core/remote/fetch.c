@@ -315,7 +315,7 @@ void fetch_start(struct fetch_job *job) {
 
 /* What comes after it */
 
-static bool hop_is_allowed(struct fetch_job *job, const char *to) {
+bool fetch_hop_is_allowed(struct fetch_job *job, const char *to) {
     struct tc_url url;
     struct tc_url from;
     struct tc_error ignored = {0};
@@ -342,7 +342,7 @@ static bool hop(struct fetch_job *job) {
                    : NULL;
     if (!to)
         return fetch_fail(job, TC_IO, TC_REMOTE_REDIRECT, "a redirect that leads nowhere");
-    if (!hop_is_allowed(job, to)) {
+    if (!fetch_hop_is_allowed(job, to)) {
         free(to);
         return false;
     }

@@ -127,6 +127,9 @@ bool fetch_ended(struct fetch_job *job, enum tc_http_result result, const char *
 bool fetch_timed_out(struct fetch_job *job);
 /* Fails the job for good. */
 void fetch_refuse(struct fetch_job *job);
+/* Whether an answer from the job's address may lead to another one; false with the job's error
+ * filled. */
+bool fetch_hop_is_allowed(struct fetch_job *job, const char *to);
 /* What of an answer the job did is right and sent: in core/remote/fetch_answer.c.
  * Returns false with the job's error filled where it is not. */
 enum fetch_next { FETCH_OVER, FETCH_HOP, FETCH_AGAIN, FETCH_FAIL };

@@ -162,7 +162,7 @@ static void keep_direct(struct fetch_job *job, const char *url) {
 
 static void describe_denied(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
-    bool hub = job->file ? job->file->pin != NULL : true;
+    bool hub = job->trusted; /* and no store that it leads to */
     bool token = job->fetcher->token != NULL;
     const char *ask = token ? "is the token (HF_TOKEN) still valid, and may it do that?"
                             : "set HF_TOKEN to a token of the Hub, or log in with its own client";
@@ -285,7 +285,7 @@ static bool take_link(struct fetch_job *job, struct tc_remote_status *status) {
 
 static enum fetch_next finish_call(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
-    struct tc_remote_status status = {.status = answer->status};
+    struct tc_remote_status status = {.status = answer->status, .own = job->trusted};
     if (is_redirect(answer->status) && !job->has_body)
         return FETCH_HOP;
     bool denied = answer->status == 401 || answer->status == 403;

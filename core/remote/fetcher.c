@@ -1,6 +1,7 @@
 #include "core/remote/fetcher.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -204,13 +205,18 @@ static void take_read(struct fetcher *fetcher, const struct tc_frame *frame) {
     set_url(job, file->direct ? file->direct : file->url);
 }
 
-/* Private networks are for uploads only where the endpoint is in one. */
-static void set_call_rules(struct fetch_job *job, const char *target) {
+/* What the Hub names for an upload it leads to as by a redirect: the same rules hold, and private
+ * networks are for uploads only where the endpoint is in one. */
+static bool set_call_rules(struct fetch_job *job, const char *target) {
     job->trusted = target[0] == '/';
     if (job->trusted)
-        return;
+        return true;
     job->private = job->fetcher->endpoint_private;
+    bool allowed = set_url(job, job->fetcher->endpoint) && fetch_hop_is_allowed(job, target);
+    free(job->url);
+    job->url = NULL;
     job->hops = 1;
+    return allowed;
 }
 
 static const char *method_of(const char *text) {
@@ -245,9 +251,8 @@ static void take_call(struct fetcher *fetcher, const struct tc_frame *frame, con
     job->again = frame->number & TC_CALL_AGAIN;
     job->body_length = frame->length;
     job->most = frame->offset;
-    if (!fetch_call_is_allowed(job, target) || !go_online(job))
+    if (!fetch_call_is_allowed(job, target) || !go_online(job) || !set_call_rules(job, target))
         return;
-    set_call_rules(job, target);
     if (target[0] != '/') {
         set_url(job, target);
     } else {
@@ -438,6 +443,18 @@ static void loop(struct fetcher *fetcher) {
     }
 }
 
+/* Of what the command had open the fetcher keeps its socket, and the descriptor for messages: the
+ * output of the command, and whatever its own parent had open, are none of its business. */
+static void keep_own_descriptors(int fd) {
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int standard = STDIN_FILENO; standard <= STDOUT_FILENO; standard++)
+        if (dup2(nothing, standard) < 0)
+            close(standard);
+    if (fd > STDERR_FILENO + 1)
+        close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0);
+    close_range((unsigned)fd + 1, ~0u, 0);
+}
+
 /* The process: it ends when its socket does, so that a signal from the terminal, which
  * both get, is the command's to handle. */
 static void confine_fetcher(void) {
@@ -515,8 +532,11 @@ _Noreturn void tc_fetcher_run(int fd, const struct tc_fetcher_options *options) 
     tc_memory_limit(MEMORY);
     if (!fetcher.endpoint)
         _exit(1);
+    keep_own_descriptors(fd);
     begin(&fetcher);
     confine_fetcher();
+    if (options->confined)
+        options->confined();
     loop(&fetcher);
     _exit(0);
 }

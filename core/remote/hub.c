@@ -60,12 +60,19 @@ static bool too_much(struct tc_error *error, const char *what) {
     return tc_error_hint(error, TC_FIXED_LIMIT);
 }
 
+static bool store_refused(unsigned status, struct tc_error *error) {
+    tc_fail(error, TC_IO, "http", "the store that the Hub names refuses (HTTP %u)", status);
+    return tc_error_hint(error, "its address may have expired: try again");
+}
+
 bool tc_hub_refused(const struct tc_remote_answer *answer, struct tc_error *error) {
     struct tc_document document;
     struct tc_error ignored = {0};
     struct tc_text why = {"", 0};
     unsigned status = answer->status.status;
     struct tc_text body = {answer->body.bytes, answer->body.length};
+    if (!answer->status.own)
+        return store_refused(status, error);
     bool parsed = body.length && tc_document_parse(&document, body, 0, &ignored);
     if (parsed)
         tc_hub_text(document.root, "error", &why);
@@ -80,14 +87,8 @@ bool tc_hub_refused(const struct tc_remote_answer *answer, struct tc_error *erro
     return false;
 }
 
-bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
-                 struct tc_remote_answer *answer, struct tc_document *document,
-                 struct tc_error *error) {
-    *document = (struct tc_document){0};
-    if (!tc_remote_call(remote, call, answer, error))
-        return false;
-    if (answer->status.status >= 300)
-        return tc_hub_refused(answer, error);
+bool tc_hub_parse_answer(const struct tc_remote_answer *answer, struct tc_document *document,
+                         struct tc_error *error) {
     struct tc_text body = {answer->body.bytes, answer->body.length};
     tc_memory_open(body.length);
     tc_memory_earn(body.length);
@@ -96,7 +97,17 @@ bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
         document->error = error;
         return true;
     }
-    return tc_memory_lacked() ? tc_fail_memory(error) : bad_answer(error, wrong.message);
+    return tc_memory_lacked() ? tc_fail_memory(error) : bad_answer(error, "it is no JSON");
+}
+
+bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
+                 struct tc_remote_answer *answer, struct tc_document *document,
+                 struct tc_error *error) {
+    *document = (struct tc_document){0};
+    if (!tc_remote_call(remote, call, answer, error))
+        return false;
+    return answer->status.status < 300 ? tc_hub_parse_answer(answer, document, error)
+                                       : tc_hub_refused(answer, error);
 }
 
 /* A body that is text. */

@@ -79,7 +79,13 @@ bool tc_hub_call(struct tc_remote *remote, const struct tc_remote_call *call,
 bool tc_hub_post(struct tc_remote *remote, const char *target, const char *type,
                  struct tc_buffer *body, bool again, struct tc_remote_answer *answer,
                  struct tc_error *error);
+/* The Hub's own words are shown, and none of another server's: those may be the address that it
+ * was asked by, with what that is signed with. */
 bool tc_hub_refused(const struct tc_remote_answer *answer, struct tc_error *error);
+/* Parses the answer of a call that did not fail; what is wrong with it is not shown in its own
+ * words, which may hold signed addresses. */
+bool tc_hub_parse_answer(const struct tc_remote_answer *answer, struct tc_document *document,
+                         struct tc_error *error);
 /* An object's member; NULL: it has none. */
 const struct tc_document_value *tc_hub_member(const struct tc_document_value *object,
                                               const char *key);

@@ -155,7 +155,10 @@ char *tc_hub_cache_find(const struct tc_hub_place *place) {
 static bool write_small(int folder, const char *name, const char *text) {
     char temporary[300];
     snprintf(temporary, sizeof temporary, ".%.200s.%ld", name, (long)getpid());
-    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    /* What is called so already was left by somebody else: nothing is written to it. */
+    if (unlinkat(folder, temporary, 0) != 0 && errno != ENOENT)
+        return false;
+    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     size_t length = strlen(text);
     bool ok = fd >= 0 && write(fd, text, length) == (ssize_t)length;
     if (fd >= 0)
@@ -197,11 +200,16 @@ static int lock(struct tc_hub_cache *cache, const char *hash) {
         close(locks);
     if (own >= 0)
         close(own);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
-        if (errno != EINTR) {
+    bool told = false;
+    while (fd >= 0 && flock(fd, told ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK && !told && cache->waits)
+            cache->waits(cache);
+        else if (errno != EINTR && errno != EWOULDBLOCK) {
             close(fd);
             return -1;
         }
+        told = true;
+    }
     return fd;
 }
 
@@ -383,6 +391,7 @@ static bool make_link(struct tc_hub_cache *cache, const struct tc_remote_facts *
     if (ok && !((size_t)length == target.length - 1 &&
                 memcmp(there, target.bytes, target.length - 1) == 0)) {
         snprintf(temporary, sizeof temporary, ".%.200s.%ld", name, (long)getpid());
+        unlinkat(folder, temporary, 0);
         bool made = symlinkat(target.bytes, folder, temporary) == 0;
         ok = made && renameat(folder, temporary, folder, name) == 0;
         int why = errno;
@@ -400,11 +409,11 @@ static bool make_link(struct tc_hub_cache *cache, const struct tc_remote_facts *
     return ok;
 }
 
-bool tc_hub_cache_fetch(struct tc_hub_cache *cache, struct tc_input *input, const char *path,
-                        const struct tc_watch *watch, uint64_t *fetched, struct tc_error *error) {
-    const struct tc_remote_facts *facts = tc_remote_facts_of(input);
+bool tc_hub_cache_fetch(struct tc_hub_cache *cache, const struct tc_remote_facts *facts,
+                        struct tc_input *input, const char *path, const struct tc_watch *watch,
+                        uint64_t *fetched, struct tc_error *error) {
     *fetched = 0;
-    if (!facts || !tc_is_hex(tc_text_of(facts->commit), 40) ||
+    if (!tc_is_hex(tc_text_of(facts->commit), 40) ||
         !(facts->lfs ? tc_is_hex(tc_text_of(facts->etag), 64)
                      : tc_is_hex(tc_text_of(facts->etag), 40)) ||
         !tc_hub_path_is_safe(tc_text_of(path)))

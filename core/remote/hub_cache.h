@@ -18,12 +18,15 @@
 #include "core/io/progress.h"
 #include "core/remote/address.h"
 #include "core/remote/environment.h"
+#include "core/remote/protocol.h"
 
 struct tc_hub_cache {
     char *root; /* as it was named */
     char *name; /* of the repository's folder */
     int fd;     /* of the root; -1: not open */
     int repo;
+    /* Called before it waits for another process that fetches the same content; may be NULL. */
+    void (*waits)(const struct tc_hub_cache *cache);
 };
 
 /* Makes the folder of the cache, and those it lies in. */
@@ -34,10 +37,11 @@ bool tc_hub_cache_open(struct tc_hub_cache *cache, const char *root,
 void tc_hub_cache_close(struct tc_hub_cache *cache);
 
 /* Makes sure that a file is there, whole and with the hash that the Hub told: `input`
- * is it on the Hub. A wrong hash is TC_INVALID, and nothing is kept. *fetched says how
- * many bytes came by the network. */
-bool tc_hub_cache_fetch(struct tc_hub_cache *cache, struct tc_input *input, const char *path,
-                        const struct tc_watch *watch, uint64_t *fetched, struct tc_error *error);
+ * is it on the Hub, `facts` is what that said of it. A wrong hash is TC_INVALID, and nothing is
+ * kept. *fetched says how many bytes came by the network. */
+bool tc_hub_cache_fetch(struct tc_hub_cache *cache, const struct tc_remote_facts *facts,
+                        struct tc_input *input, const char *path, const struct tc_watch *watch,
+                        uint64_t *fetched, struct tc_error *error);
 /* Notes which commit a branch or tag is. */
 bool tc_hub_cache_set_ref(struct tc_hub_cache *cache, const char *revision, const char *commit,
                           struct tc_error *error);

@@ -23,6 +23,7 @@ struct lfs {
     const struct tc_hub_place *place;
     const struct tc_watch *watch;
     const char *endpoint;
+    bool expired; /* the store did not take what was sent to the address that it had */
     struct tc_error *error;
 };
 
@@ -170,6 +171,7 @@ static bool put(struct lfs *lfs, const struct tc_hub_upload *upload, struct tc_t
                                   .progress_context = &piece};
     bool ok = tc_buffer_ok(&url, lfs->error) && tc_buffer_ok(&lines, lfs->error) &&
               tc_remote_call(lfs->remote, &call, &answer, lfs->error);
+    lfs->expired = !ok && strcmp(lfs->error->code, "denied") == 0;
     if (ok && answer.status.status >= 300)
         ok = tc_hub_refused(&answer, lfs->error);
     if (ok && etag)
@@ -307,32 +309,59 @@ static const struct tc_document_value *object_of(const struct tc_document_value 
     return NULL;
 }
 
-static bool send_batch(struct lfs *lfs, const struct tc_hub_upload *const *uploads, size_t count) {
+/* What the Hub answers on these files: the document is to be released, also on failure, and lives
+ * as long as the answer. */
+static bool ask(struct lfs *lfs, const struct tc_hub_upload *const *uploads, size_t count,
+                struct tc_remote_answer *answer, struct tc_document *document) {
     struct tc_buffer target = {0};
     struct tc_buffer body = {0};
-    struct tc_remote_answer answer = {0};
-    struct tc_document document = {0};
+    *answer = (struct tc_remote_answer){0};
+    *document = (struct tc_document){0};
     batch_target(&target, lfs->place);
     batch_body(&body, lfs->place, uploads, count);
     bool ok = tc_buffer_ok(&target, lfs->error) &&
-              tc_hub_post(lfs->remote, target.bytes, LFS_TYPE, &body, true, &answer, lfs->error) &&
-              (answer.status.status < 300 || tc_hub_refused(&answer, lfs->error)) &&
-              tc_document_parse(&document, (struct tc_text){answer.body.bytes, answer.body.length},
-                                0, lfs->error);
-    const struct tc_document_value *objects = ok ? tc_hub_member(document.root, "objects") : NULL;
+              tc_hub_post(lfs->remote, target.bytes, LFS_TYPE, &body, true, answer, lfs->error) &&
+              (answer->status.status < 300 || tc_hub_refused(answer, lfs->error)) &&
+              tc_hub_parse_answer(answer, document, lfs->error);
+    tc_buffer_release(&body);
+    tc_buffer_release(&target);
+    return ok;
+}
+
+static bool send_listed(struct lfs *lfs, const struct tc_hub_upload *upload,
+                        const struct tc_document *document) {
+    const struct tc_document_value *object =
+        object_of(tc_hub_member(document->root, "objects"), upload->sha256);
+    if (!object || tc_hub_member(object, "error"))
+        return bad(lfs, "it takes a file for none of its own");
+    return send_one(lfs, upload, object);
+}
+
+/* Addresses of the store are good for some minutes only, which the files before this one may have
+ * taken: once, new ones are asked for. */
+static bool send_again(struct lfs *lfs, const struct tc_hub_upload *upload) {
+    struct tc_remote_answer answer;
+    struct tc_document document;
+    *lfs->error = (struct tc_error){0};
+    bool ok = ask(lfs, &upload, 1, &answer, &document) && send_listed(lfs, upload, &document);
+    tc_document_release(&document);
+    tc_buffer_release(&answer.body);
+    return ok;
+}
+
+static bool send_batch(struct lfs *lfs, const struct tc_hub_upload *const *uploads, size_t count) {
+    struct tc_remote_answer answer;
+    struct tc_document document;
+    bool ok = ask(lfs, uploads, count, &answer, &document);
     for (size_t i = 0; i < count && ok; i++) {
-        const struct tc_document_value *object = object_of(objects, uploads[i]->sha256);
-        if (!object || tc_hub_member(object, "error"))
-            ok = bad(lfs, "it takes a file for none of its own");
-        else
-            ok = send_one(lfs, uploads[i], object);
+        lfs->expired = false;
+        ok = send_listed(lfs, uploads[i], &document) ||
+             (lfs->expired && send_again(lfs, uploads[i]));
         if (!ok)
             tc_error_in_file(lfs->error, uploads[i]->path);
     }
     tc_document_release(&document);
     tc_buffer_release(&answer.body);
-    tc_buffer_release(&body);
-    tc_buffer_release(&target);
     return ok;
 }
 

@@ -109,10 +109,9 @@ static bool take_mode(struct tc_hub_upload *uploads, size_t count,
 static bool take_modes(struct tc_hub_upload *uploads, size_t count,
                        const struct tc_remote_answer *answer, struct tc_error *error) {
     struct tc_document document = {0};
-    struct tc_text text = {answer->body.bytes, answer->body.length};
     if (answer->status.status >= 300)
         return tc_hub_refused(answer, error);
-    bool ok = tc_document_parse(&document, text, 0, error);
+    bool ok = tc_hub_parse_answer(answer, &document, error);
     const struct tc_document_value *files = ok ? tc_hub_member(document.root, "files") : NULL;
     if (ok &&
         (!files || tc_document_kind(files) != TC_JSON_ARRAY || tc_document_count(files) != count))

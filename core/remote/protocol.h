@@ -31,6 +31,8 @@ struct tc_fetcher_options {
      * ("models/NS/NAME"); NULL: it may not. */
     const char *repository;
     bool uploads; /* it may be changed, and files be sent where the Hub says */
+    /* Called in the fetcher once it is confined: for tests; NULL: nothing is. */
+    void (*confined)(void);
 };
 
 enum tc_frame_kind {
@@ -78,6 +80,7 @@ struct tc_remote_facts {
 /* The payload of ANSWERED; the body went before it as DATA. */
 struct tc_remote_status {
     uint32_t status;
+    uint32_t own;    /* the endpoint itself gave it, and no server that it leads to */
     char etag[136];  /* as it came, with quotation marks */
     char next[1024]; /* the target of the next page: from the slash on; "" none */
 };

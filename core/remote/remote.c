@@ -426,24 +426,57 @@ static struct tc_input *copy_whole(struct client_file *file, struct tc_error *er
     return input;
 }
 
-struct tc_input *tc_remote_open(struct tc_remote *remote, const char *address,
-                                struct tc_error *error) {
+/* What the Hub says of a file does not tell whether its bytes come in ranges: the first of them do,
+ * which whoever opens it will read anyway. */
+static bool try_ranges(struct client_file *file, struct tc_input *input, struct tc_error *error) {
+    char first;
+    if (file->facts.size == 0 || tc_input_read(input, 0, &first, 1, error))
+        return true;
+    if (strcmp(error->code, "no-ranges") != 0)
+        return false;
+    pthread_mutex_lock(&file->remote->lock);
+    file->error = *error = (struct tc_error){0};
+    file->facts.ranges = 0;
+    file->spool_done = false;
+    pthread_mutex_unlock(&file->remote->lock);
+    return true;
+}
+
+static struct tc_input *open_input(struct tc_remote *remote, const char *address, bool try,
+                                   struct tc_error *error) {
     struct tc_input *input = NULL;
     struct client_file *file = NULL;
     uint32_t status;
+    bool ok = true;
     if (strlen(address) > TC_ADDRESS_MOST)
         tc_fail(error, TC_USAGE, "address", "the address is too long");
     else
         file = open_file(remote, address, &status, error);
-    if (file && file->facts.ranges)
+    if (file && file->facts.ranges) {
         input = tc_input_from(address, file->facts.size, &client_source, file, file->number, error);
-    else if (file)
+        ok = input && (!try || try_ranges(file, input, error));
+        if (!ok || !file->facts.ranges) {
+            tc_input_close(input);
+            input = NULL;
+        }
+    }
+    if (file && ok && !file->facts.ranges)
         input = copy_whole(file, error);
     if (file)
         client_file_drop(file);
     if (!input)
         tc_error_in_file(error, address);
     return input;
+}
+
+struct tc_input *tc_remote_open(struct tc_remote *remote, const char *address,
+                                struct tc_error *error) {
+    return open_input(remote, address, true, error);
+}
+
+struct tc_input *tc_remote_open_unread(struct tc_remote *remote, const char *address,
+                                       struct tc_error *error) {
+    return open_input(remote, address, false, error);
 }
 
 /* Stores whose addresses are signed deny what is not signed, whether it is there or not, and each

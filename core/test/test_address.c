@@ -11,15 +11,38 @@
 
 Test(address, secrets_are_cut_off) {
     static const char *const pairs[][2] = {
-        {"https://h/x.npy?sig=1", "https://h/x.npy"}, {"https://u:p@h:8/x#f", "https://h:8/x"},
-        {"https://u@x:p@h/a@b?c", "https://h/a@b"},   {"https://h?u@v/w", "https://h"},
-        {"hf://a/b@main/c?d", "hf://a/b@main/c"},     {"HTTPS://u@h/x", "HTTPS://h/x"},
+        {"https://h/x.npy?sig=1", "https://h/x.npy"},
+        {"https://u:p@h:8/x#f", "https://h:8/x"},
+        {"https://u@x:p@h/a@b?c", "https://h/a@b"},
+        {"https://h?u@v/w", "https://h"},
+        {"hf://a/b@main/c?d", "hf://a/b@main/c"},
+        {"HTTPS://u@h/x", "HTTPS://h/x"},
+        {"s3://k:s@b/x?v=1", "s3://b/x"},
+        {"git+ssh://u@h/x", "git+ssh://h/x"},
+        {"https:/u:p@h/x?s", "https:/h/x"},
+        {"hf:a/b@main/c?d", "hf:a/b@main/c"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         char text[64];
         memcpy(text, pairs[i][0], strlen(pairs[i][0]) + 1);
         tc_address_redact(text);
         cr_assert_str_eq(text, pairs[i][1]);
+    }
+}
+
+Test(address, what_is_meant_for_one) {
+    static const char *const seems[] = {"https://h/x", "hf://a/b", "s3://b/x", "ftp:/h/x",
+                                        "hf:a/b",      "x.y://",   "HTTP:/h"};
+    static const char *const none[] = {"C:/x",   "a/b://c", "://x", "1a://x",
+                                       "-q://x", "x",       "",     "a:b"};
+    for (size_t i = 0; i < sizeof seems / sizeof *seems; i++)
+        cr_assert(tc_address_seems(seems[i]), "%s", seems[i]);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        char text[16];
+        cr_assert_not(tc_address_seems(none[i]), "%s", none[i]);
+        memcpy(text, none[i], strlen(none[i]) + 1);
+        tc_address_redact(text);
+        cr_assert_str_eq(text, none[i]);
     }
 }
 
@@ -48,13 +71,39 @@ Test(address, plain_http_is_for_this_machine) {
 }
 
 Test(address, private_numbers_in_every_form) {
-    static const char *const private[] = {
-        "127.0.0.1",     "127.1",       "0x7f000001",      "2130706433",      "10.1.2.3",
-        "172.16.0.1",    "192.168.9.9", "169.254.169.254", "100.64.0.1",      "0.0.0.0",
-        "::1",           "fe80::1",     "fc00::1",         "::ffff:10.0.0.1", "64:ff9b::a00:1",
-        "2002:7f00:1::", "localhost",   "127.0.0.1."};
-    static const char *const public[] = {"8.8.8.8", "172.32.0.1", "2606:4700::1", "::ffff:8.8.8.8",
-                                         "example.com"};
+    static const char *const private[] = {"127.0.0.1",
+                                          "127.1",
+                                          "0x7f000001",
+                                          "2130706433",
+                                          "10.1.2.3",
+                                          "172.16.0.1",
+                                          "192.168.9.9",
+                                          "169.254.169.254",
+                                          "100.64.0.1",
+                                          "0.0.0.0",
+                                          "::1",
+                                          "fe80::1",
+                                          "fc00::1",
+                                          "::ffff:10.0.0.1",
+                                          "64:ff9b::a00:1",
+                                          "2002:7f00:1::",
+                                          "localhost",
+                                          "127.0.0.1.",
+                                          "LocalHost.",
+                                          "a.localhost",
+                                          "0",
+                                          "017700000001",
+                                          "fd00::1",
+                                          "ff02::1",
+                                          "::",
+                                          "::127.0.0.1",
+                                          "64:ff9b::7f00:1",
+                                          "64:ff9b:1::1",
+                                          "fec0::1",
+                                          "2001:db8::1"};
+    static const char *const public[] = {"8.8.8.8",           "172.32.0.1",     "2606:4700::1",
+                                         "::ffff:8.8.8.8",    "64:ff9b::808:8", "example.com",
+                                         "localhost.example", "mylocalhost"};
     for (size_t i = 0; i < sizeof private / sizeof *private; i++)
         cr_assert(tc_host_is_private_number(tc_text_of(private[i])), "%s", private[i]);
     for (size_t i = 0; i < sizeof public / sizeof *public; i++)
@@ -191,10 +240,14 @@ Test(environment, own_addresses) {
     static const char mirror[] = "https://mirror.example/hub";
     cr_assert_str_eq(tc_hub_own_target("https://mirror.example/hub/api/x", mirror), "/api/x");
     cr_assert_str_eq(tc_hub_own_target("https://huggingface.co/api/x", mirror), "/api/x");
+    cr_assert_str_eq(tc_hub_own_target("HTTPS://Mirror.example:443/hub/x?c=1", mirror), "/x?c=1");
+    cr_assert_str_eq(
+        tc_hub_own_target("https://mirror.example/hub/x", "https://u:p@Mirror.example/hub"), "/x");
     static const char *const others[] = {
-        "https://mirror.example/hubs/x", "https://mirror.example/hub",
+        "https://mirror.example/hubs/x",    "https://mirror.example/hub",
         "https://huggingface.co.example/x", "https://user@huggingface.co/x",
-        "http://huggingface.co/x"};
+        "http://huggingface.co/x",          "https://mirror.example:444/hub/x",
+        "https://mirror.example/x?/hub/y",  "https://mirror.example/#/hub/x"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         cr_assert_null(tc_hub_own_target(others[i], mirror), "%s", others[i]);
 }
