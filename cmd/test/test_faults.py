@@ -32,7 +32,7 @@ from faults import CLASSES, TRANSFERS, Bench, Scenario
 from harness import COVERAGE, FEWER, FULL, IO, OK, REMOTE, SANITIZED, SEED, TCONV, UNSUPPORTED, Failed, Skip, Suite, check_equal
 
 MOST_CALLS = 20_000
-# The quick part takes each fault of a few commands, and every so manieth of the others. A run takes
+# The quick part takes each fault of a few commands, and every nth of the others. A run takes
 # ten times as long under a sanitizer, and what that adds are leaks where memory fails. To count
 # lines more of them are made: many a line runs only where one certain call fails.
 STRIDE = 1 if FULL and not SANITIZED else 5 if FULL or COVERAGE else 20 if SANITIZED else 40
@@ -58,7 +58,7 @@ def inject(bench, plan, partly=False):
 
 
 def numbers(case_id, plan, calls, stride):
-    """1, 2, 3, …, or every so manieth, from a place of its own for each case and plan; of few calls
+    """1, 2, 3, …, or every nth, from a place of its own for each case and plan; of few calls
     one at least."""
     stride = min(stride, max(1, calls))
     start = 1 + zlib.crc32(f"{case_id} {plan}".encode()) % stride

@@ -8,9 +8,13 @@
 #include "core/base/digits.h"
 
 static void start_line(struct tc_json_writer *json) {
+    static const char spaces[] = "                                ";
     tc_buffer_add(json->out, "\n", 1);
-    for (unsigned level = 0; level < json->depth; level++)
-        tc_buffer_add(json->out, "  ", 2);
+    for (size_t left = 2 * (size_t)json->depth; left;) {
+        size_t step = left < sizeof spaces - 1 ? left : sizeof spaces - 1;
+        tc_buffer_add(json->out, spaces, step);
+        left -= step;
+    }
 }
 
 /* What stands before a member: a comma behind another one, and white space. */

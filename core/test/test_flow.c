@@ -16,8 +16,8 @@ struct numbers {
     size_t count; /* of jobs */
     size_t next;
     size_t bad[2];   /* jobs that fail; 0: none */
-    size_t long_one; /* every so manieth job has several steps; 0: none has */
-    size_t empty;    /* every so manieth job makes no chunk; 0: each does */
+    size_t long_one; /* every nth job has several steps; 0: none has */
+    size_t empty;    /* every nth job makes no chunk; 0: each does */
     atomic_size_t under_way;
     atomic_size_t most; /* jobs at the same time */
     atomic_size_t released;
