@@ -390,8 +390,8 @@ def killed_batch(seed, count, rest, folder):
         # The parent alone, or all of them.
         (os.killpg if turn % 2 else os.kill)(process.pid, signal.SIGKILL)
         process.wait()
-        while turn % 2 == 0 and run("pgrep", "-s", str(process.pid)).code == 0:
-            time.sleep(0.01)  # its processes end by themselves
+        while run("pgrep", "-s", str(process.pid)).code == 0:
+            time.sleep(0.01)  # until its processes have ended, by themselves or killed
         why = f"turn {turn} of seed {seed}"
         result = tconv(*command, *rest, cwd=folder)
         check_equal(result.code, OK, f"exit code, {why}", result)
@@ -473,7 +473,8 @@ def live_one_stays(folder):
     place.mkdir()
     arguments = words(shards("out.safetensors", "13M"), "old")
     first = Process([TCONV, *arguments], cwd=place, env={**os.environ, **NAMED})
-    while first.poll() is None and not contents(place)[1]:
+    # Once its folder of new files is there it has locked what is its own.
+    while first.poll() is None and not any(name.endswith("/new") for name in contents(place)[1]):
         time.sleep(0.001)
     if first.poll() is None:
         os.kill(first.pid, signal.SIGSTOP)
