@@ -16,7 +16,6 @@
 #include "cmd/report.h"
 #include "cmd/run_conversion.h"
 #include "cmd/sandbox.h"
-#include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/memory.h"

@@ -9,7 +9,6 @@
 #include "core/base/arena.h"
 #include "core/base/memory.h"
 #include "core/base/path.h"
-#include "core/base/text.h"
 #include "formats/model_open.h"
 #include "formats/registry.h"
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/json_writer.h"
 #include "core/base/limits.h"
+#include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/format_option.h"
 #include "core/format/reader.h"

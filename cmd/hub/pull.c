@@ -12,9 +12,11 @@
 #include "core/io/progress.h"
 #include "core/io/publish.h"
 #include "core/remote/address.h"
+#include "core/remote/client.h"
 #include "core/remote/environment.h"
 #include "core/remote/hub.h"
 #include "core/remote/hub_cache.h"
+#include "core/remote/protocol.h"
 #include "core/remote/remote.h"
 
 struct pull {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/sodium.h"
+#include "core/base/text.h"
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define DEFAULT_TIMEOUT 10000

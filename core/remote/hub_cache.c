@@ -11,8 +11,6 @@
 
 #include "core/base/text.h"
 #include "core/io/sha256.h"
-#include "core/remote/protocol.h"
-#include "core/remote/remote.h"
 
 #define STEP ((size_t)1 << 20)
 #define OPEN_FOLDER (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
