@@ -1,12 +1,10 @@
-
-
-/* Which files belong to a model, by their endings. */
 #include "cmd/batch_whole.h"
 
 #include "core/format/restore_metadata.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
 
+/* Which files belong to a model, by their endings. */
 static const struct kind {
     struct tc_text endings[2];
     const char *needed; /* a file without which they say nothing; NULL: none */
