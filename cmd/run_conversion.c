@@ -399,7 +399,8 @@ bool run_conversion(struct run_conversion *run, struct tc_reader *const *readers
         report_problems(&plan);
     if (!ok && error->class != TC_USAGE)
         tc_error_in_file(error, readers[0]->input->path);
-    ok = ok && (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
+    ok = ok && (!run->watcher || run->watcher->planned(run->watcher->context, &plan, error)) &&
+         (!run->plan_more || run->plan_more(run->more, &plan, error)) &&
          check_strict(&plan, run->strict, error) &&
          (!run->shard.count ||
           tc_shard_part_take(&part, &plan, &run->shard, run->side_outputs.options, error)) &&

@@ -35,6 +35,8 @@ enum conversion_outcome {
 struct conversion_watcher {
     void *context;
     tc_progress *progress;
+    /* Once all files that are read are open, and nothing is written. */
+    bool (*planned)(void *context, const struct tc_plan *plan, struct tc_error *error);
     /* Once a conversion succeeded; the digest is NULL where the output was not read again. */
     bool (*ended)(void *context, enum conversion_outcome outcome, const struct tc_plan *plan,
                   struct tc_text options, const char *digest, struct tc_error *error);

@@ -53,9 +53,13 @@ char *model_copy_blobs(const char *path) {
     if (last && asprintf(&blobs, "%.*s/blobs", (int)(last - root), root) < 0)
         blobs = NULL;
     free(root);
-    char *real = blobs ? realpath(blobs, NULL) : NULL;
+    /* A cache's own is no link: one from a stranger could make all that it leads to look like it.
+     */
+    struct stat status;
+    if (blobs && lstat(blobs, &status) == 0 && S_ISDIR(status.st_mode))
+        return blobs;
     free(blobs);
-    return real;
+    return NULL;
 }
 
 char *model_copy_shared_blobs(const char *blobs) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/batch/list.h"
 #include "cmd/convert.h"
 #include "core/base/arena.h"
 #include "core/base/json.h"
@@ -31,6 +32,7 @@ struct ended {
     uint64_t bytes_out;
     uint64_t files;
     uint64_t has_index;
+    uint64_t reads; /* how many files were read */
     char digest[TC_PLAN_DIGEST + 1];
     char plan[TC_PLAN_DIGEST + 1];
 };
@@ -83,6 +85,28 @@ static void tell_progress(void *context, uint64_t done, uint64_t total) {
     teller->told = share;
 }
 
+static size_t count_reads(const struct tc_plan *plan) {
+    size_t count = 0;
+    for (size_t r = 0; r < plan->reader_count; r++)
+        for (size_t at = 0; tc_reader_next_file(plan->readers[r], &at);)
+            count++;
+    return count;
+}
+
+/* Shards and other files that a model leads to lie in the tree, too. */
+static bool check_reads(void *context, const struct tc_plan *plan, struct tc_error *error) {
+    const struct teller *teller = context;
+    for (size_t r = 0; r < plan->reader_count && teller->wants.root; r++) {
+        struct tc_input *input;
+        for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at)) != NULL;)
+            if (!batch_stays_inside(input->path, teller->wants.root)) {
+                tc_fail(error, TC_UNSAFE, "link-outside", "a link that leads out of the tree");
+                return tc_error_in_file(error, input->path);
+            }
+    }
+    return true;
+}
+
 static bool tell_files(struct teller *teller, const struct tc_plan *plan, struct tc_error *error) {
     for (size_t r = 0; r < plan->reader_count; r++) {
         struct tc_input *input;
@@ -126,12 +150,13 @@ static bool tell_end(void *context, enum conversion_outcome outcome, const struc
                           .bytes_in = plan->bytes_in,
                           .bytes_out = plan->bytes_out,
                           .files = plan->file_count,
-                          .has_index = plan->index_name != NULL};
+                          .has_index = plan->index_name != NULL,
+                          .reads = count_reads(plan)};
     if (digest)
         memcpy(ended.digest, digest, TC_PLAN_DIGEST);
     if (teller->wants.plan && plan->index_name && !tc_plan_digest(plan, options, ended.plan, error))
         return false;
-    if (teller->wants.files && !tell_files(teller, plan, error))
+    if (ended.reads <= BATCH_MAX_FILES && !tell_files(teller, plan, error))
         return false;
     if (!tell_changes(teller, plan, error))
         return false;
@@ -156,8 +181,11 @@ static void tell_error(void *context, const struct tc_error *error) {
 
 _Noreturn void batch_child(int fd, int argc, char **argv, const struct batch_child_wants *wants) {
     struct teller teller = {.fd = fd, .wants = *wants};
-    struct conversion_watcher watcher = {
-        .context = &teller, .progress = tell_progress, .ended = tell_end, .failed = tell_error};
+    struct conversion_watcher watcher = {.context = &teller,
+                                         .progress = tell_progress,
+                                         .planned = check_reads,
+                                         .ended = tell_end,
+                                         .failed = tell_error};
     int code = convert_run(argc, argv, &watcher);
     /* As in main: what was found out with too little memory is no result. */
     if (code == TC_OK && tc_memory_lacked()) {
@@ -196,6 +224,7 @@ static bool take_ended(struct batch_report *report, const char *bytes, size_t le
     report->bytes_out = ended.bytes_out;
     report->files = ended.files;
     report->has_index = ended.has_index != 0;
+    report->reads_untold = ended.reads > BATCH_MAX_FILES;
     memcpy(report->digest, ended.digest, sizeof report->digest);
     memcpy(report->plan, ended.plan, sizeof report->plan);
     return true;

@@ -12,7 +12,7 @@
 #include "core/base/text.h"
 #include "core/convert/shard_part.h"
 
-/* The most files of a model that are removed with --rm. */
+/* The most files of a model that are told of, for --rm and --resume. */
 #define BATCH_MAX_FILES 100000u
 
 /* A file that was read, as it was then. */
@@ -44,14 +44,15 @@ struct batch_report {
     char plan[TC_PLAN_DIGEST + 1];   /* of the plan, where there are shards */
     struct tc_buffer changes;        /* the ledger, two JSON arrays; empty: not known */
     struct tc_buffer losses;
-    struct batch_file *read; /* where they were asked for */
+    struct batch_file *read; /* the files that were read */
     size_t read_count;
+    bool reads_untold; /* there are over BATCH_MAX_FILES */
 };
 
 /* What the process tells besides how it ended. */
 struct batch_child_wants {
-    bool files; /* those that were read */
-    bool plan;  /* the digest of a plan with shards */
+    const char *root; /* no file may be read that lies outside; NULL: any */
+    bool plan;        /* the digest of a plan with shards */
 };
 
 /* Runs `tconv convert` with these words, tells how it went, and ends the process. */

@@ -200,9 +200,19 @@ static bool is_as_it_was(const struct batch_file *file) {
            status.st_mtim.tv_nsec == file->nanoseconds;
 }
 
+static bool reads_as_they_were(const struct batch_report *report) {
+    for (size_t i = 0; i < report->read_count; i++)
+        if (!is_as_it_was(&report->read[i]))
+            return false;
+    return true;
+}
+
 /* Removes what was read, once all of it is known to be what was converted. */
 static bool remove_sources(const struct batch_model *model, const struct batch_report *report,
                            struct tc_error *error) {
+    if (report->reads_untold)
+        return tc_fail(error, TC_UNSUPPORTED, "rm", "it stays: it has over %u files",
+                       BATCH_MAX_FILES);
     for (size_t i = 0; i < report->read_count; i++) {
         const struct batch_file *file = &report->read[i];
         if (is_own_file(model, file->path) && is_as_it_was(file))
@@ -211,7 +221,8 @@ static bool remove_sources(const struct batch_model *model, const struct batch_r
         return tc_error_in_file(error, file->path);
     }
     for (size_t i = 0; i < report->read_count; i++)
-        if (unlink(report->read[i].path) != 0) {
+        /* A file that is read in two places, as in a checkpoint of ZeRO, is gone by then. */
+        if (unlink(report->read[i].path) != 0 && errno != ENOENT) {
             tc_fail_errno(error, errno, "rm", "cannot remove the source");
             return tc_error_in_file(error, report->read[i].path);
         }
@@ -328,7 +339,7 @@ static bool next_task(void *context, struct batch_task *task) {
         *task = (struct batch_task){.number = number,
                                     .words = work->words[number].words,
                                     .count = work->words[number].count,
-                                    .wants = {.files = batch->remove}};
+                                    .wants = {.root = batch->list.models[number].root}};
         return true;
     }
     return false;
@@ -377,7 +388,9 @@ static bool task_ended(void *context, const struct batch_task *task,
         *error = result->crash.class ? result->crash : *told->error;
         ok = false;
     }
-    ok = ok && (!written || batch_log_add(&batch->log, model, told, error));
+    /* A source that changed meanwhile is done again. */
+    ok = ok &&
+         (!written || !reads_as_they_were(told) || batch_log_add(&batch->log, model, told, error));
     ok = ok && (!batch->remove || !written || remove_sources(model, told, error));
     work->lacks[task->number] = !told->ended;
     if (ok)

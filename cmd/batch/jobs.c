@@ -29,6 +29,8 @@ struct split {
     bool folder;     /* a model folder: its job replaces what an earlier run of it left */
     bool parts;      /* a model folder in several jobs, which write into a folder of parts */
     char plan[TC_PLAN_DIGEST + 1];
+    char **read; /* for a makefile: the files that are read beside the source itself */
+    size_t read_count;
 };
 
 struct jobs {
@@ -183,9 +185,17 @@ static char *shard_path(const struct jobs *jobs, const char *output, uint64_t sh
     return made < 0 ? NULL : path;
 }
 
+/* A source beside the first; or, with `rules`, an empty rule for it, so that one that is gone does
+ * not stop make. */
+static bool add_source(struct jobs *jobs, const char *path, bool rule, struct tc_error *error) {
+    tc_buffer_add_string(&jobs->out, rule ? "" : " ");
+    bool ok = add_make_name(&jobs->out, path, rule, error);
+    tc_buffer_add_string(&jobs->out, rule ? ":\n" : "");
+    return ok;
+}
+
 /* The files of a model folder: all of them are sources, since the folder's own time does not show
- * that one of them changed. With `rules` an empty rule for each, so that one that is gone does not
- * stop make. */
+ * that one of them changed. */
 static bool add_folder_files(struct jobs *jobs, const char *folder, bool rules,
                              struct tc_error *error) {
     struct tc_listing listing;
@@ -196,10 +206,8 @@ static bool add_folder_files(struct jobs *jobs, const char *folder, bool rules,
         char *path = NULL;
         if (entry->kind != TC_ENTRY_FILE)
             continue;
-        ok = asprintf(&path, "%s/%s", folder, entry->name.bytes) >= 0 || tc_fail_memory(error);
-        tc_buffer_add_string(&jobs->out, rules ? "" : " ");
-        ok = ok && add_make_name(&jobs->out, path, rules, error);
-        tc_buffer_add_string(&jobs->out, rules ? ":\n" : "");
+        ok = (asprintf(&path, "%s/%s", folder, entry->name.bytes) >= 0 || tc_fail_memory(error)) &&
+             add_source(jobs, path, rules, error);
         free(path);
     }
     tc_listing_release(&listing);
@@ -219,6 +227,37 @@ static bool add_rule(struct jobs *jobs, const struct batch_model *model, const c
          (!model->folder || add_folder_files(jobs, input, true, error));
     free(input);
     return ok;
+}
+
+static bool add_reads(struct jobs *jobs, const struct split *split, bool rules,
+                      struct tc_error *error) {
+    bool ok = true;
+    for (size_t i = 0; i < split->read_count && ok; i++) {
+        char *path = tc_depfile_path(split->read[i]);
+        ok = path ? add_source(jobs, path, rules, error) : tc_fail_memory(error);
+        free(path);
+    }
+    return ok;
+}
+
+/* What all outputs of a model need besides its first source: its shards, and other files that it is
+ * read from. One line for all of them, since there may be as many outputs as sources. */
+static bool add_reads_rule(struct jobs *jobs, const struct batch_model *model,
+                           const struct split *split, const char *target, struct tc_error *error) {
+    bool ok = true;
+    if (!split->read_count)
+        return true;
+    for (uint64_t shard = 1; ok && shard <= split->shards; shard++) {
+        char *path = shard_path(jobs, model->output, shard, split->shards);
+        tc_buffer_add_string(&jobs->out, shard > 1 ? " " : "");
+        ok = (path || tc_fail_memory(error)) && add_make_name(&jobs->out, path, true, error);
+        free(path);
+    }
+    ok = ok && (split->shards || add_make_name(&jobs->out, target, true, error));
+    tc_buffer_add_string(&jobs->out, ":");
+    ok = ok && add_reads(jobs, split, false, error);
+    tc_buffer_add_string(&jobs->out, "\n");
+    return ok && add_reads(jobs, split, true, error);
 }
 
 /* The index needs all shards, and is joined from them. */
@@ -258,8 +297,10 @@ static bool print_rules(struct jobs *jobs, const struct batch_model *model,
         ok = (path || tc_fail_memory(error)) && add_rule(jobs, model, path, split, shard, error);
         free(path);
     }
-    ok = ok && (split->shards ? add_index_rule(jobs, model, split, target, error)
-                              : add_rule(jobs, model, target, split, 0, error));
+    ok = ok &&
+         (split->shards ? add_index_rule(jobs, model, split, target, error)
+                        : add_rule(jobs, model, target, split, 0, error)) &&
+         add_reads_rule(jobs, model, split, target, error);
     tc_buffer_add_string(&jobs->targets, " ");
     ok = ok && add_make_name(&jobs->targets, target, false, error);
     free(target);
@@ -276,13 +317,20 @@ static bool may_split(const struct batch *batch, const struct batch_model *model
                          : batch->convert.plan.shard_size || model->shards;
 }
 
+/* Whether the source is read from several files, all of which make must know. */
+static bool has_sources(const struct batch *batch, const struct batch_model *model) {
+    return batch->print_makefile && !model->folder && !model->problem &&
+           (model->shards || tc_is_folder(model->input));
+}
+
 /* Planning: a dry run of each, in a process of its own. */
 
 static bool next_plan(void *context, struct batch_task *task) {
     struct jobs *jobs = context;
     const struct batch *batch = jobs->batch;
     struct tc_error ignored = {0};
-    while (jobs->next < batch->list.count && !may_split(batch, &batch->list.models[jobs->next]))
+    while (jobs->next < batch->list.count && !may_split(batch, &batch->list.models[jobs->next]) &&
+           !has_sources(batch, &batch->list.models[jobs->next]))
         jobs->next++;
     if (jobs->next == batch->list.count)
         return false;
@@ -295,7 +343,7 @@ static bool next_plan(void *context, struct batch_task *task) {
     *task = (struct batch_task){.number = jobs->next++,
                                 .words = jobs->words.words,
                                 .count = jobs->words.count,
-                                .wants = {.plan = true}};
+                                .wants = {.root = model->root, .plan = true}};
     return !jobs->words.failed;
 }
 
@@ -304,6 +352,19 @@ static void plan_moved(void *context, const struct batch_task *task,
     (void)context;
     (void)task;
     (void)report;
+}
+
+static bool keep_reads(struct split *split, const char *input, const struct batch_report *told) {
+    split->read = calloc(told->read_count ? told->read_count : 1, sizeof *split->read);
+    for (size_t i = 0; i < told->read_count && split->read; i++) {
+        if (strcmp(told->read[i].path, input) == 0)
+            continue;
+        char *path = strdup(told->read[i].path);
+        if (!path)
+            return false;
+        split->read[split->read_count++] = path;
+    }
+    return split->read != NULL;
 }
 
 static bool plan_ended(void *context, const struct batch_task *task,
@@ -322,11 +383,15 @@ static bool plan_ended(void *context, const struct batch_task *task,
         free(error);
         return true;
     }
+    const struct tc_sharding *sharding = jobs->batch->list.target->sharding;
+    if (has_sources(jobs->batch, &jobs->batch->list.models[task->number]) &&
+        !keep_reads(split, jobs->batch->list.models[task->number].input, told))
+        return false;
     if (told->has_index && told->plan[0]) {
         split->shards = told->files;
         split->parts = jobs->batch->list.models[task->number].folder;
         memcpy(split->plan, told->plan, sizeof split->plan);
-    } else if (!jobs->batch->list.target->sharding->index_ending && told->files > 1) {
+    } else if (sharding && !sharding->index_ending && told->files > 1) {
         split->files = told->files;
     }
     return true;
@@ -368,6 +433,12 @@ static bool print_all(struct jobs *jobs, struct tc_error *error) {
     return tc_buffer_ok(&jobs->out, error);
 }
 
+static void release_split(struct split *split) {
+    for (size_t i = 0; i < split->read_count; i++)
+        free(split->read[i]);
+    free(split->read);
+}
+
 int batch_print_jobs(struct batch *batch) {
     struct jobs jobs = {.batch = batch,
                         .quote = batch->print_makefile ? TC_QUOTE_RECIPE : TC_QUOTE_SHELL,
@@ -387,6 +458,8 @@ int batch_print_jobs(struct batch *batch) {
     tc_buffer_release(&jobs.targets);
     batch_words_release(&jobs.words);
     free(jobs.here);
+    for (size_t i = 0; jobs.splits && i < batch->list.count; i++)
+        release_split(&jobs.splits[i]);
     free(jobs.splits);
     return ok ? jobs.code : report_error(&error, batch->convert.common.json);
 }

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/batch/whole.h"
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/io/listing.h"
+#include "formats/model_copy.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
 
@@ -126,7 +128,8 @@ struct walk {
     struct waiting *waiting;
     size_t count;
     size_t capacity;
-    char *real_source; /* the folder where it began, without links */
+    bool whole;       /* the folder at hand is one model, but for what does not belong to it */
+    const char *root; /* the folder where it began, without links */
 };
 
 static char *join(const char *folder, struct tc_text name) {
@@ -298,24 +301,27 @@ static bool add_loose_shards(struct batch_list *list, struct shard_sets *sets, c
     return true;
 }
 
-/* Whether one path lies in the folder that another names up to `length`. */
-static bool is_below(const char *path, const char *folder, size_t length) {
-    return strncmp(path, folder, length) == 0 && path[length] == '/';
+/* Whether one folder lies in another, or is it; both without links. */
+static bool is_below(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 &&
+           (path[length] == '/' || path[length] == '\0' || folder[length - 1] == '/');
 }
 
-/* A link in a tree leads to a file of the tree, or of the blobs of the cache that the tree is a
- * snapshot of: …/snapshots/REVISION and …/blobs. */
-static bool stays_inside(const struct walk *walk, const char *link) {
-    char *real = realpath(link, NULL);
-    const char *source = walk->real_source;
-    const char *snapshots = strstr(source, "/snapshots/");
-    bool inside = real && is_below(real, source, strlen(source));
-    if (real && snapshots && !inside) {
-        size_t length = (size_t)(snapshots - source);
-        inside = is_below(real, source, length) && strncmp(real + length, "/blobs/", 7) == 0;
-    }
+/* The folder that a path lies in is asked for the cache's blobs, and not the tree: the tree may
+ * hold several snapshots. */
+bool batch_stays_inside(const char *path, const char *root) {
+    char *real = realpath(path, NULL);
+    bool inside = real && is_below(real, root);
+    char *folder = real && !inside ? tc_path_folder(path) : NULL;
+    char *blobs = folder ? model_copy_blobs(folder) : NULL;
+    char *shared = blobs ? model_copy_shared_blobs(blobs) : NULL;
+    inside = inside || (blobs && is_below(real, blobs)) || (shared && is_below(real, shared));
     free(real);
-    return inside || strcmp(source, "/") == 0;
+    free(folder);
+    free(blobs);
+    free(shared);
+    return inside;
 }
 
 static bool add_entry(struct walk *walk, const struct waiting *folder,
@@ -337,19 +343,21 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
         return push(walk, path, relative, folder->depth + 1, error);
     bool ok = (path && relative) || tc_fail_memory(error);
     struct tc_text place = {relative, relative ? strlen(relative) : 0};
+    if (walk->whole && batch_whole_has(listing, entry->name))
+        name.backend = NULL; /* the folder stands for it */
     if (ok && name.backend && name.is_shard && !has_index(listing, &name)) {
         /* Its place is that of STEM.EXT. */
         size_t cut = entry->name.length - name.stem.length;
         place.length -= cut < place.length ? cut : 0;
         ok = add_loose_shards(list, sets, folder->path, path, &name, place, error);
         if (ok && list->count > before && opens_by_first(name.backend) && entry->link &&
-            !stays_inside(walk, path))
+            !batch_stays_inside(path, walk->root))
             set_problem(list, TC_UNSAFE, LEADS_OUT);
     } else if (ok && name.backend && !name.is_shard) {
         ok = add_model(list, path, place, entry->size, false, error);
         if (ok && entry->kind == TC_ENTRY_BROKEN)
             set_problem(list, TC_IO, "a link that leads nowhere");
-        else if (ok && entry->link && !stays_inside(walk, path))
+        else if (ok && entry->link && !batch_stays_inside(path, walk->root))
             set_problem(list, TC_UNSAFE, LEADS_OUT);
     }
     free(path);
@@ -382,6 +390,24 @@ static struct tc_text own_name(const char *path) {
     return (struct tc_text){path + start, length - start};
 }
 
+/* A folder that is one model becomes a file, called as the folder. */
+static bool add_whole(struct walk *walk, const char *path, const struct tc_listing *listing,
+                      struct tc_text place, struct tc_error *error) {
+    struct batch_whole whole = batch_whole_find(listing);
+    walk->whole = whole.found;
+    if (!whole.found)
+        return true;
+    /* Where a file can hold no model, a folder does. */
+    struct batch_list *list = walk->list;
+    bool per_tensor = list->per_tensor;
+    list->per_tensor = per_tensor || list->target == tc_registry_for_one();
+    bool ok = add_model(list, path, place, whole.size, false, error);
+    list->per_tensor = per_tensor;
+    if (ok && whole.problem)
+        set_problem(list, whole.class, whole.problem);
+    return ok;
+}
+
 static bool walk_folder(struct walk *walk, const struct waiting *folder, struct tc_error *error) {
     struct batch_list *list = walk->list;
     struct tc_listing listing;
@@ -397,11 +423,13 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
     list->entries += listing.count;
     if (ok && list->entries > BATCH_MAX_ENTRIES)
         ok = over_limit(error, "files and folders in one batch", BATCH_MAX_ENTRIES);
+    struct tc_text place =
+        folder->relative[0] ? tc_text_of(folder->relative) : own_name(folder->path);
+    walk->whole = false;
     if (ok && is_model_folder(&listing)) {
-        struct tc_text place =
-            folder->relative[0] ? tc_text_of(folder->relative) : own_name(folder->path);
         ok = add_model(list, folder->path, place, weights_size(&listing), true, error);
     } else {
+        ok = ok && add_whole(walk, folder->path, &listing, place, error);
         /* From the last to the first, since what is pushed last is walked first. */
         size_t before = walk->count;
         struct shard_sets sets = {0};
@@ -421,12 +449,16 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
 
 static bool add_tree(struct batch_list *list, const char *source, const char *relative,
                      struct tc_error *error) {
-    struct walk walk = {.list = list, .real_source = realpath(source, NULL)};
-    if (!walk.real_source) {
+    struct walk walk = {.list = list};
+    size_t before = list->count;
+    char *real = realpath(source, NULL);
+    if (!real) {
         tc_fail_errno(error, errno, "open", "cannot tell where it lies");
         return tc_error_in_file(error, source);
     }
-    bool ok = push(&walk, strdup(source), strdup(relative), 0, error);
+    walk.root = tc_arena_copy(&list->arena, real, strlen(real), error);
+    free(real);
+    bool ok = walk.root && push(&walk, strdup(source), strdup(relative), 0, error);
     while (walk.count) {
         struct waiting folder = walk.waiting[--walk.count];
         ok = ok && walk_folder(&walk, &folder, error);
@@ -434,7 +466,8 @@ static bool add_tree(struct batch_list *list, const char *source, const char *re
         free(folder.relative);
     }
     free(walk.waiting);
-    free(walk.real_source);
+    for (size_t i = before; i < list->count; i++)
+        list->models[i].root = walk.root;
     return ok;
 }
 

@@ -3,7 +3,8 @@
  *
  * A source is a file, a pattern with * ? [ that no file is called, or a folder, which is
  * walked with all that lies below it. A folder with a config.json and weights is one
- * model; in other folders every file, index or set of shards of a known format is one.
+ * model, and so is one that batch_whole.h tells of; in other folders every file, index or set of
+ * shards of a known format is one.
  * Hidden files, files of a training and links to folders are passed over. Below DST a
  * model keeps its path from the source, and with another extension its name.
  */
@@ -31,6 +32,7 @@ struct batch_model {
     uint64_t size;       /* of its files, as far as the walk knows them */
     bool folder;         /* input and output are model folders */
     bool shards;         /* it may be in shards, as its name or its format shows */
+    const char *root;    /* of the tree that it was found in, without links; NULL: it was named */
     const char *problem; /* why it can't be converted; NULL: nothing */
     enum tc_class class; /* of that problem */
 };
@@ -61,6 +63,10 @@ bool batch_list_add(struct batch_list *list, const char *source, bool listed,
                     struct tc_error *error);
 /* Refuses models that would go to one place, and outputs that are also inputs. */
 bool batch_list_check(const struct batch_list *list, struct tc_error *error);
+
+/* Whether a file lies in a tree once its links are resolved, or in the blobs of the cache that its
+ * folder is a snapshot of: CACHE/snapshots/REVISION and CACHE/blobs. */
+bool batch_stays_inside(const char *path, const char *root);
 
 /* The folder in which a pattern begins to be one: "a/b" of "a/b/x*.npz"; from malloc. */
 char *batch_pattern_folder(const char *pattern);

@@ -37,8 +37,10 @@ static bool add_state(struct tc_buffer *text, const char *path, struct tc_error 
     return true;
 }
 
-/* What a source looks like from outside: for a folder, every file in it. */
-static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_error *error) {
+/* What a source looks like from outside: for a folder every file in it, and in any case all that
+ * were read: `read` names them. */
+static bool state_of(const struct batch_model *model, const struct tc_text *read, size_t count,
+                     char hex[HEX], struct tc_error *error) {
     unsigned char sum[TC_SHA256_BYTES];
     struct tc_buffer text = {0};
     struct tc_listing listing;
@@ -54,6 +56,11 @@ static bool state_of(const struct batch_model *model, char hex[HEX], struct tc_e
             free(path);
         }
     tc_listing_release(&listing);
+    for (size_t i = 0; i < count && ok; i++) {
+        char *path = strndup(read[i].bytes, read[i].length);
+        ok = path ? add_state(&text, path, error) : tc_fail_memory(error);
+        free(path);
+    }
     ok = ok && error->class == TC_OK && tc_buffer_ok(&text, error) &&
          tc_sha256_of(text.bytes, text.length, sum, error);
     tc_buffer_release(&text);
@@ -79,6 +86,29 @@ static bool output_status(const struct batch_model *model, struct stat *status) 
     return false;
 }
 
+/* The names of a line's list, in the arena. */
+static bool read_names(struct tc_json *json, struct batch_log_line *line, struct tc_arena *arena) {
+    struct tc_error ignored = {0};
+    size_t capacity = 0;
+    tc_json_begin(json, TC_JSON_ARRAY);
+    while (tc_json_element(json)) {
+        if (line->read_count == capacity) {
+            size_t more = capacity ? 2 * capacity : 16;
+            struct tc_text *names = tc_arena_array(arena, more, sizeof *names, &ignored);
+            if (!names)
+                return false;
+            if (capacity)
+                memcpy(names, line->read, capacity * sizeof *names);
+            line->read = names;
+            capacity = more;
+        }
+        if (!tc_json_string(json, &line->read[line->read_count]))
+            return false;
+        line->read_count++;
+    }
+    return !json->failed;
+}
+
 static bool read_line(struct batch_log_line *line, struct tc_text text, struct tc_arena *arena) {
     struct tc_error ignored = {0};
     struct tc_json json;
@@ -102,7 +132,10 @@ static bool read_line(struct batch_log_line *line, struct tc_text text, struct t
             tc_json_string(&json, into);
         else if (number)
             tc_json_unsigned(&json, number);
-        else
+        else if (tc_text_equal(key, TC_TEXT("read"))) {
+            if (!read_names(&json, line, arena))
+                return false;
+        } else
             tc_json_skip(&json, &other);
     }
     return tc_json_end(&json) && line->output.bytes && line->state.bytes && line->options.bytes &&
@@ -215,47 +248,65 @@ const struct batch_log_line *batch_log_done(const struct batch_log *log,
         log->count ? tc_name_map_find(&log->outputs, tc_text_of(model->output)) : NULL;
     const struct batch_log_line *line = number ? &log->lines[*number] : NULL;
     if (!line || !tc_text_equal(line->options, tc_text_of(log->options)) ||
-        !state_of(model, state, &ignored) || !tc_text_equal(line->state, tc_text_of(state)) ||
-        !output_status(model, &status) || (uint64_t)status.st_size != line->size)
+        !state_of(model, line->read, line->read_count, state, &ignored) ||
+        !tc_text_equal(line->state, tc_text_of(state)) || !output_status(model, &status) ||
+        (uint64_t)status.st_size != line->size)
         return NULL;
     print_time(modified, &status);
     return tc_text_equal(line->modified, tc_text_of(modified)) ? line : NULL;
 }
 
-bool batch_log_add(struct batch_log *log, const struct batch_model *model,
-                   const struct batch_report *report, struct tc_error *error) {
-    struct tc_buffer text = {0};
-    struct tc_json_writer json = {.out = &text, .escape = TC_ESCAPE_DISPLAY};
-    char state[HEX];
-    char modified[48];
-    struct stat status;
-    /* Names that JSON can't hold as they are would not be found again. */
-    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)))
-        return true;
-    if (!output_status(model, &status)) {
-        if (tc_path_missing(errno))
-            return true;
-        tc_fail_errno(error, errno, "log",
-                      "cannot find out which file this is, for the log of the batch");
-        return tc_error_in_file(error, model->output);
+/* What the state of the source does not cover by itself: files beside it. In the arena. False where
+ * there are names that JSON can't hold as they are, which would not be found again. */
+static bool list_reads(const struct batch_model *model, const struct batch_report *report,
+                       struct tc_arena *arena, struct tc_text **read, size_t *count,
+                       struct tc_error *error) {
+    size_t length = strlen(model->input);
+    bool folder = tc_is_folder(model->input);
+    *count = 0;
+    *read = tc_arena_array(arena, report->read_count + 1, sizeof **read, error);
+    for (size_t i = 0; i < report->read_count && *read; i++) {
+        struct tc_text path = tc_text_of(report->read[i].path);
+        bool inside = folder && tc_text_starts(path, (struct tc_text){model->input, length}) &&
+                      path.bytes[length] == '/' && !strchr(path.bytes + length + 1, '/');
+        if (inside || tc_text_equal(path, tc_text_of(model->input)))
+            continue;
+        if (!tc_utf8_valid(path))
+            return false;
+        (*read)[(*count)++] = path;
     }
-    if (!state_of(model, state, error))
-        return false;
-    print_time(modified, &status);
+    return *read != NULL;
+}
+
+static void print_line(struct tc_buffer *text, const struct batch_log_line *line,
+                       const char *input) {
+    struct tc_json_writer json = {.out = text, .escape = TC_ESCAPE_DISPLAY};
+    tc_json_open_object(&json, NULL);
+    tc_json_add_string(&json, "input", input);
+    tc_json_add_text(&json, "state", line->state);
+    tc_json_add_text(&json, "options", line->options);
+    tc_json_add_text(&json, "output", line->output);
+    tc_json_add_number(&json, "size", line->size);
+    tc_json_add_text(&json, "modified", line->modified);
+    tc_json_add_number(&json, "bytes_in", line->bytes_in);
+    tc_json_add_number(&json, "bytes_out", line->bytes_out);
+    if (line->digest.length)
+        tc_json_add_text(&json, "digest", line->digest);
+    if (line->read_count)
+        tc_json_open_array(&json, "read");
+    for (size_t i = 0; i < line->read_count; i++)
+        tc_json_add_text(&json, NULL, line->read[i]);
+    if (line->read_count)
+        tc_json_close(&json);
+    tc_json_end_line(&json);
+}
+
+static bool write_line(struct batch_log *log, const struct batch_log_line *line, const char *input,
+                       struct tc_error *error) {
+    struct tc_buffer text = {0};
     if (log->cut)
         tc_buffer_add_string(&text, "\n");
-    tc_json_open_object(&json, NULL);
-    tc_json_add_string(&json, "input", model->input);
-    tc_json_add_string(&json, "state", state);
-    tc_json_add_string(&json, "options", log->options);
-    tc_json_add_string(&json, "output", model->output);
-    tc_json_add_number(&json, "size", (uint64_t)status.st_size);
-    tc_json_add_string(&json, "modified", modified);
-    tc_json_add_number(&json, "bytes_in", report->bytes_in);
-    tc_json_add_number(&json, "bytes_out", report->bytes_out);
-    if (report->digest[0])
-        tc_json_add_string(&json, "digest", report->digest);
-    tc_json_end_line(&json);
+    print_line(&text, line, input);
     bool ok = tc_buffer_ok(&text, error);
     log->cut = log->cut || ok;
     ok = ok && tc_write_all(log->fd, text.bytes, text.length, error);
@@ -264,6 +315,40 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
                 tc_fail_errno(error, errno, "log", "cannot write the log of the batch"));
     tc_buffer_release(&text);
     return ok;
+}
+
+bool batch_log_add(struct batch_log *log, const struct batch_model *model,
+                   const struct batch_report *report, struct tc_error *error) {
+    struct tc_arena arena;
+    char state[HEX];
+    char modified[48];
+    struct stat status;
+    if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)) || report->reads_untold)
+        return true;
+    if (!output_status(model, &status)) {
+        if (tc_path_missing(errno))
+            return true;
+        tc_fail_errno(error, errno, "log",
+                      "cannot find out which file this is, for the log of the batch");
+        return tc_error_in_file(error, model->output);
+    }
+    print_time(modified, &status);
+    struct batch_log_line line = {.output = tc_text_of(model->output),
+                                  .options = tc_text_of(log->options),
+                                  .modified = tc_text_of(modified),
+                                  .digest = tc_text_of(report->digest),
+                                  .size = (uint64_t)status.st_size,
+                                  .bytes_in = report->bytes_in,
+                                  .bytes_out = report->bytes_out};
+    tc_arena_init(&arena, 0);
+    bool ok = true;
+    if (list_reads(model, report, &arena, &line.read, &line.read_count, error)) {
+        ok = state_of(model, line.read, line.read_count, state, error);
+        line.state = (struct tc_text){state, HEX - 1};
+        ok = ok && write_line(log, &line, model->input, error);
+    }
+    tc_arena_release(&arena);
+    return ok && error->class == TC_OK;
 }
 
 void batch_log_close(struct batch_log *log, const char *destination) {

@@ -27,6 +27,8 @@ struct batch_log_line {
     struct tc_text options;
     struct tc_text digest;
     struct tc_text modified;
+    struct tc_text *read; /* the files that were read, but for the source itself */
+    size_t read_count;
     uint64_t size;
     uint64_t bytes_in;
     uint64_t bytes_out;

@@ -12,6 +12,7 @@ import time
 import files
 from batches import digest, environment, files_in, model, needs, tensors, tree
 from harness import (
+    DATA,
     FULL,
     INVALID,
     IO,
@@ -214,6 +215,91 @@ def links(folder):
     found, summary = lines(batch(folder, "m", "out2", "-t", "npz", "--json", code=UNSAFE))
     check_equal(found["m/leak.safetensors"]["status"], "failed", "a link out of the tree")
     check_equal(counts(summary), (2, 0, 1), "the others")
+
+
+def linked_shards(folder):
+    """Shards and other files that a model leads to lie in its tree, too, or in the blobs of its cache."""
+    tree(folder / "far", ("a",))
+    (folder / "m").mkdir()
+    expect(folder, OK, "-q", "far/a.safetensors", "far/cut.safetensors", "--shard-size", "40K")
+    shards = [name for name in files_in(folder / "far") if "-of-" in name]
+    for place in ("loose", "indexed", "cache/snapshots/r"):
+        (folder / "m" / place).mkdir(parents=True)
+    (folder / "m/cache/blobs").mkdir()
+    for number, name in enumerate(shards):
+        for place in ("loose", "indexed"):
+            (folder / "m" / place / name).symlink_to(folder / "far" / name)
+        shutil.copy(folder / "far" / name, folder / "m/cache/blobs" / f"{number:064}")
+        (folder / "m/cache/snapshots/r" / name).symlink_to(f"../../blobs/{number:064}")
+    index = "cut.safetensors.index.json"
+    for place in ("indexed", "cache/snapshots/r"):
+        shutil.copy(folder / "far" / index, folder / "m" / place / index)
+    wanted = digest(folder / "far" / index)
+    for sandbox in ("auto", "off"):
+        out = f"out-{sandbox}"
+        result = batch(folder, "m", out, "-t", "npz", "--json", f"--sandbox={sandbox}", code=UNSAFE)
+        found, summary = lines(result)
+        check_equal(counts(summary), (1, 0, 2), f"--sandbox={sandbox}", result)
+        for name in ("m/loose", f"m/indexed/{index}"):
+            check_equal(found[name]["error"]["code"], "link-outside", name)
+        check_equal(files_in(folder / out), ["cache/snapshots/r/cut.npz"], "outputs")
+        check_equal(digest(folder / out / "cache/snapshots/r/cut.npz"), wanted, "the snapshot's digest")
+    # Several snapshots of one cache; and one whose blobs are somebody else's folder.
+    batch(folder, "m/cache/snapshots", "out2", "-t", "npz", "-q")
+    check_equal(files_in(folder / "out2"), ["r/cut.npz"], "snapshots")
+    (folder / "m/cache/blobs").rename(folder / "blobs")
+    (folder / "m/cache/blobs").symlink_to(folder / "blobs")
+    batch(folder, "m/cache/snapshots", "out3", "-t", "npz", "-q", code=UNSAFE)
+
+
+def checkpoints(folder):
+    """A checkpoint in several files, and a folder of a file a tensor whose names tconv keeps, are one model each."""
+    for name in ("dcp", "zero"):
+        shutil.copytree(DATA / name, folder / "m" / name)
+    expect(folder, OK, "-q", DATA / "npz/stored.npz", "m/arrays/", "-t", "npy")
+    plain = {"m/dcp/hf", "m/dcp/hf_consolidated", "m/dcp/hf_sharded"}  # these are shards
+    folders = [f"m/{path.parent.relative_to(folder / 'm')}" for path in folder.rglob(".metadata")]
+    folders += [f"m/{path.relative_to(folder / 'm')}" for path in folder.glob("m/zero/*/global_step1")]
+    wanted = {path: digest(folder / path) for path in [*folders, "m/arrays"]}
+    check_equal(len(wanted), 8 + 5 + 1, "checkpoints")
+    result = batch(folder, "m", "out", "-t", "safetensors", "-q")
+    outputs = {f"m/{name}": digest(folder / "out" / name) for name in files_in(folder / "out") if "-of-" not in name}
+    check_equal({name.rpartition(".safetensors")[0]: value for name, value in outputs.items() if ".index" not in name}, wanted, "digests", result)
+    check_equal(len([name for name in outputs if ".index" in name]), len(plain), "shards")
+    check_equal(counts(lines(batch(folder, "m", "out", "-t", "safetensors", "--resume", "--json"))[1]), (0, len(wanted) + 3, 0), "--resume")
+    # One file of them changes: times show it.
+    for path in ("m/dcp/mini/__0_0.distcp", "m/arrays/w.npy", "m/zero/stage2/global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt"):
+        os.utime(folder / path, (1, 1))
+    check_equal(counts(lines(batch(folder, "m", "out", "-t", "safetensors", "--resume", "--json"))[1]), (3, len(wanted), 0), "changed files")
+    batch(folder, "m/arrays", "again", "-t", "npy", "-q")
+    check_equal(digest(folder / "again/arrays"), wanted["m/arrays"], "a folder becomes a folder")
+    batch(folder, "m/zero/stage2", "m/arrays", "gone", "-t", "safetensors", "--rm", "-q")
+    check_equal(files_in(folder / "m/zero/stage2"), ["latest"], "--rm")
+    check_equal(digest(folder / "gone/global_step1.safetensors"), wanted["m/zero/stage2/global_step1"], "after --rm")
+    # What is no longer whole is a failure, and not passed over.
+    os.remove(folder / "m/dcp/mini/.metadata")
+    found, summary = lines(batch(folder, "m/dcp", "out2", "-t", "safetensors", "--json", code=INVALID))
+    check_equal((summary["failed"], found["m/dcp/mini"]["status"]), (1, "failed"), "without its table")
+    model(folder / "m/dcp/ranks/model.safetensors")
+    found, summary = lines(batch(folder, "m/dcp/ranks", "out3", "-t", "npz", "--json", code=UNSUPPORTED))
+    check_equal((counts(summary), found["m/dcp/ranks"]["status"]), ((1, 0, 1), "failed"), "beside another model")
+
+
+def resumed_shards(folder):
+    """--resume looks at every file that a model was read from, and not at its index alone."""
+    tree(folder / "m", ("a", "b"))
+    for kind in ("safetensors", "gguf"):
+        expect(folder, OK, "-q", "m/a.safetensors", f"m/{kind}.{kind}", "--shard-size", "40K")
+    run_ = lambda: counts(lines(batch(folder, "m", "out", "-t", "npz", "--resume", "--json"))[1])  # noqa: E731
+    check_equal((run_(), run_()), ((4, 0, 0), (0, 4, 0)), "before")
+    for done, name in enumerate(name for name in files_in(folder / "m") if "00002-of" in name):
+        shard = folder / "m" / name
+        data = shard.read_bytes()
+        shard.write_bytes(data[:-8] + b"\0\0\x80?" * 2)
+        os.utime(shard, (done + 1, done + 1))
+        check_equal((run_(), run_()), ((1, 3, 0), (0, 4, 0)), name)
+    index = "m/safetensors.safetensors.index.json"
+    check_equal(digest(folder / "out/safetensors.npz"), digest(folder / index), "as the shards are now")
 
 
 def skipping(folder):
@@ -446,7 +532,8 @@ def parallel_make(folder):
     check_equal(len(files_in(folder / "out-three")), 12, "outputs")
 
 
-CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, skipping, dry_run, killed, signals, removing,
+CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, linked_shards,
+         checkpoints, resumed_shards, skipping, dry_run, killed, signals, removing,
          odd_names, large_tree, one_each, parallel_make]
 
 

@@ -137,6 +137,23 @@ def weights_elsewhere(folder):
     check_equal((folder / "out").exists(), False, "no output")
 
 
+def linked_blobs(folder):
+    """Blobs are those of a cache where they are its own folder: a link in their place could lead to any other, and the
+    files below that are not the model's."""
+    cache = folder / "models--a--b"
+    place = make(cache / "snapshots", "r")
+    (folder / "private").mkdir()
+    (folder / "private" / "key").write_text("secret")
+    (place / "notes.txt").symlink_to("../../blobs/key")
+    (cache / "blobs").symlink_to("../private")
+    expect(folder, UNSAFE, str(place.relative_to(folder)), "out/", *TO_PT)
+    check_equal((folder / "out").exists(), False, "no output")
+    (cache / "blobs").unlink()
+    (folder / "private").rename(cache / "blobs")
+    expect(folder, OK, str(place.relative_to(folder)), "out/", *TO_PT)
+    check_equal((folder / "out/notes.txt").read_text(), "secret", "of the cache's own blobs")
+
+
 def pipe_as_weights(folder):
     """What has the name of weights and is no file is passed over, and never opened."""
     place = make(folder)
@@ -431,6 +448,7 @@ def cases():
         yield f"refused {label}", functools.partial(refused, code, slug, plant)
     yield "link to a sibling of a like name", sibling
     yield "weights elsewhere", weights_elsewhere
+    yield "linked blobs", linked_blobs
     yield "pipe as weights", pipe_as_weights
     for name in ("../x", "/etc/passwd", "a/b", "..", "", "a\0b", "..\\x"):
         yield f"index names {name!r}", functools.partial(hostile_index, name, UNSAFE)

@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from batches import digest, environment, files_in, model, needs, tree
-from harness import FEWER, FULL, INVALID, IO, OK, UNSAFE, USAGE, Suite, check_equal, expect, run, tconv
+from harness import DATA, FEWER, FULL, INVALID, IO, OK, UNSAFE, USAGE, Suite, check_equal, expect, run, tconv
 
 FORMATS = ["safetensors", "deathtensors", "pt"]
 STRIDE = 4 if FEWER and not FULL else 1  # from a step at which a run is killed to the next
@@ -145,6 +145,26 @@ def other_run(folder):
     check_equal((result.code, b"plan" in result.err), (INVALID, True), "the old plan", result)
 
 
+def pruning(folder):
+    """A job leaves the shards of the other jobs alone, in any order and a second time; those of a run that had
+    another number of shards go with --prune."""
+    digests = tree(folder / "m", ("a",))
+    lines = jobs(folder, "m/a.safetensors", "out", "-t", "safetensors", "--shard-size", "40K", "--prune")
+    check_equal(len(lines) > 2, True, "several jobs")
+    old = folder / "out" / "a-00001-of-00099.safetensors"
+    for turn in (lines[::-1], lines):
+        old.parent.mkdir(exist_ok=True)
+        old.write_bytes(b"")
+        run_jobs(folder, turn)
+        check_equal(old.exists(), False, "of the earlier run")
+        expect(folder, OK, "index", "-q", "out")
+    for line in lines:
+        result = run("sh", "-ec", line, cwd=folder, env=environment())
+        check_equal((result.code, result.err), (0, b""), line, result)
+    expect(folder, OK, "index", "-q", "out")
+    check_equal(digest(folder / "out/a.safetensors.index.json"), digests["a"], "digest")
+
+
 def odd_shards(folder):
     tree(folder / "m", ("a",))
     for text in ("0/3", "4/3", "3", "1/", "/3", "1/2/3", "-1/3", "1/99999999999999999999", "x/y"):
@@ -173,6 +193,45 @@ def makefile(folder):
 
 
 ODD = b"odd \xff 'name"
+
+
+def makefile_sources(folder):
+    """make knows every file that a model is read from, not its index or its folder alone."""
+    needs("make")
+    source = folder / "m" / "one"
+    model(folder / "a.safetensors", 1)
+    source.mkdir(parents=True)
+    expect(folder, OK, "-q", "a.safetensors", "m/one/a.safetensors", "--shard-size", "40K")
+    shutil.copytree(source, folder / "m/loose")
+    os.remove(folder / "m/loose/a.safetensors.index.json")
+    shutil.copytree(DATA / "zero/stage1", folder / "m/zero")
+    expect(folder, OK, "-q", DATA / "npz/stored.npz", "m/arrays/", "-t", "npy")
+    (folder / "one.mk").write_bytes(expect(folder, OK, "batch", "--makefile", "-q", "m", "out", "-t", "npz").out)
+    make = lambda: run("make", "-s", "-f", "one.mk", cwd=folder, env=environment())  # noqa: E731
+    check_equal(make().code, 0, "make")
+    outputs = {"one/a.npz": "one/a-00002-of-*", "loose/a.npz": "loose/a-00003-of-*",
+               "zero/global_step1.npz": "zero/global_step1/*rank_1_*", "arrays.npz": "arrays/w.npy"}  # fmt: skip
+    check_equal(files_in(folder / "out"), sorted(outputs), "outputs")
+    for output, pattern in outputs.items():
+        for path in folder.glob("out/**/*.npz"):
+            os.utime(path, (2e9, 2e9))
+        before = {path: (folder / "out" / path).stat().st_ino for path in outputs}
+        check_equal(make().code, 0, "nothing to be done")
+        check_equal({path: (folder / "out" / path).stat().st_ino for path in outputs}, before, "nothing")
+        changed, = (folder / "m").glob(pattern)
+        os.utime(changed, (2.1e9, 2.1e9))
+        check_equal(make().code, 0, "make again")
+        after = {path for path in outputs if (folder / "out" / path).stat().st_ino != before[path]}
+        check_equal(after, {output}, f"what is made anew for {pattern}")
+        os.utime(changed)
+    # A shard that is gone does not stop make, whose recipe says what is wrong; one that changes means other jobs.
+    (folder / "two.mk").write_bytes(expect(folder, OK, "batch", "--makefile", "-q", "m/one", "out2", "-t", "pt").out)
+    command = ("make", "-s", "-f", "two.mk")
+    check_equal(run(*command, cwd=folder, env=environment()).code, 0, "shards")
+    changed, = (folder / "m/one").glob("a-00002-of-*")
+    os.utime(changed, (2.1e9, 2.1e9))
+    result = run(*command, cwd=folder, env=environment())
+    check_equal((result.code, b"list the jobs again" in result.err), (2, True), "another plan", result)
 
 
 def model_folder(folder, seed=1):
@@ -448,7 +507,7 @@ def if_changed(folder):
         expect(folder, OK, "-q", "a.safetensors", *to)
 
 
-CASES = [from_shards, refusals, other_run, odd_shards, makefile, folder_refusals, folder_killed, trees_joined, folder_jobs, folder_makefile, pattern_rules, resharding, if_changed]
+CASES = [from_shards, refusals, other_run, odd_shards, pruning, makefile, makefile_sources, folder_refusals, folder_killed, trees_joined, folder_jobs, folder_makefile, pattern_rules, resharding, if_changed]
 
 
 def cases():

@@ -19,6 +19,7 @@ struct pattern {
     struct tc_text stem;
     struct tc_text extension;
     size_t count_digits;
+    unsigned others; /* where this run writes one shard of so many: the others are of other jobs */
 };
 
 struct stale {
@@ -59,6 +60,7 @@ static bool find_pattern(const struct tc_plan *plan, struct pattern *pattern) {
             continue;
         *pattern = (struct pattern){.stem = {name.bytes, at},
                                     .extension = rest,
+                                    .others = plan->file_count < count ? count : 0,
                                     .count_digits = (size_t)plan->target->sharding->count_digits};
         return true;
     }
@@ -72,7 +74,8 @@ static bool matches(const struct pattern *pattern, const char *name) {
     return take(&rest, pattern->stem) && take(&rest, TC_TEXT("-")) &&
            take_number(&rest, 5, &number) && take(&rest, TC_TEXT("-of-")) &&
            take_number(&rest, pattern->count_digits, &count) &&
-           tc_text_equal(rest, pattern->extension) && number >= 1 && number <= count;
+           tc_text_equal(rest, pattern->extension) && number >= 1 && number <= count &&
+           count != pattern->others;
 }
 
 static bool listing_failed(const struct tc_publish *publish, struct tc_error *error) {
