@@ -82,6 +82,23 @@ MALFORMED = {
     "sparse of no layout": tree('{"a":["s",null,"dia",true]}'),
     "quantised of no scheme": tree('{"a":["q",null,"per_row",1.0,0,"qint8"]}'),
 }
+
+
+def sparse(layout, **parts):
+    """The parts of a sparse tensor, whose last part is its shape, and its tree."""
+    tensors = {f"s.{role}": part for role, part in parts.items()}
+    return tensors, tree('{"s":["s",null,"%s"%s]}' % (layout, ",true" if layout == "coo" else ""))
+
+
+def integers(dtype, *values, shape=None):
+    size = {"I32": 4, "I64": 8}[dtype]
+    data = b"".join(value.to_bytes(size, "little", signed=True) for value in values)
+    return Tensor(dtype, [len(values)] if shape is None else shape, data)
+
+
+SHAPE = integers("I64", 2, 3)
+PAIRS = integers("I64", 0, 1, 2, 0, shape=[2, 2])
+STARTS = integers("I64", 0, 1, 2)
 # What only the tensors show to be wrong.
 STALE = {
     "not there": (ONE, tree('{"a":[],"b":[]}')),
@@ -99,6 +116,25 @@ STALE = {
     "parameter of integers": ({"a": INTEGERS}, tree('{"a":["p"]}')),
     "scalar of rank 1": (ONE, tree('{"a":["N"]}')),
     "sparse that is none": (ONE, tree('{"a":["s",null,"coo",false]}')),
+    "indices in I32": sparse("coo", indices=integers("I32", 0, 1, 2, 0, shape=[2, 2]), values=f32(1, 2), shape=SHAPE),
+    "a shape in I32": sparse("coo", indices=PAIRS, values=f32(1, 2), shape=integers("I32", 2, 3)),
+    "a shape of one more": sparse("coo", indices=PAIRS, values=f32(1, 2), shape=integers("I64", 2, 3, 4)),
+    "a negative shape": sparse("coo", indices=PAIRS, values=f32(1, 2), shape=integers("I64", 2, -3)),
+    "a value too few": sparse("coo", indices=PAIRS, values=f32(1), shape=SHAPE),
+    "indices of rank 1": sparse("coo", indices=integers("I64", 0, 1, 2, 0), values=f32(1, 2), shape=SHAPE),
+    "indices of two dtypes": sparse(
+        "csr", crow_indices=STARTS, col_indices=integers("I32", 0, 2), values=f32(1, 2), shape=SHAPE
+    ),
+    "a row too many": sparse(
+        "csr", crow_indices=integers("I64", 0, 1, 2, 2), col_indices=integers("I64", 0, 2), values=f32(1, 2), shape=SHAPE
+    ),
+    "blocks that are none": sparse(
+        "bsr", crow_indices=STARTS, col_indices=integers("I64", 0, 2), values=f32(1, 2), shape=SHAPE
+    ),
+    "scales that are integers": (
+        {"q": integers("I32", 1, 2), "q.scales": integers("I64", 1, 1), "q.zero_points": integers("I64", 0, 0)},
+        tree('{"q":["q",null,"per_channel_affine",0,"qint32"]}'),
+    ),
     "quantised floats": (ONE, tree('{"a":["q",null,"per_tensor_affine",1.0,0,"qint8"]}')),
 }
 

@@ -160,29 +160,42 @@ static bool keep_metadata(struct tc_densify *densify, struct tc_arena *arena,
     return densify->tensor.metadata != NULL;
 }
 
-struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_sparse *sparse,
-                                   struct tc_arena *arena, struct tc_error *error) {
-    const struct tc_table *table = &reader->table;
+struct tc_densify *tc_densify_measure(struct tc_reader *reader,
+                                      const struct tc_sparse_layout *layout,
+                                      const struct tc_tensor *const *parts, struct tc_text name,
+                                      struct tc_arena *arena, struct tc_error *error) {
     struct tc_densify *densify = tc_arena_alloc(arena, sizeof *densify, error);
     if (!densify)
         return NULL;
-    const struct tc_sparse_layout *layout = tc_sparse_layout(sparse->layout);
     unsigned part = 0;
     densify->reader = reader;
-    densify->first = tc_sparse_part(table, sparse, part++);
-    densify->plain = layout->compressed ? tc_sparse_part(table, sparse, part++) : NULL;
-    densify->values = tc_sparse_part(table, sparse, part++);
-    densify->shape = tc_sparse_part(table, sparse, part);
+    densify->first = parts[part++];
+    densify->plain = layout->compressed ? parts[part++] : NULL;
+    densify->values = parts[part++];
+    densify->shape = parts[part];
     densify->by_column = layout->by_column;
-    densify->tensor.name = sparse->parent;
+    densify->tensor.name = name;
     densify->tensor.dtype = densify->values->dtype;
-    bool ok = check_dtype(densify->values, error) && is_index(densify->first, error) &&
+    bool ok = is_index(densify->first, error) &&
               (!densify->plain || is_index(densify->plain, error)) &&
               read_shape(densify, arena, error) &&
               (layout->compressed ? measure_compressed(densify, layout->blocks, error)
                                   : measure_coo(densify, error)) &&
-              measure(densify, error) && keep_metadata(densify, arena, error);
+              measure(densify, error);
     return ok ? densify : NULL;
+}
+
+struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_sparse *sparse,
+                                   struct tc_arena *arena, struct tc_error *error) {
+    const struct tc_sparse_layout *layout = tc_sparse_layout(sparse->layout);
+    const struct tc_tensor *parts[4] = {NULL};
+    for (unsigned i = 0; i < layout->parts; i++)
+        parts[i] = tc_sparse_part(&reader->table, sparse, i);
+    if (!check_dtype(parts[layout->parts - 2], error))
+        return NULL;
+    struct tc_densify *densify =
+        tc_densify_measure(reader, layout, parts, sparse->parent, arena, error);
+    return densify && keep_metadata(densify, arena, error) ? densify : NULL;
 }
 
 static unsigned char *load_part(struct tc_reader *reader, const struct tc_tensor *part,

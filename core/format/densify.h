@@ -16,6 +16,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/format/reader.h"
 #include "core/tensor/sparse_group.h"
 #include "core/tensor/table.h"
@@ -52,6 +53,12 @@ struct tc_densify {
  * result is in the arena. */
 struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_sparse *sparse,
                                    struct tc_arena *arena, struct tc_error *error);
+/* The same for parts that are known, in the layout's order, without the metadata of the dense
+ * tensor; their values may be of a dtype that can't be made dense. */
+struct tc_densify *tc_densify_measure(struct tc_reader *reader,
+                                      const struct tc_sparse_layout *layout,
+                                      const struct tc_tensor *const *parts, struct tc_text name,
+                                      struct tc_arena *arena, struct tc_error *error);
 /* Bytes of the dense tensor's stream, whole elements. The first call loads and
  * checks the group. One thread at a time may call it. */
 bool tc_densify_read(struct tc_densify *densify, uint64_t offset, void *buffer, size_t length,

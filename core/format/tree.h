@@ -131,9 +131,10 @@ static inline struct tc_text tc_tree_text(const struct tc_tree_node *node) {
 bool tc_tree_parse(struct tc_tree *tree, struct tc_text text, struct tc_arena *arena,
                    struct tc_error *error);
 /* Finds the tensors of a tree. It fails with TC_UNSUPPORTED, "stale-tree", unless the tree has
- * every tensor of the table once, and each is what the tree takes it for. */
-bool tc_tree_match(struct tc_tree *tree, const struct tc_table *table, struct tc_arena *arena,
-                   struct tc_error *error);
+ * every tensor of the table once, and each is what the tree takes it for. `dtypes` has, by position
+ * in the table, what the tensors will be where they are not written as they are; NULL: they are. */
+bool tc_tree_match(struct tc_tree *tree, const struct tc_table *table, const uint8_t *dtypes,
+                   struct tc_arena *arena, struct tc_error *error);
 
 /* Whether these are what torch calls dtypes, devices, layouts and classes that a defaultdict may
  * make: the only names in a tree that mean anything. */

@@ -118,6 +118,7 @@ bool tc_tree_is_dense(const uint64_t *shape, const uint64_t *stride, unsigned ra
 struct match {
     struct tc_tree *tree;
     const struct tc_table *table;
+    const uint8_t *dtypes; /* by table position; NULL: the table's */
     struct tc_error *error;
     const struct tc_tree_tensor **users; /* by table position */
     size_t used;
@@ -126,6 +127,10 @@ struct match {
 static bool stale(struct match *match, struct tc_text name, const char *what) {
     return tc_fail(match->error, TC_UNSUPPORTED, "stale-tree", "\"%.*s\" %s",
                    tc_text_shown(name, 200), name.bytes ? name.bytes : "", what);
+}
+
+static enum tc_dtype dtype_of(const struct match *match, const struct tc_tensor *tensor) {
+    return match->dtypes ? match->dtypes[tensor - match->table->tensors] : tensor->dtype;
 }
 
 /* Takes NAME or NAME.ENDING as a tensor's next part. */
@@ -157,12 +162,18 @@ static const struct tc_tensor *take(struct match *match, struct tc_tree_tensor *
 
 static bool match_sparse(struct match *match, struct tc_tree_tensor *tensor) {
     const struct tc_sparse_layout *layout = tensor->layout;
-    const struct tc_tensor *part = NULL;
+    const struct tc_tensor *parts[4] = {NULL};
     for (unsigned i = 0; i < layout->parts; i++)
-        if (!(part = take(match, tensor, layout->roles[i])))
+        if (!(parts[i] = take(match, tensor, layout->roles[i])))
             return false;
-    /* The last part is the shape. */
-    return (part && part->dtype == TC_I64 && part->rank == 1 && part->shape[0] <= TC_MAX_RANK) ||
+    const struct tc_tensor *shape = parts[layout->parts - 1];
+    enum tc_dtype indices = dtype_of(match, parts[0]);
+    bool fits = indices == TC_I64 || (layout->compressed && indices == TC_I32);
+    if (layout->compressed)
+        fits = fits && dtype_of(match, parts[1]) == indices;
+    /* The shape stands in the pickle, as the file has it. */
+    return (fits && shape->dtype == TC_I64 && dtype_of(match, shape) == TC_I64 &&
+            shape->rank == 1 && shape->shape[0] <= TC_MAX_RANK) ||
            stale(match, tensor->name, "is no sparse tensor any more");
 }
 
@@ -170,7 +181,8 @@ static bool match_quantised(struct match *match, struct tc_tree_tensor *tensor) 
     const struct tc_tensor *values = take(match, tensor, "");
     if (!values)
         return false;
-    bool fits = values->dtype == TC_I8 || values->dtype == TC_U8 || values->dtype == TC_I32;
+    enum tc_dtype dtype = dtype_of(match, values);
+    bool fits = dtype == TC_I8 || dtype == TC_U8 || dtype == TC_I32;
     if (tensor->channels) {
         uint64_t axis = (uint64_t)tensor->zero_point;
         const struct tc_tensor *scales = take(match, tensor, "scales");
@@ -178,7 +190,9 @@ static bool match_quantised(struct match *match, struct tc_tree_tensor *tensor) 
         if (!zeros)
             return false;
         fits = fits && axis < values->rank && scales->rank == 1 && zeros->rank == 1 &&
-               scales->shape[0] == values->shape[axis] && zeros->shape[0] == values->shape[axis];
+               scales->shape[0] == values->shape[axis] && zeros->shape[0] == values->shape[axis] &&
+               tc_dtype_is_float(dtype_of(match, scales)) &&
+               !tc_dtype_is_complex(dtype_of(match, zeros));
     }
     return fits || stale(match, tensor->name, "is no quantised tensor any more");
 }
@@ -190,7 +204,7 @@ static bool match_array(struct match *match, struct tc_tree_tensor *tensor, bool
     const struct tc_tensor *values = take(match, tensor, "");
     if (!values)
         return false;
-    return (numbers & TC_SET(values->dtype) && (!scalar || values->rank == 0)) ||
+    return (numbers & TC_SET(dtype_of(match, values)) && (!scalar || values->rank == 0)) ||
            stale(match, tensor->name, "is nothing that numpy could hold any more");
 }
 
@@ -199,8 +213,8 @@ static bool match_dense(struct match *match, struct tc_tree_tensor *tensor) {
     if (!values)
         return false;
     tensor->dense = true;
-    if (tensor->requires_grad && !tc_dtype_is_float(values->dtype) &&
-        !tc_dtype_is_complex(values->dtype))
+    enum tc_dtype dtype = dtype_of(match, values);
+    if (tensor->requires_grad && !tc_dtype_is_float(dtype) && !tc_dtype_is_complex(dtype))
         return stale(match, tensor->name, "can have no gradient any more");
     return !tensor->stride || tensor->rank == values->rank ||
            stale(match, tensor->name, "has other dimensions than in the tree");
@@ -246,12 +260,15 @@ static bool match_node(struct match *match, const struct tc_tree_node *node) {
     }
 }
 
-bool tc_tree_match(struct tc_tree *tree, const struct tc_table *table, struct tc_arena *arena,
-                   struct tc_error *error) {
-    struct match match = {.tree = tree, .table = table, .error = error};
+bool tc_tree_match(struct tc_tree *tree, const struct tc_table *table, const uint8_t *dtypes,
+                   struct tc_arena *arena, struct tc_error *error) {
+    struct match match = {.tree = tree, .table = table, .dtypes = dtypes, .error = error};
     match.users = tc_arena_array(arena, table->count, sizeof *match.users, error);
     if (!match.users)
         return false;
+    for (size_t i = 0; i < tree->count; i++)
+        if (tree->nodes[i].kind >= TC_TREE_TENSOR)
+            tree->nodes[i].tensor->parts = 0; /* it may have been matched before */
     for (size_t i = 0; i < tree->count; i++)
         if (!match_node(&match, &tree->nodes[i]))
             return false;

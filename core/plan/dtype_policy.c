@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/base/notes.h"
 #include "core/format/backend.h"
+#include "core/format/reader.h"
 #include "core/plan/plan.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/cast_report.h"
@@ -75,6 +76,24 @@ static bool find_rule(const struct tc_policy *policy, struct tc_text name, enum 
 static enum tc_dtype source_dtype(const struct tc_item *item) {
     const struct tc_text *text = tc_metadata_find(item->metadata, TC_TEXT(TC_SOURCE_DTYPE_KEY));
     return text ? tc_dtype_find(*text) : TC_NONE;
+}
+
+enum tc_dtype tc_policy_first_dtype(const struct tc_item *item) {
+    enum tc_dtype first = source_dtype(item);
+    return first != TC_NONE && tc_cast_lossless(first, item->dtype) ? first
+                                                                    : (enum tc_dtype)item->dtype;
+}
+
+/* Whether a tensor is to get back the dtype that it had first: where the user says so, and in a
+ * checkpoint that gets back its nesting, if the format that it comes from had no place for it. */
+static bool wants_restored(const struct tc_plan *plan, const struct tc_item *item,
+                           enum tc_dtype first) {
+    const struct tc_policy *policy = plan->options->policy;
+    const struct tc_reader *reader = item->reader;
+    const struct tc_backend *format =
+        reader->shard_backend ? reader->shard_backend : reader->backend;
+    return first != TC_NONE &&
+           ((policy && policy->restore) || (plan->resumes && !(format->dtypes & TC_SET(first))));
 }
 
 static bool measure(struct tc_plan *plan, struct tc_item *item, struct tc_error *error) {
@@ -185,9 +204,10 @@ bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error
         if (item->lossy && !policy->lossy)
             return refuse_lossy(from, to, error);
     } else {
-        enum tc_dtype first = policy && policy->restore ? source_dtype(item) : TC_NONE;
-        item->restored = first != TC_NONE && first != from && held & TC_SET(first) &&
-                         tc_cast_lossless(first, from) && tc_cast_exists(from, first);
+        enum tc_dtype first = source_dtype(item);
+        item->restored = wants_restored(plan, item, first) && first != from &&
+                         held & TC_SET(first) && tc_cast_lossless(first, from) &&
+                         tc_cast_exists(from, first);
         to = item->restored ? first : tc_dtype_promote(from, held);
         if (to == TC_NONE || (!item->restored && !tc_cast_lossless(from, to)))
             return refuse_dtype(plan, item, error);
@@ -224,8 +244,11 @@ bool tc_policy_check(const struct tc_plan *plan, const struct tc_item *item,
         tc_fail(error, TC_UNSUPPORTED, "restore",
                 "its values are not those of %s any more; it was changed since",
                 tc_dtype_name(item->dtype));
-        tc_error_hint(error, "leave --restore-dtype out, or convert it with --lossy --dtype");
-    } else if (family_of(item->dtype) == INTEGERS && !policy->saturate &&
+        tc_error_hint(error, policy && policy->restore
+                                 ? "leave --restore-dtype out, or convert it with --lossy --dtype"
+                                 : "leave it as it is with --tree=never, or convert it with "
+                                   "--lossy --dtype");
+    } else if (family_of(item->dtype) == INTEGERS && !(policy && policy->saturate) &&
                (report->overflow || report->nan_made)) {
         tc_fail(error, TC_UNSUPPORTED, "range", "a value is %s, which %s cannot hold",
                 report->nan_made ? "NaN" : "out of range", tc_dtype_name(item->dtype));

@@ -4,7 +4,8 @@
  * for another dtype with --dtype; --lossy must allow what may lose values.
  *
  * Where the target holds metadata, a tensor whose dtype changed keeps its original
- * dtype as metadata, and --restore-dtype goes back to it.
+ * dtype as metadata, and --restore-dtype goes back to it. A checkpoint that keeps its nesting does
+ * so by itself where the format that it is read from has no such dtype.
  */
 #ifndef TCONV_CORE_PLAN_DTYPE_POLICY_H
 #define TCONV_CORE_PLAN_DTYPE_POLICY_H
@@ -40,6 +41,8 @@ bool tc_policy_add(struct tc_policy *policy, const char *rule, struct tc_error *
 
 /* Sets an item's dtype and size, and adds to the ledger. */
 bool tc_policy_apply(struct tc_plan *plan, struct tc_item *item, struct tc_error *error);
+/* The dtype that an item had first, where its own holds all values of that; else its own. */
+enum tc_dtype tc_policy_first_dtype(const struct tc_item *item);
 /* The dtype in which a weight that is dequantised is computed: `usual`, that of the program which
  * it comes from, or the one that the user asks for. Fails where that needs --lossy. */
 bool tc_policy_dequantised(const struct tc_plan *plan, struct tc_text name, enum tc_dtype usual,

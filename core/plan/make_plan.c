@@ -65,6 +65,7 @@ bool tc_plan_make(struct tc_plan *plan, struct tc_reader *const *readers, size_t
     tc_arena_init(&plan->arena, readers[0]->options->limits.memory);
     tc_notes_init(&plan->notes, &plan->arena);
     tc_notes_init(&plan->problems, &plan->arena);
+    tc_nesting_expect(plan);
     if (!check_level(plan, error) || !tc_plan_collect_items(plan, error) ||
         !tc_plan_metadata(plan, output, error) || !note_readers(plan, error))
         return false;

@@ -7,8 +7,10 @@
 #include "core/base/notes.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/format/densify.h"
 #include "core/format/reader.h"
 #include "core/format/tree.h"
+#include "core/plan/dtype_policy.h"
 #include "core/tensor/select.h"
 #include "core/tensor/table.h"
 
@@ -51,14 +53,58 @@ static bool lose_values(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* What the tensors of the only input will be: as they are written or, `first`, as they were before
+ * an earlier conversion changed them, which is what they can be again. */
+static const uint8_t *list_dtypes(struct tc_plan *plan, bool first, struct tc_error *error) {
+    const struct tc_table *table = &plan->readers[0]->table;
+    uint8_t *dtypes = tc_arena_array(&plan->arena, table->count, sizeof *dtypes, error);
+    for (size_t i = 0; dtypes && i < table->count; i++)
+        dtypes[i] = table->tensors[i].dtype;
+    for (size_t i = 0; dtypes && i < plan->count; i++) {
+        const struct tc_item *item = &plan->items[i];
+        dtypes[item->tensor - table->tensors] =
+            first ? (uint8_t)tc_policy_first_dtype(item) : item->dtype;
+    }
+    return dtypes;
+}
+
+static bool match(struct tc_plan *plan, struct tc_tree *tree, bool first, struct tc_error *error) {
+    const uint8_t *dtypes = list_dtypes(plan, first, error);
+    return dtypes && tc_tree_match(tree, &plan->readers[0]->table, dtypes, &plan->arena, error);
+}
+
+/* Whether the parts of each sparse tensor have shapes that belong together: torch would not load
+ * it otherwise. */
+static bool check_sparse(struct tc_plan *plan, const struct tc_tree *tree, struct tc_error *error) {
+    struct tc_reader *reader = plan->readers[0];
+    for (size_t i = 0; i < tree->count; i++) {
+        const struct tc_tree_node *node = &tree->nodes[i];
+        const struct tc_tensor *parts[4] = {NULL};
+        if (node->kind != TC_TREE_SPARSE)
+            continue;
+        for (unsigned p = 0; p < node->tensor->parts; p++)
+            parts[p] = &reader->table.tensors[node->tensor->position[p]];
+        if (tc_densify_measure(reader, node->tensor->layout, parts, node->tensor->name,
+                               &plan->arena, error))
+            continue;
+        bool mended = error->class == TC_INVALID && strcmp(error->code, "sparse") == 0;
+        if (mended)
+            *error = (struct tc_error){0};
+        return mended &&
+               tc_fail(error, TC_UNSUPPORTED, "stale-tree", "\"%.*s\" is no sparse tensor any more",
+                       tc_text_shown(node->tensor->name, 200), node->tensor->name.bytes);
+    }
+    return true;
+}
+
 /* A tree that was in the file's metadata may be anything: it is an aid, and not the data. */
 static bool read_given(struct tc_plan *plan, const struct tc_reader *reader, struct tc_text text,
                        struct tc_tree *tree, bool *fits, struct tc_error *error) {
     struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
     if (!problem)
         return false;
-    *fits = tc_tree_parse(tree, text, &plan->arena, problem) &&
-            tc_tree_match(tree, &reader->table, &plan->arena, problem);
+    *fits = tc_tree_parse(tree, text, &plan->arena, problem) && match(plan, tree, true, problem) &&
+            check_sparse(plan, tree, problem);
     if (*fits)
         return true;
     if (problem->class != TC_INVALID && problem->class != TC_UNSUPPORTED) {
@@ -97,11 +143,13 @@ static bool make_own(struct tc_plan *plan, struct tc_reader *reader, struct tc_t
     if (*why || !copy)
         return *why != NULL;
     if (tc_tree_parse(tree, (struct tc_text){copy, length}, &plan->arena, problem) &&
-        tc_tree_match(tree, &reader->table, &plan->arena, problem)) {
+        tc_tree_match(tree, &reader->table, NULL, &plan->arena, problem)) {
         tree->own = true;
-        return true;
-    }
-    *why = "it holds something that no tree can";
+        if (match(plan, tree, true, problem))
+            return true;
+        *why = problem->message; /* the dtypes that the user asks for do not fit it */
+    } else
+        *why = "it holds something that no tree can";
     if (problem->class == TC_INVALID || problem->class == TC_UNSUPPORTED)
         return true;
     *error = *problem;
@@ -111,6 +159,12 @@ static bool make_own(struct tc_plan *plan, struct tc_reader *reader, struct tc_t
 static bool keep(struct tc_plan *plan, struct tc_tree *tree, struct tc_error *error) {
     plan->tree = tree;
     return tc_metadata_set(&plan->metadata, &plan->arena, TC_TEXT(TC_TREE_KEY), tree->text, error);
+}
+
+void tc_nesting_expect(struct tc_plan *plan) {
+    const struct tc_select *select = plan->options->select;
+    plan->resumes = !is_given_up(plan) && is_held(plan) && !(select && select->only.bytes) &&
+                    find_tree(plan->readers[0]) != NULL;
 }
 
 bool tc_nesting_plan(struct tc_plan *plan, struct tc_error *error) {
@@ -184,6 +238,29 @@ static bool name_by_path(struct tc_plan *plan, struct tc_error *error) {
     return true;
 }
 
+/* The objects that an output would nest are made of what is written: where dtypes were asked for
+ * that make some of them impossible, it is not nested. */
+static bool check_written(struct tc_plan *plan, struct tc_error *error) {
+    struct tc_error *problem = tc_arena_alloc(&plan->arena, sizeof *problem, error);
+    if (!problem)
+        return false;
+    if (match(plan, plan->tree, false, problem))
+        return true;
+    if (problem->class != TC_UNSUPPORTED) {
+        *error = *problem;
+        return false;
+    }
+    struct tc_buffer reason = {0};
+    plan->tree = NULL;
+    plan->nests = false;
+    tc_metadata_remove(&plan->metadata, TC_TEXT(TC_TREE_KEY));
+    tc_buffer_addf(&reason, "; no tree can hold them: %s", problem->message);
+    tc_buffer_add(&reason, "", 1);
+    bool ok = tc_buffer_ok(&reason, error) && note(plan, TC_LOSS, FLAT, reason.bytes, error);
+    tc_buffer_release(&reason);
+    return ok;
+}
+
 bool tc_nesting_settle(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_text *kept = tc_metadata_find(&plan->metadata, TC_TEXT(TC_TREE_KEY));
     bool nested = plan->readers[0]->nested;
@@ -195,6 +272,8 @@ bool tc_nesting_settle(struct tc_plan *plan, struct tc_error *error) {
     }
     plan->nests =
         plan->tree && plan->target->caps & TC_CAN_NEST && plan->file_count == 1 && !plan->in_shards;
+    if (plan->nests && !check_written(plan, error))
+        return false;
     if (plan->tree && nested && !plan->nests &&
         !note(plan, TC_CHANGE, FLAT, "; " TC_TREE_KEY " in the metadata says how they were nested",
               error))

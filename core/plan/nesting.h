@@ -10,6 +10,8 @@
 #include "core/plan/plan.h"
 #include "core/tensor/metadata.h"
 
+/* Finds out whether there is a tree that may be kept, which the items' dtypes depend on. */
+void tc_nesting_expect(struct tc_plan *plan);
 /* Finds the tree, checks it, and adds it to the plan's metadata. The items must be known. */
 bool tc_nesting_plan(struct tc_plan *plan, struct tc_error *error);
 /* Decides whether the output itself is nested; the output files must be known. */

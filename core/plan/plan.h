@@ -112,6 +112,7 @@ struct tc_plan {
     bool sharded;                /* shards were asked for; a small model may fit into one file */
     struct tc_metadata metadata; /* of the whole model */
     struct tc_tree *tree;        /* how the only input's tensors were nested; NULL: not kept */
+    bool resumes;                /* the input has a tree that is to be kept, if it is true */
     bool nests;                  /* the output is nested so; else its metadata has the tree */
     const char *structure;       /* what the ledger says of the nesting; NULL: nothing */
     enum tc_severity structure_severity;

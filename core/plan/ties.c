@@ -5,6 +5,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/json_writer.h"
+#include "core/base/limits.h"
 #include "core/base/name_map.h"
 #include "core/base/notes.h"
 #include "core/base/text.h"
@@ -149,6 +150,12 @@ static bool any_tie(const struct tc_plan *plan) {
     return false;
 }
 
+/* Whether a text may be the name of a tensor. Names that are no keys of aliases may be the values
+ * of some: an empty one, or "format". */
+static bool may_be_name(struct tc_text text) {
+    return text.length <= TC_MAX_NAME_BYTES && tc_utf8_valid(text);
+}
+
 /* Lists each key and value of the metadata once; its number is 1 where it is the
  * name of a tensor that is written, else 0. */
 static bool list_texts(struct tc_name_map *texts, const struct tc_plan *plan,
@@ -156,9 +163,8 @@ static bool list_texts(struct tc_name_map *texts, const struct tc_plan *plan,
     for (size_t i = 0; i < 2 * plan->metadata.count; i++) {
         const struct tc_pair *pair = &plan->metadata.pairs[i / 2];
         struct tc_text text = i % 2 ? pair->key : pair->value;
-        /* Texts that can't be a tensor's name are left out. */
-        if (tc_alias_key(text) && !tc_name_map_find(texts, text) &&
-            !tc_name_map_add(texts, text, 0, error))
+        bool listed = i % 2 ? tc_alias_key(text) : may_be_name(text);
+        if (listed && !tc_name_map_find(texts, text) && !tc_name_map_add(texts, text, 0, error))
             return false;
     }
     for (size_t i = 0; texts->count && i < plan->count; i++) {

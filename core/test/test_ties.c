@@ -350,6 +350,24 @@ static void add_pair(const char *key, const char *value) {
                               tc_text_of(value), &error));
 }
 
+/* Any name may be the value of an alias. */
+Test(ties, metadata_whose_value_is_a_name_is_no_alias_whatever_the_name) {
+    static const char *const names[] = {"", "format", "tconv.x", "plain"};
+    static const struct tc_plan_options options = {0};
+    backend.caps = TC_CAN_WRITE | TC_CAN_HOLD_MANY | TC_CAN_NAME | TC_CAN_FILE_METADATA;
+    backend.empty_name = true;
+    add_pair("a.value", "c");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        reader->table.tensors[2].name = tc_text_of(names[i]);
+        reader->table.metadata.pairs[0].value = tc_text_of(names[i]);
+        cr_assert(make_plan(&options), "%s", error.message);
+        const struct tc_text *list = tc_metadata_find(&plan.metadata, TC_TEXT(TC_ALIASES_KEY));
+        cr_assert(list && tc_text_equal(*list, TC_TEXT("[]")), "\"%s\"", names[i]);
+        tc_plan_release(&plan);
+    }
+    cr_assert(make_plan(&options), "%s", error.message);
+}
+
 Test(ties, restored_from_metadata_by_what_it_says) {
     backend.caps &= ~(unsigned)TC_CAN_TIE;
     add_pair("a", "c"), add_pair("an.alias", "c"), add_pair("a.chain", "an.alias");

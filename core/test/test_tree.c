@@ -46,7 +46,7 @@ static void add(const char *name, enum tc_dtype dtype, uint64_t rows) {
 
 static void refused(const char *text, enum tc_class class, const char *code) {
     error = (struct tc_error){0};
-    bool ok = parse(text) && tc_tree_match(&tree, &table, &arena, &error);
+    bool ok = parse(text) && tc_tree_match(&tree, &table, NULL, &arena, &error);
     cr_assert_not(ok, "%s", text);
     cr_assert_eq(error.class, class, "%s: %s", text, error.message);
     cr_assert_str_eq(error.code, code, "%s: %s", text, error.message);
@@ -118,7 +118,7 @@ Test(tree, a_tree_has_every_tensor_once) {
     add("a.v", TC_F32, 2);
     cr_assert(parse(
         "{\"v\":1,\"root\":{\"a\":{\"v\":[\"t\",null,{\"v\":[\"a.w\",1,[3]]}],\"w\":[\"p\"]}}}"));
-    cr_assert(tc_tree_match(&tree, &table, &arena, &error), "%s", error.message);
+    cr_assert(tc_tree_match(&tree, &table, NULL, &arena, &error), "%s", error.message);
     const struct tc_tree_tensor *view = tree.nodes[4].tensor;
     cr_assert_eq(view->position[0], 1);
     cr_assert_eq(view->shares, tree.nodes[6].tensor);

@@ -7,7 +7,10 @@
 #include "core/base/arena.h"
 #include "core/base/text.h"
 #include "core/format/reader.h"
+#include "core/tensor/cast.h"
 #include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/table.h"
 #include "formats/pickle/opcodes.h"
 
 /* The most bytes of one of numpy's arrays, which stand in the pickle. */
@@ -231,20 +234,35 @@ static void add_dtype(struct torch_pickler *pickler, unsigned dtype) {
     pickler_byte(pickler, OP_BUILD);
 }
 
+/* The elements as they are written. What a cast may lose is counted where they are read as any
+ * other tensor's. */
+static bool read_array(const struct tc_item *item, unsigned char *bytes, struct tc_error *error) {
+    const struct tc_tensor *tensor = item->tensor;
+    if (item->dtype == tensor->dtype)
+        return tc_reader_read(item->reader, tensor, 0, bytes, item->nbytes, error);
+    unsigned char *own = malloc(tensor->nbytes ? tensor->nbytes : 1);
+    if (!own)
+        return tc_fail_memory(error);
+    bool ok = tc_reader_read(item->reader, tensor, 0, own, tensor->nbytes, error);
+    if (ok)
+        tc_cast(tensor->dtype, item->dtype, own, bytes, tc_shape_count(item->shape, item->rank),
+                NULL);
+    free(own);
+    return ok;
+}
+
 /* Its elements stand in the pickle. */
 static bool add_numpy(struct object *object, const struct tc_tree_node *node) {
     struct torch_pickler *pickler = object->pickler;
     const struct tc_item *item = &pickler->items[item_of(object, node->tensor, 0)];
-    if (item->nbytes > MAX_ARRAY) {
+    if (item->nbytes > MAX_ARRAY || item->tensor->nbytes > MAX_ARRAY) {
         tc_fail(object->error, TC_UNSUPPORTED, "array-size",
                 "one of numpy's arrays has more bytes than a pickle takes (limit %llu)",
                 (unsigned long long)MAX_ARRAY);
         return tc_error_in_tensor(object->error, item->name.bytes, item->name.length);
     }
     unsigned char *bytes = malloc(item->nbytes ? item->nbytes : 1);
-    bool ok =
-        bytes ? tc_reader_read(item->reader, item->tensor, 0, bytes, item->nbytes, object->error)
-              : tc_fail_memory(object->error);
+    bool ok = bytes ? read_array(item, bytes, object->error) : tc_fail_memory(object->error);
     if (ok && node->kind == TC_TREE_SCALAR) {
         pickler_shared(pickler, "numpy._core.multiarray\nscalar");
         add_dtype(pickler, item->dtype);

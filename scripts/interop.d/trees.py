@@ -4,6 +4,7 @@ import warnings
 import zipfile
 from collections import OrderedDict
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -27,7 +28,7 @@ def run(checks, tconv):
     for kind, check in {
         "plain state dicts": check_plain, "never": check_never, "a legacy file": check_legacy, "stale": check_stale,
         "views that were changed": check_changed_view, "metadata": check_metadata, "no place": check_no_place,
-        "quantised without a tree": check_quantised, "training goes on": check_resume, "gguf": check_gguf, "sidecar": check_sidecar, "shards": check_shards,
+        "dtypes": check_dtypes, "quantised without a tree": check_quantised, "training goes on": check_resume, "gguf": check_gguf, "sidecar": check_sidecar, "shards": check_shards,
     }.items():  # fmt: skip
         with checks.case(kind), tconv.folder() as folder:
             check(checks, tconv, folder)
@@ -187,11 +188,43 @@ def check_sidecar(checks, tconv, folder):
 
 
 def check_gguf(checks, tconv, folder):
-    torch.save({"m": {"w": torch.randn(2, 3)}, "step": 7, "n": [None, (1.5, "x")]}, folder / "a.pt")
-    for suffix in ".gguf", ".onnx", ".ot":
+    """Dtypes that a format has no place for come back, too."""
+    value = {"m": {"w": torch.randn(2, 3)}, "step": 7, "n": [None, (1.5, "x")]}
+    value["seen"] = {"mask": torch.tensor([True, False]), "rng": torch.get_rng_state(), "half": torch.ones(2).to(torch.float8_e5m2)}
+    value["q"] = torch.quantize_per_tensor(torch.randn(3), 0.25, 0, torch.quint8)
+    torch.save(value, folder / "a.pt")
+    for suffix in ".gguf", ".onnx", ".ot", ".deathtensors":
         tconv.convert(folder / "a.pt", folder / f"b{suffix}")
         tconv.convert(folder / f"b{suffix}", folder / "c.pt")
         same(checks, suffix, load(folder / "c.pt"), load(folder / "a.pt"))
+
+
+def check_dtypes(checks, tconv, folder):
+    """Whatever dtypes are asked for, torch loads what is written, with the values of the flat tensors."""
+    base = torch.randn(3, 4)
+    eye = torch.eye(3)
+    value = {
+        "m": {"base": base, "row": base[1], "p": nn.Parameter(torch.ones(2)), "i": torch.arange(3), "t": torch.tensor([True])},
+        "q": [torch.quantize_per_tensor(base, 0.1, 3, torch.qint8),
+              torch.quantize_per_channel(base, torch.rand(3) + 0.1, torch.tensor([0, 1, 2]), 0, torch.quint8)],
+        "s": (eye.to_sparse(), eye.to_sparse_csr(), eye[:2, :2].to_sparse_bsr((1, 2))),
+        "n": {"array": base.numpy(), "scalar": np.float64(0.5)},
+    }  # fmt: skip
+    torch.save(value, folder / "a.pt")
+    for rule in (
+        "F16", "BF16", "F64", "I8", "I32", "I64", "U8", "C64", "row$=F16", "base$=F16", "^m.p$=I32", "array=BF16",
+        "array=F16", "scalar=I32", "values$=F64", "indices$=I32", "^s.1.col=I32", "scales$=F16", "scales$=I32", "points$=I32", ".=F32", ".=I32",
+    ):  # fmt: skip
+        options = ["-q", "--lossy", "--saturate", "--dtype", rule]
+        if not tconv.convert(folder / "a.pt", folder / "b.pt", *options):
+            continue
+        load(folder / "b.pt", full=True)
+        tconv.convert(folder / "a.pt", folder / "flat.pt", "--tree=never", *options)
+        hashes = [tconv.run("hash", folder / name) for name in ("b.pt", "flat.pt")]
+        checks.equal(f"values, --dtype {rule}", *hashes)
+        tconv.convert(folder / "a.pt", folder / "b.safetensors", *options)
+        tconv.convert(folder / "b.safetensors", folder / "c.pt", "-q")
+        load(folder / "c.pt", full=True)
 
 
 def check_shards(checks, tconv, folder):

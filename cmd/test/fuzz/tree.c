@@ -85,7 +85,7 @@ void fuzz_tree(const unsigned char *bytes, size_t length) {
         for (size_t i = 0; i < tree.count; i++)
             if (tree.nodes[i].kind >= TC_TREE_TENSOR)
                 add_node(&table, &tree.nodes[i]);
-        bool matches = tc_tree_match(&tree, &table, &arena, &error);
+        bool matches = tc_tree_match(&tree, &table, NULL, &arena, &error);
         fuzz_check_outcome(matches, &error);
         for (size_t i = 0; matches && i < tree.count; i++)
             if (tree.nodes[i].kind >= TC_TREE_TENSOR)
