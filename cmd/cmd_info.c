@@ -157,11 +157,14 @@ struct rows {
 /* "1,234,567" */
 static void add_grouped(struct tc_buffer *out, uint64_t number) {
     char text[32];
-    int length = snprintf(text, sizeof text, "%" PRIu64, number);
-    for (int i = 0; i < length; i++) {
-        tc_buffer_add_string(out, i && (length - i) % 3 == 0 ? "," : "");
-        tc_buffer_add(out, text + i, 1);
+    size_t at = sizeof text;
+    for (unsigned digits = 0; digits == 0 || number; digits++) {
+        if (digits && digits % 3 == 0)
+            text[--at] = ',';
+        text[--at] = (char)('0' + number % 10);
+        number /= 10;
     }
+    tc_buffer_add(out, text + at, sizeof text - at);
 }
 
 /* "4.5 bits a weight" */

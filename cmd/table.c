@@ -12,13 +12,27 @@ size_t table_width(const char *bytes, size_t length) {
     return width;
 }
 
-static void add_padded(struct tc_buffer *out, const struct tc_buffer *text, size_t width,
-                       bool right, bool last) {
-    size_t used = table_width(text->bytes, text->length);
-    size_t spaces = used < width ? width - used : 0;
-    tc_buffer_add_spaces(out, right ? spaces : 0);
-    tc_buffer_add(out, text->bytes, text->length);
-    tc_buffer_add_spaces(out, right || last ? 0 : spaces);
+/* Adds a cell of a line; what stands to the right is made in `cell` first. */
+static void add_padded(struct tc_buffer *out, struct tc_buffer *cell, table_cell *add_cell,
+                       const void *context, size_t row, int column, size_t width, bool right) {
+    struct tc_buffer *text = right ? cell : out;
+    size_t start = right ? 0 : out->length;
+    cell->length = 0;
+    add_cell(text, context, row, column);
+    size_t used = text->failed ? width : table_width(text->bytes + start, text->length - start);
+    tc_buffer_add_spaces(out, used < width ? width - used : 0);
+    if (right)
+        tc_buffer_add(out, cell->bytes, cell->length);
+}
+
+struct titles {
+    const struct table_column *columns;
+};
+
+static void add_title(struct tc_buffer *cell, const void *context, size_t row, int column) {
+    const struct titles *titles = context;
+    (void)row;
+    tc_buffer_add_string(cell, titles->columns[column].title);
 }
 
 void table_print(struct tc_buffer *out, const struct table_column *columns, int column_count,
@@ -37,22 +51,18 @@ void table_print(struct tc_buffer *out, const struct table_column *columns, int 
                 widths[column] = width < WIDEST ? width : WIDEST;
         }
     }
+    const struct titles titles = {columns};
     for (size_t line = 0; line <= row_count; line++) {
         size_t start = out->length;
         for (int column = 0; column < column_count; column++) {
-            cell.length = 0;
-            if (line == 0)
-                tc_buffer_add_string(&cell, columns[column].title);
-            else
-                add_cell(&cell, context, line - 1, column);
-            tc_buffer_add_string(out, column ? "  " : "");
-            add_padded(out, &cell, widths[column], columns[column].right,
-                       column + 1 == column_count);
+            tc_buffer_add(out, "  ", column ? 2 : 0);
+            add_padded(out, &cell, line ? add_cell : add_title, line ? context : &titles,
+                       line ? line - 1 : 0, column, widths[column], columns[column].right);
         }
         /* Columns that stay empty leave no spaces at the line's end. */
         while (out->length > start && out->bytes[out->length - 1] == ' ')
             out->length--;
-        tc_buffer_add_string(out, "\n");
+        tc_buffer_add(out, "\n", 1);
     }
     out->failed |= cell.failed;
     tc_buffer_release(&cell);

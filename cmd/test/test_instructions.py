@@ -88,6 +88,15 @@ def write_checkpoint(folder):
     (folder / "in.pt").write_bytes(pickles.pt(pickles.pickled(state), data))
 
 
+def write_few_bits(folder):
+    """Small integers, whose errors as floats of 8 bits are the same again and again, in one tensor of
+    several chunks."""
+    dice = random.Random(2)
+    data = struct.pack("<1024h", *(round(dice.gauss(0, 20)) for _ in range(1024))) * 2048
+    tensors = {"w": Tensor("I16", [1 << 21], data)}
+    (folder / "few.safetensors").write_bytes(files.safetensors(tensors))
+
+
 def write_fortran(folder):
     data = floats(1 << 18)
     (folder / "in.npy").write_bytes(files.npy("<f4", (8, 16, 32, 64), data, fortran=True))
@@ -102,6 +111,10 @@ JOBS = {
     "F32 to BF16, 1 MiB": (
         write_weights,
         ("weights.safetensors", "out.safetensors", "--dtype", "BF16", "--lossy", "-q"),
+    ),
+    "I16 to F8_E5M2, 4 MiB": (
+        write_few_bits,
+        ("few.safetensors", "out.safetensors", "--dtype", ".*=F8_E5M2", "--lossy", "-q"),
     ),
     "stats, 1 MiB": (write_weights, ("stats", "weights.safetensors")),
     "hash, 1 MiB": (write_weights, ("hash", "weights.safetensors")),

@@ -63,6 +63,13 @@ static const struct tc_wide_table *wide_table(void) {
 /* The results of a block as F64; false where that can't hold them. */
 static bool widen(enum tc_dtype dtype, const unsigned char *bytes, uint64_t *doubles,
                   size_t count) {
+    if (count <= BLOCK && (dtype == TC_F16 || dtype == TC_BF16)) {
+        /* Computed, since a table for each value of 16 bits fills a cache. */
+        uint32_t singles[BLOCK];
+        const struct tc_cast_table *fast = fast_table();
+        (dtype == TC_F16 ? fast->f16_f32 : fast->bf16_f32)(bytes, singles, count);
+        return wide_table()->decode[TC_F32](singles, doubles, count);
+    }
     if (tc_dtype_bits(dtype) <= 16) {
         const unsigned char *table = tc_cast_results(dtype, TC_F64);
         if (table)
@@ -99,8 +106,9 @@ static bool cast_block(enum tc_dtype from, enum tc_dtype to, const unsigned char
     return true;
 }
 
-/* The largest errors of a block whose values and results are there as F64, and the mantissa of the
- * value with the largest relative one. */
+/* The largest errors of a block whose values and results are there as F64, and the value with the
+ * largest relative one: also where an earlier chunk had one as large, of which only the size is
+ * known, since else each block that has such a value would come here. */
 static void find_largest(const uint64_t *doubles, const uint64_t *made, size_t count,
                          struct tc_narrow_bounds *bounds) {
     for (size_t i = 0; i < count; i++) {
@@ -111,9 +119,10 @@ static void find_largest(const uint64_t *doubles, const uint64_t *made, size_t c
             continue;
         double error = fabs(value - result);
         bounds->max_abs = error > bounds->max_abs ? error : bounds->max_abs;
-        if (value != 0 && error / fabs(value) > bounds->max_rel) {
+        if (value != 0 && error / fabs(value) >= bounds->max_rel) {
             bounds->max_rel = error / fabs(value);
             bounds->mantissa = doubles[i] & ((UINT64_C(1) << 52) - 1);
+            bounds->value = doubles[i];
         }
     }
 }

@@ -13,12 +13,13 @@
 
 #include "core/tensor/dtype.h"
 
-/* The largest errors so far, and the mantissa (its bits in an F64) of a value that has the largest
- * relative one: values of few bits have the same error again and again. */
+/* The largest errors so far, and the bits (of an F64) of a value that has the largest relative one,
+ * and its mantissa's: values of few bits have the same error again and again. */
 struct tc_narrow_bounds {
     double max_abs;
     double max_rel;
-    uint64_t mantissa;
+    uint64_t mantissa; /* UINT64_MAX: not known */
+    uint64_t value;
 };
 
 /* What a block lost. */

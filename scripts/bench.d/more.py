@@ -1,7 +1,10 @@
-"""Rows on tables of many tensors, growth, verification and start-up."""
+"""Rows on tables of many tensors, growth, verification, start-up, all pairs of dtypes, and views."""
 
+import array
 import json
+import math
 import os
+import random
 import struct
 
 import bench as base
@@ -92,3 +95,70 @@ def table_rows(bench):
     for name in ("out.npy", "receipt.json"):
         if os.path.exists(bench.path(name)):
             bench.remove(name)
+
+
+DTYPES = ("BOOL U8 I8 I16 U16 F16 BF16 I32 U32 F32 F64 I64 U64 C64 C128 C32 F8_E4M3 F8_E5M2 F8_E4M3FNUZ "
+          "F8_E5M2FNUZ F8_E8M0").split()
+ELEMENTS = 32 << 20
+PAIR_ROUNDS = 2
+SLOWEST = 12  # pairs that are shown
+
+
+def pair_rows(bench):
+    """Every pair of dtypes but those that have rows of their own: at least 1 GB/s of output."""
+    dice = random.Random(1)
+    values = array.array("f", (dice.gauss(0, 20) for _ in range(1 << 16))).tobytes()
+    with open(bench.path("f32.safetensors"), "wb") as file:
+        text = json.dumps({"w": {"dtype": "F32", "shape": [ELEMENTS], "data_offsets": [0, 4 * ELEMENTS]}}).encode()
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _ in range(4 * ELEMENTS // len(values)):
+            file.write(values)
+    cast = ["-q", "--lossy", "--saturate", "--no-sync"]
+
+    def kind(dtype):
+        return "pt" if dtype == "C32" else "deathtensors" if dtype == "C128" else "safetensors"
+
+    def command(source, dtype, name):
+        plain = ["--no-checksum"] if kind(dtype) == "deathtensors" else []
+        return [bench.tconv, *cast, *plain, "--dtype", f".*={dtype}", bench.path(source), bench.path(name)]
+
+    found = []
+    for source in DTYPES:
+        given = f"given.{kind(source)}"
+        base.spawn(command("f32.safetensors", source, given))
+        for target in DTYPES:
+            if target == source:
+                continue
+            out, best = f"out.{kind(target)}", math.inf
+            for _ in range(PAIR_ROUNDS):
+                bench.remove(out)
+                best = min(best, base.spawn(command(given, target, out)))
+            found.append((bench.size(out) / best / 1e9, bench.size(given) / best / 1e9, source, target, best))
+            bench.remove(out)
+        bench.remove(given)
+    bench.remove("f32.safetensors")
+    found.sort()
+    for rate, read, source, target, best in found[:SLOWEST]:
+        bench.add({"job": f"{source} -> {target}", "command": "tconv --lossy --saturate --dtype", "group": "pairs",
+                   "peer": None, "bar": None, "limit": best * rate, "mib_bar": None, "mib": None,
+                   "rounds": PAIR_ROUNDS, "bytes": None, "seconds": best,
+                   "note": f"{rate:.2f} GB/s of output, {read:.2f} GB/s of input"})
+    print(f"{sum(rate >= 1 for rate, *_ in found)} of {len(found)} pairs of dtypes at 1 GB/s of output or more")
+
+
+SHAPES = ((8192, 8192), (3, 1 << 24), (1 << 24, 3), (1000, 7, 9000), (19, 23, 29, 31, 10, 17), (64, 64, 64, 64, 2, 2))
+
+
+def view_rows(bench):
+    """Arrays in Fortran's order, which is that of transposed views, beside cp of the file."""
+    for shape in SHAPES:
+        header = f"{{'descr': '<f4', 'fortran_order': True, 'shape': {shape}, }}"
+        header += " " * (-(len(header) + 11) % 64) + "\n"
+        with open(bench.path("f.npy"), "wb") as file:
+            file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode())
+            for _ in range(4 * math.prod(shape) >> 20):
+                file.write(os.urandom(4096) * 256)
+            file.truncate(10 + len(header) + 4 * math.prod(shape))
+        bench.run("Fortran order, " + " x ".join(map(str, shape)), "-q {f.npy} {out.safetensors}", "cp {f.npy} {peer.out}",
+                  2, mib=base.RAW_MIB, out="out.safetensors")
+        bench.remove("f.npy", "out.safetensors")

@@ -22,6 +22,10 @@ deathtensors.from_safetensors(sys.argv[1], sys.argv[2])
 import sys, deathtensors
 deathtensors.to_safetensors(sys.argv[1], sys.argv[2])
 """,
+    "deathtensors, stats": """
+import sys, deathtensors
+deathtensors.main(["stats", sys.argv[1]])
+""",
     "torch, to safetensors": """
 import sys, torch
 from safetensors.torch import save_file
@@ -90,6 +94,10 @@ def rows(bench):
     beside("deathtensors -> safetensors, beside its library", "{out.deathtensors} {out.safetensors}",
            "deathtensors, to safetensors", "{out.deathtensors}", "out.safetensors")
     bench.remove("out.deathtensors", "out.safetensors")
+    base.spawn([bench.tconv, "-q", bench.path("model.safetensors"), bench.path("sum.deathtensors")])
+    beside("stats of deathtensors, --no-verify, beside its library", "stats --no-verify {sum.deathtensors}",
+           "deathtensors, stats", "{sum.deathtensors}", None)
+    bench.remove("sum.deathtensors")
     zt_row(bench)
     bench.remove("model.safetensors")
     compressed(bench, beside)
@@ -107,9 +115,16 @@ def zt_row(bench):
 
 
 def compressed(bench, beside):
-    """Eight deflated members: reading beside np.load, writing beside np.savez_compressed."""
+    """Eight deflated members, and a single one: reading beside np.load, writing beside
+    np.savez_compressed."""
     width = 1280
-    base.write_model(bench, "eight.safetensors", [("F32", f"weight.{i}", [width, 2 * width]) for i in range(8)])
+    for label, count in (("8 deflated members", 8), ("one deflated member", 1)):
+        rows = 8 // count * width
+        base.write_model(bench, "eight.safetensors", [("F32", f"weight.{i}", [rows, 2 * width]) for i in range(count)])
+        compressed_rows(bench, beside, label)
+
+
+def compressed_rows(bench, beside, label):
     python = interpreter()
     reference = bench.path("reference.npz")
     subprocess.run([python, "-c", SCRIPTS["np.savez_compressed"], bench.path("eight.safetensors"), reference], check=True)
@@ -117,8 +132,8 @@ def compressed(bench, beside):
     def share():
         return f"{bench.size('out.npz') / os.path.getsize(reference):.3f} of numpy's size (bar 1.03)"
 
-    beside("npz, 8 deflated members, read", "{reference.npz} {out.safetensors}", "np.load", "{reference.npz}",
+    beside(f"npz, {label}, read", "{reference.npz} {out.safetensors}", "np.load", "{reference.npz}",
            "out.safetensors", bar=1 / 2.5)
-    beside("npz, 8 deflated members, written", "--compress {eight.safetensors} {out.npz}", "np.savez_compressed",
+    beside(f"npz, {label}, written", "--compress {eight.safetensors} {out.npz}", "np.savez_compressed",
            "{eight.safetensors}", "out.npz", bar=1 / 20, note=share)
     bench.remove("eight.safetensors", "reference.npz", "out.npz", "out.safetensors")
