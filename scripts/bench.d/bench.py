@@ -37,15 +37,21 @@ class Missing(Exception):
 
 def spawn(command, fails=False):
     """Runs a command to its end; its seconds. fails: another exit status than 0 is right too."""
+    return timed(command, fails)[0]
+
+
+def timed(command, fails=False):
+    """The same; its seconds, and those of processors, which other work on the machine changes less."""
     devnull = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     begin = time.perf_counter()
     pid = os.posix_spawnp(command[0], command, os.environ, file_actions=devnull)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    _, status, usage = os.wait4(pid, 0)
+    status = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - begin
     if status != 0 and not fails:
         raise Failed(f"exit status {status}: {' '.join(command)}")
-    return seconds
+    return seconds, usage.ru_utime + usage.ru_stime
 
 
 class Bench:
@@ -99,13 +105,14 @@ class Bench:
                     self.remove(*outputs)
                     if before:
                         before()
-                    row["peer_seconds"] = least(row.get("peer_seconds"), spawn(peer_command))
+                    note_least(row, "peer_", timed(peer_command))
                 self.remove(*outputs)
                 if before:
                     before()
-                row["seconds"] = least(row.get("seconds"), spawn(command))
+                note_least(row, "", timed(command))
                 if peer_command:
                     row["ratio"] = row["seconds"] / row["peer_seconds"]
+                    row["cpu_ratio"] = row["cpu"] / max(row["peer_cpu"], 1e-3)
             if note:
                 row["note"] = note()
         except (Failed, OSError) as error:
@@ -138,10 +145,16 @@ class Bench:
         fits = None if row["mib_bar"] is None else row["mib"] <= row["mib_bar"]
         row["ok"] = within(row) is not False and fits is not False
         print(line(row["job"], seconds(row["seconds"]), peer_name(row["peer"]),
-                   seconds(row.get("peer_seconds")), number(row.get("ratio"), ".2f"),
+                   seconds(row.get("peer_seconds")), number(row.get("ratio"), ".2f"), number(row.get("cpu_ratio"), ".2f"),
                    number(row["bar"], ".2f") or (row["limit"] and seconds(row["limit"])),
                    word(within(row)), number(row["mib"], ".1f"), number(row["mib_bar"], ".0f"),
                    word(fits), row.get("note"), speed(row)), flush=True)
+
+
+def note_least(row, who, times):
+    """Keeps the best of each: seconds, and seconds of processors."""
+    row[who + "seconds"] = least(row.get(who + "seconds"), times[0])
+    row[who + "cpu"] = least(row.get(who + "cpu"), times[1])
 
 
 def speed(row):
@@ -149,9 +162,10 @@ def speed(row):
     return f"{row['bytes'] / row['seconds'] / 1e9:.2f}" if (row["bytes"] or 0) >= MIB else None
 
 
-def line(job, own, peer, peer_seconds, ratio, bar, verdict, mib, mib_bar, mib_verdict, note, rate):
+def line(job, own, peer, peer_seconds, ratio, cpu_ratio, bar, verdict, mib, mib_bar, mib_verdict, note, rate):
     cells = [f"{job:<42}", f"{own:>8}", f"{rate or '':>6}", f"  {peer or '':<21}", f"{peer_seconds or '':>8}",
-             f"{ratio or '':>6}", f"{bar or '':>8}", f"{verdict or '':<5}", f"{mib or '':>7}",
+             f"{ratio or '':>6}", f"{cpu_ratio or '':>6}",
+             f"{bar or '':>8}", f"{verdict or '':<5}", f"{mib or '':>7}",
              f"{mib_bar or '':>5}", f"{mib_verdict or '':<5}", note or ""]
     return " ".join(cells).rstrip()
 
@@ -450,6 +464,15 @@ def sections(quick):
     return {name: rows for name, rows in chosen.items() if name not in long}
 
 
+def write_results(path, machine, before, rows):
+    """After each section, so that a run that is ended leaves what it has measured."""
+    measured = {row["job"] for row in rows}
+    earlier = [row for row in before if row["job"] not in measured]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"machine": machine, "rows": earlier + rows}, file, indent=2)
+        file.write("\n")
+
+
 def main():
     tconv, folder, results = sys.argv[1:4]
     quick = "--quick" in sys.argv[4:]
@@ -466,19 +489,14 @@ def main():
     if load > os.cpu_count() / 4:
         print(f"bench: the machine is busy (load {load:.1f} on {os.cpu_count()} cores): rows that use "
               "every core will look worse than they are", file=sys.stderr)
-    print(line("job", "tconv", "peer", "peer", "ratio", "bar", "", "MiB", "bar", "", "", "GB/s"),
+    print(line("job", "tconv", "peer", "peer", "ratio", "cpu", "bar", "", "MiB", "bar", "", "", "GB/s"),
           flush=True)
+    machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(), "load": load}
     for name, rows in sections(quick and not only).items():
         if not only or name in only:
             rows(bench)
+            write_results(results, machine, before, bench.rows)
     bench.remove("model.safetensors")
-    measured = {row["job"] for row in bench.rows}
-    earlier = [row for row in before if row["job"] not in measured]
-    machine = {"processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
-               "load": load}
-    with open(results, "w", encoding="utf-8") as file:
-        json.dump({"machine": machine, "rows": earlier + bench.rows}, file, indent=2)
-        file.write("\n")
     print(f"written to {results}; {sum(row.get('ok') is False or 'error' in row for row in bench.rows)} of "
           f"{sum('left_out' not in row for row in bench.rows)} rows over their bar or not run, "
           f"{sum('left_out' in row for row in bench.rows)} left out")
