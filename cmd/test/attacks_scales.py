@@ -4,9 +4,9 @@ import json
 import os
 import struct
 
-from attacks import Input, row
+from attacks import Input, row, scene
 from files import Tensor, f32, safetensors
-from harness import INVALID, IO, OK, UNSAFE
+from harness import INVALID, IO, OK, UNSAFE, check_equal, expect
 
 FILE = "in.safetensors"
 TARGET = "out.safetensors"
@@ -106,6 +106,15 @@ def taken_names():
     yield case("beside", {"e.down_proj": f32(1), **blocks}, message="e.down_proj_blocks")
     original = {"e.down_proj.blocks": u8([1, 2, 1, 16]), "e.down_proj.scales": u8([1, 2, 1])}
     yield case("two pairs", {**blocks, **original}, message="e.down_proj.blocks")
+
+
+@scene("Q04")
+def a_scale_in_two_inputs(folder):
+    write(folder, {"x.weight": f8([2, 2])}, FP8)
+    for name, value in {"one.safetensors": 1.0, "two.safetensors": 2.0}.items():
+        write(folder, {"x.weight_scale_inv": scale([1, 1], value)}, None, name)
+    done = expect(folder, INVALID, "--dequantize", FILE, "one.safetensors", "two.safetensors", "-o", TARGET)
+    check_equal(b"x.weight_scale_inv" in done.err, True, "the scale is named", done)
 
 
 @scaled(INVALID, "Q06")

@@ -155,6 +155,23 @@ static bool add_scaled(struct tc_plan *plan, size_t source, const struct tc_scal
     return tc_error_in_file(error, reader->input->path);
 }
 
+/* Fails where an earlier input has a scale of this name: which one is meant nobody knows, and no item
+ * shows that there are two. */
+static bool is_only_scale(const struct tc_plan *plan, size_t source, const struct tc_tensor *scale,
+                          struct tc_error *error) {
+    for (size_t r = 0; r < source; r++) {
+        if (!tc_table_find(&plan->readers[r]->table, scale->name))
+            continue;
+        const char *second = plan->readers[source]->input->path;
+        tc_fail(error, TC_INVALID, "duplicate-name", "this scale is there twice, in %s and in %s",
+                plan->readers[r]->input->path, second);
+        tc_error_because(error, TC_REASON_DUPLICATE_NAME);
+        tc_error_in_tensor(error, scale->name.bytes, scale->name.length);
+        return tc_error_in_file(error, second);
+    }
+    return true;
+}
+
 /* What becomes of a tensor where weights lose their scales: *done where nothing is left to do. */
 static bool take_scaled(struct tc_plan *plan, const struct tc_block_scales *scales, size_t source,
                         const struct tc_tensor *tensor, bool taken, size_t place, bool *done,
@@ -170,7 +187,8 @@ static bool take_scaled(struct tc_plan *plan, const struct tc_block_scales *scal
     if (role == TC_ROLE_WEIGHT && taken)
         return add_scaled(plan, source, &scaled, place, error);
     if (role == TC_ROLE_SCALE && taken)
-        return tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, tensor->name, error,
+        return is_only_scale(plan, source, tensor, error) &&
+               tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, tensor->name, error,
                             "scales are left out");
     return role != TC_ROLE_LOOKALIKE || !taken ||
            tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
