@@ -179,18 +179,19 @@ static void add_remarks(struct tc_buffer *cell, const struct rows *rows,
     const struct tc_table *table = &rows->reader->table;
     const struct tc_tensor *first = tied_to(table, tensor);
     struct tc_sparse sparse;
+    size_t start = cell->length;
     if (rows->shards)
         tc_buffer_add_visible(cell, tc_text_of(rows->reader->shards[tensor->cookie]));
     if (tc_dtype_is_block(tensor->dtype)) {
-        tc_buffer_add_string(cell, cell->length ? "  " : "");
+        tc_buffer_add_string(cell, cell->length > start ? "  " : "");
         add_bits(cell, tensor->dtype);
     }
     if (first) {
-        tc_buffer_add_string(cell, cell->length ? "  tied to " : "tied to ");
+        tc_buffer_add_string(cell, cell->length > start ? "  tied to " : "tied to ");
         tc_buffer_add_visible(cell, first->name);
     }
     if (tc_sparse_of(table, tensor, &sparse)) {
-        tc_buffer_add_string(cell, cell->length ? "  of sparse " : "of sparse ");
+        tc_buffer_add_string(cell, cell->length > start ? "  of sparse " : "of sparse ");
         tc_buffer_add_visible(cell, sparse.parent);
         tc_buffer_addf(cell, " (%.*s)", (int)sparse.layout.length, sparse.layout.bytes);
     }

@@ -22,7 +22,7 @@
 #include "core/io/seccomp.h"
 #include "core/remote/address.h"
 #include "core/remote/environment.h"
-#include "formats/model_copy.h"
+#include "formats/cache_blobs.h"
 
 const char *const sandbox_modes[] = {"auto", "require", "off", NULL};
 
@@ -296,14 +296,14 @@ static int allow_folder(const struct tc_landlock *layer, const char *path) {
     int failed = allow(layer, path, TC_LANDLOCK_READ);
     if (!failed)
         failed = allow_links(layer, path);
-    char *blobs = failed ? NULL : model_copy_blobs(path);
-    char *shared = blobs ? model_copy_shared_blobs(blobs) : NULL;
-    if (blobs)
-        failed = allow(layer, blobs, TC_LANDLOCK_READ_FILE);
-    if (shared && !failed)
-        failed = allow(layer, shared, TC_LANDLOCK_READ_FILE);
-    free(shared);
-    free(blobs);
+    struct cache_blobs blobs = {0};
+    if (!failed)
+        failed = cache_blobs_find(&blobs, path);
+    if (blobs.own && !failed)
+        failed = allow(layer, blobs.own, TC_LANDLOCK_READ_FILE);
+    if (blobs.shared && !failed)
+        failed = allow(layer, blobs.shared, TC_LANDLOCK_READ_FILE);
+    cache_blobs_release(&blobs);
     return failed;
 }
 

@@ -9,7 +9,7 @@ struct table_column {
     bool right; /* numbers: flush right */
 };
 
-/* Appends a cell's text, made safe for a terminal. */
+/* Appends a cell's text, made safe for a terminal, to what may have other cells already. */
 typedef void table_cell(struct tc_buffer *cell, const void *context, size_t row, int column);
 
 void table_print(struct tc_buffer *out, const struct table_column *columns, int column_count,

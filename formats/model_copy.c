@@ -43,53 +43,15 @@ static char *join(const char *folder, const char *name) {
     return asprintf(&path, "%s%s%s", folder, slash ? "" : "/", name) < 0 ? NULL : path;
 }
 
-char *model_copy_blobs(const char *path) {
-    static const char snapshots[] = "/snapshots/";
-    char *root = realpath(path, NULL);
-    const char *last = NULL;
-    for (const char *at = root; at && (at = strstr(at, snapshots)); at++)
-        last = at;
-    char *blobs = NULL;
-    if (last && asprintf(&blobs, "%.*s/blobs", (int)(last - root), root) < 0)
-        blobs = NULL;
-    free(root);
-    /* A cache's own is no link: one from a stranger could make all that it leads to look like it.
-     */
-    struct stat status;
-    if (blobs && lstat(blobs, &status) == 0 && S_ISDIR(status.st_mode))
-        return blobs;
-    free(blobs);
-    return NULL;
-}
-
-char *model_copy_shared_blobs(const char *blobs) {
-    static const char marker[] = ".huggingface-shared-blobs";
-    char *path = NULL;
-    char *marked = NULL;
-    if (asprintf(&path, "%s/../../blobs", blobs) < 0)
-        path = NULL;
-    char *shared = path ? realpath(path, NULL) : NULL;
-    free(path);
-    if (!shared || asprintf(&marked, "%s/%s", shared, marker) < 0)
-        marked = NULL;
-    bool is_one = marked && access(marked, F_OK) == 0;
-    free(marked);
-    if (is_one)
-        return shared;
-    free(shared);
-    return NULL;
-}
-
 static bool is_below(const char *path, const char *folder) {
     size_t length = strlen(folder);
     return strncmp(path, folder, length) == 0 &&
            (path[length] == '/' || (length && folder[length - 1] == '/' && path[length]));
 }
 
-bool model_copy_may_take(const char *real, const char *root, const char *blobs, const char *shared,
+bool model_copy_may_take(const char *real, const char *root, const struct cache_blobs *blobs,
                          struct tc_error *error) {
-    if (is_below(real, root) || (blobs && is_below(real, blobs)) ||
-        (shared && is_below(real, shared)))
+    if (is_below(real, root) || cache_blobs_hold(blobs, real))
         return true;
     tc_fail(error, TC_UNSAFE, "link-outside", "this is a link that leads out of the folder");
     return tc_error_hint(error, "copy what it leads to into the folder, or remove the link");
@@ -98,7 +60,7 @@ bool model_copy_may_take(const char *real, const char *root, const char *blobs, 
 /* Whether something may be taken that lies here, once all links are resolved. */
 static bool check_place(const struct model_copy *copy, const char *name, const char *real,
                         struct tc_error *error) {
-    return model_copy_may_take(real, copy->root, copy->blobs, copy->shared, error) ||
+    return model_copy_may_take(real, copy->root, &copy->blobs, error) ||
            tc_error_in_file(error, name);
 }
 
@@ -329,8 +291,9 @@ bool model_copy_list(struct model_copy *copy, const char *path, const struct mod
     tc_arena_init(&copy->arena, 0);
     if (here && !(copy->root = realpath(path, NULL)))
         return tc_fail_errno(error, errno, "open", "cannot open the folder");
-    copy->blobs = here ? model_copy_blobs(path) : NULL;
-    copy->shared = copy->blobs ? model_copy_shared_blobs(copy->blobs) : NULL;
+    int failed = here ? cache_blobs_find(&copy->blobs, path) : 0;
+    if (failed)
+        return tc_fail_errno(error, failed, "open", "cannot look for the cache's blobs");
     tc_name_map_init(&state.weights, NULL);
     tc_name_map_init(&state.outputs, NULL);
     bool ok = list_weights(&state, reader, error) && list_outputs(&state, error) &&
@@ -490,7 +453,6 @@ void model_copy_release(struct model_copy *copy) {
     tc_arena_release(&copy->arena);
     free(copy->entries);
     free(copy->root);
-    free(copy->blobs);
-    free(copy->shared);
+    cache_blobs_release(&copy->blobs);
     *copy = (struct model_copy){0};
 }

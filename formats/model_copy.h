@@ -23,6 +23,7 @@
 #include "core/io/publish.h"
 #include "core/io/sha256.h"
 #include "core/plan/plan.h"
+#include "formats/cache_blobs.h"
 #include "formats/model_folder.h"
 
 struct model_copy_entry {
@@ -38,9 +39,8 @@ struct model_copy {
     struct tc_arena arena;
     const char *path;
     const struct tc_format_options *options;
-    char *root;  /* the folder's path without links; from malloc; NULL: it is on the Hub */
-    char *blobs; /* the repository's folder of blobs in a cache; from malloc; NULL: there is none */
-    char *shared;                     /* the cache's own; likewise */
+    char *root; /* the folder's path without links; from malloc; NULL: it is on the Hub */
+    struct cache_blobs blobs;
     struct model_copy_entry *entries; /* a folder before what is in it */
     size_t count;
     size_t capacity;
@@ -54,14 +54,9 @@ struct model_copy {
 bool model_copy_list(struct model_copy *copy, const char *path, const struct model *model,
                      const struct tc_reader *reader, bool only_weights, struct tc_plan *plan,
                      struct tc_error *error);
-/* The blobs of the Hugging Face cache of which the folder is a snapshot, or lies in one:
- * CACHE/blobs for CACHE/snapshots/REVISION. From malloc; NULL: there are none. */
-char *model_copy_blobs(const char *path);
-/* Those that newer clients keep once for all repositories of the cache, given one's own. */
-char *model_copy_shared_blobs(const char *blobs);
 /* Whether a file that a link in the folder `root` leads to, once all links are resolved, may be
- * taken for one of the folder; `blobs` and `shared` as above. */
-bool model_copy_may_take(const char *real, const char *root, const char *blobs, const char *shared,
+ * taken for one of the folder, or of the cache. */
+bool model_copy_may_take(const char *real, const char *root, const struct cache_blobs *blobs,
                          struct tc_error *error);
 bool model_copy_write(struct model_copy *copy, struct tc_publish *publish, struct tc_error *error);
 /* Reads every copy as it lies on the disk, and compares it with what was read from the folder; a

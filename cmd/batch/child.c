@@ -98,11 +98,15 @@ static bool check_reads(void *context, const struct tc_plan *plan, struct tc_err
     const struct teller *teller = context;
     for (size_t r = 0; r < plan->reader_count && teller->wants.root; r++) {
         struct tc_input *input;
-        for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at)) != NULL;)
-            if (!batch_stays_inside(input->path, teller->wants.root)) {
+        for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at)) != NULL;) {
+            bool inside;
+            if (!batch_stays_inside(input->path, teller->wants.root, &inside, error))
+                return false;
+            if (!inside) {
                 tc_fail(error, TC_UNSAFE, "link-outside", "a link that leads out of the tree");
                 return tc_error_in_file(error, input->path);
             }
+        }
     }
     return true;
 }

@@ -192,19 +192,30 @@ static bool is_own_file(const struct batch_model *model, const char *path) {
     return same;
 }
 
-static bool is_as_it_was(const struct batch_file *file) {
+/* Looks whether a file that was read still is the same; false where that can't be found out. */
+static bool look_again(const struct batch_file *file, bool *same, struct tc_error *error) {
     struct stat status;
-    return stat(file->path, &status) == 0 && S_ISREG(status.st_mode) &&
-           (uint64_t)status.st_dev == file->device && (uint64_t)status.st_ino == file->inode &&
-           (uint64_t)status.st_size == file->size && status.st_mtim.tv_sec == file->seconds &&
-           status.st_mtim.tv_nsec == file->nanoseconds;
+    *same = false;
+    if (stat(file->path, &status) != 0) {
+        if (tc_path_missing(errno))
+            return true;
+        tc_fail_errno(error, errno, "read", "cannot find out whether it is what was converted");
+        return tc_error_in_file(error, file->path);
+    }
+    *same = S_ISREG(status.st_mode) && (uint64_t)status.st_dev == file->device &&
+            (uint64_t)status.st_ino == file->inode && (uint64_t)status.st_size == file->size &&
+            status.st_mtim.tv_sec == file->seconds && status.st_mtim.tv_nsec == file->nanoseconds;
+    return true;
 }
 
-static bool reads_as_they_were(const struct batch_report *report) {
-    for (size_t i = 0; i < report->read_count; i++)
-        if (!is_as_it_was(&report->read[i]))
+/* A source that changed meanwhile is not in the log, so that it is done again. */
+static bool log_done(struct batch *batch, const struct batch_model *model,
+                     const struct batch_report *report, struct tc_error *error) {
+    bool same = true;
+    for (size_t i = 0; i < report->read_count && same; i++)
+        if (!look_again(&report->read[i], &same, error))
             return false;
-    return true;
+    return !same || batch_log_add(&batch->log, model, report, error);
 }
 
 /* Removes what was read, once all of it is known to be what was converted. */
@@ -215,7 +226,10 @@ static bool remove_sources(const struct batch_model *model, const struct batch_r
                        BATCH_MAX_FILES);
     for (size_t i = 0; i < report->read_count; i++) {
         const struct batch_file *file = &report->read[i];
-        if (is_own_file(model, file->path) && is_as_it_was(file))
+        bool same = false;
+        if (!look_again(file, &same, error))
+            return false;
+        if (same && is_own_file(model, file->path))
             continue;
         tc_fail(error, TC_IO, "rm", "it stays: it lies elsewhere, or is not what was converted");
         return tc_error_in_file(error, file->path);
@@ -388,9 +402,7 @@ static bool task_ended(void *context, const struct batch_task *task,
         *error = result->crash.class ? result->crash : *told->error;
         ok = false;
     }
-    /* A source that changed meanwhile is done again. */
-    ok = ok &&
-         (!written || !reads_as_they_were(told) || batch_log_add(&batch->log, model, told, error));
+    ok = ok && (!written || log_done(batch, model, told, error));
     ok = ok && (!batch->remove || !written || remove_sources(model, told, error));
     work->lacks[task->number] = !told->ended;
     if (ok)

@@ -10,7 +10,7 @@
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/io/listing.h"
-#include "formats/model_copy.h"
+#include "formats/cache_blobs.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
 
@@ -310,18 +310,35 @@ static bool is_below(const char *path, const char *folder) {
 
 /* The folder that a path lies in is asked for the cache's blobs, and not the tree: the tree may
  * hold several snapshots. */
-bool batch_stays_inside(const char *path, const char *root) {
+bool batch_stays_inside(const char *path, const char *root, bool *inside, struct tc_error *error) {
+    struct cache_blobs blobs = {0};
     char *real = realpath(path, NULL);
-    bool inside = real && is_below(real, root);
-    char *folder = real && !inside ? tc_path_folder(path) : NULL;
-    char *blobs = folder ? model_copy_blobs(folder) : NULL;
-    char *shared = blobs ? model_copy_shared_blobs(blobs) : NULL;
-    inside = inside || (blobs && is_below(real, blobs)) || (shared && is_below(real, shared));
+    char *folder = NULL;
+    int failed = real || tc_path_missing(errno) ? 0 : errno;
+    *inside = real && is_below(real, root);
+    if (real && !*inside) {
+        folder = tc_path_folder(path);
+        failed = folder ? cache_blobs_find(&blobs, folder) : ENOMEM;
+        *inside = !failed && cache_blobs_hold(&blobs, real);
+    }
+    cache_blobs_release(&blobs);
     free(real);
     free(folder);
-    free(blobs);
-    free(shared);
-    return inside;
+    if (!failed)
+        return true;
+    tc_fail_errno(error, failed, "open", "cannot find out where it leads");
+    return tc_error_in_file(error, path);
+}
+
+/* A link that a model begins with leads to a file of the tree. */
+static bool check_link(struct walk *walk, const struct tc_entry *entry, const char *path,
+                       struct tc_error *error) {
+    bool inside = true;
+    if (entry->link && !batch_stays_inside(path, walk->root, &inside, error))
+        return false;
+    if (!inside)
+        set_problem(walk->list, TC_UNSAFE, LEADS_OUT);
+    return true;
 }
 
 static bool add_entry(struct walk *walk, const struct waiting *folder,
@@ -350,15 +367,14 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
         size_t cut = entry->name.length - name.stem.length;
         place.length -= cut < place.length ? cut : 0;
         ok = add_loose_shards(list, sets, folder->path, path, &name, place, error);
-        if (ok && list->count > before && opens_by_first(name.backend) && entry->link &&
-            !batch_stays_inside(path, walk->root))
-            set_problem(list, TC_UNSAFE, LEADS_OUT);
+        if (ok && list->count > before && opens_by_first(name.backend))
+            ok = check_link(walk, entry, path, error);
     } else if (ok && name.backend && !name.is_shard) {
         ok = add_model(list, path, place, entry->size, false, error);
         if (ok && entry->kind == TC_ENTRY_BROKEN)
             set_problem(list, TC_IO, "a link that leads nowhere");
-        else if (ok && entry->link && !batch_stays_inside(path, walk->root))
-            set_problem(list, TC_UNSAFE, LEADS_OUT);
+        else if (ok)
+            ok = check_link(walk, entry, path, error);
     }
     free(path);
     free(relative);

@@ -19,6 +19,7 @@
 #include "core/format/backend.h"
 #include "core/format/reader.h"
 #include "core/io/input.h"
+#include "formats/cache_blobs.h"
 #include "formats/model_copy.h"
 #include "formats/registry.h"
 
@@ -29,8 +30,7 @@
  * the work of whoever made the folder: what is private there would be made public. */
 struct sent_folder {
     char *root; /* without links */
-    char *blobs;
-    char *shared;
+    struct cache_blobs blobs;
 };
 
 static bool check_link(const struct sent_folder *folder, const char *place,
@@ -39,7 +39,7 @@ static bool check_link(const struct sent_folder *folder, const char *place,
     if (lstat(place, &status) != 0 || !S_ISLNK(status.st_mode))
         return true; /* who opens what is missing says so */
     char *real = realpath(place, NULL);
-    bool ok = real ? model_copy_may_take(real, folder->root, folder->blobs, folder->shared, error)
+    bool ok = real ? model_copy_may_take(real, folder->root, &folder->blobs, error)
                    : tc_fail_errno(error, errno, "open", "cannot tell where this link leads");
     free(real);
     return ok || tc_error_in_file(error, place);
@@ -77,16 +77,14 @@ static bool add_tree(struct sending *sending, const struct sent_folder *folder, 
 
 static bool add_folder(struct sending *sending, struct tc_error *error) {
     const struct hub *hub = sending->hub;
-    struct sent_folder folder = {.root = realpath(hub->file, NULL),
-                                 .blobs = model_copy_blobs(hub->file)};
-    folder.shared = folder.blobs ? model_copy_shared_blobs(folder.blobs) : NULL;
-    bool ok = folder.root ? add_tree(sending, &folder, hub->file, hub->path, 0, error)
-                          : tc_fail_errno(error, errno, "open", "cannot open the folder");
+    struct sent_folder folder = {.root = realpath(hub->file, NULL)};
+    int failed = folder.root ? cache_blobs_find(&folder.blobs, hub->file) : errno;
+    bool ok = failed ? tc_fail_errno(error, failed, "open", "cannot open the folder")
+                     : add_tree(sending, &folder, hub->file, hub->path, 0, error);
     if (ok && sending->count == 0)
         ok = tc_fail(error, TC_USAGE, "usage", "the folder has no files");
     free(folder.root);
-    free(folder.blobs);
-    free(folder.shared);
+    cache_blobs_release(&folder.blobs);
     return ok;
 }
 

@@ -155,8 +155,8 @@ static bool add_scaled(struct tc_plan *plan, size_t source, const struct tc_scal
     return tc_error_in_file(error, reader->input->path);
 }
 
-/* Fails where an earlier input has a scale of this name: which one is meant nobody knows, and no item
- * shows that there are two. */
+/* Fails where an earlier input has a scale of this name: which one is meant nobody knows, and no
+ * item shows that there are two. */
 static bool is_only_scale(const struct tc_plan *plan, size_t source, const struct tc_tensor *scale,
                           struct tc_error *error) {
     for (size_t r = 0; r < source; r++) {
