@@ -153,7 +153,8 @@ def shares(system, folder):
             before = used(place)
             result = expect(place, OK, *arguments, "-q", "--no-sync", exec=True)
             taken = used(place) - before
-            print(f"{system}: {name}: {result.seconds * 1000:.0f} ms, took {taken} bytes of {LARGE}")
+            print(f"{system}: {name}: {result.seconds * 1000:.0f} ms ({result.cpu_seconds * 1000:.0f} of processors), "
+                  f"took {taken} bytes of {LARGE}")
             if taken > LARGE // 16 + MIB:
                 raise result.failed(f"took {taken} bytes of the {LARGE} that could be shared")
             check_equal(values(place, output), expected, "values", result)
