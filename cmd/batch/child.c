@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/batch/list.h"
+#include "cmd/batch/inside.h"
 #include "cmd/convert.h"
 #include "core/base/arena.h"
 #include "core/base/json.h"

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/batch/inside.h"
 #include "cmd/batch/whole.h"
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/io/listing.h"
-#include "formats/cache_blobs.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
 
@@ -299,35 +299,6 @@ static bool add_loose_shards(struct batch_list *list, struct shard_sets *sets, c
         set_problem(list, TC_UNSUPPORTED,
                     "shards without an index, in a folder that has other models too");
     return true;
-}
-
-/* Whether one folder lies in another, or is it; both without links. */
-static bool is_below(const char *path, const char *folder) {
-    size_t length = strlen(folder);
-    return strncmp(path, folder, length) == 0 &&
-           (path[length] == '/' || path[length] == '\0' || folder[length - 1] == '/');
-}
-
-/* The folder that a path lies in is asked for the cache's blobs, and not the tree: the tree may
- * hold several snapshots. */
-bool batch_stays_inside(const char *path, const char *root, bool *inside, struct tc_error *error) {
-    struct cache_blobs blobs = {0};
-    char *real = realpath(path, NULL);
-    char *folder = NULL;
-    int failed = real || tc_path_missing(errno) ? 0 : errno;
-    *inside = real && is_below(real, root);
-    if (real && !*inside) {
-        folder = tc_path_folder(path);
-        failed = folder ? cache_blobs_find(&blobs, folder) : ENOMEM;
-        *inside = !failed && cache_blobs_hold(&blobs, real);
-    }
-    cache_blobs_release(&blobs);
-    free(real);
-    free(folder);
-    if (!failed)
-        return true;
-    tc_fail_errno(error, failed, "open", "cannot find out where it leads");
-    return tc_error_in_file(error, path);
 }
 
 /* A link that a model begins with leads to a file of the tree. */

@@ -64,11 +64,6 @@ bool batch_list_add(struct batch_list *list, const char *source, bool listed,
 /* Refuses models that would go to one place, and outputs that are also inputs. */
 bool batch_list_check(const struct batch_list *list, struct tc_error *error);
 
-/* Whether a file lies in a tree once its links are resolved, or in the blobs of the cache that its
- * folder is a snapshot of: CACHE/snapshots/REVISION and CACHE/blobs. False where that can't be
- * found out. */
-bool batch_stays_inside(const char *path, const char *root, bool *inside, struct tc_error *error);
-
 /* The folder in which a pattern begins to be one: "a/b" of "a/b/x*.npz"; from malloc. */
 char *batch_pattern_folder(const char *pattern);
 /* Whether a name has characters of patterns. */
