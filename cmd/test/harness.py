@@ -67,7 +67,7 @@ SNAPSHOT_CONTENT = MIB  # larger files are compared by inode, size and time only
 
 # One command in so many starts a program of its own, as users do; with --full all of them.
 EXEC_SHARE = 16
-LEAK_SHARE = 4
+LEAK_SHARE = 8
 # What a program reads as it starts, before it can be a server: each set of them has its own.
 START_VARIABLES = (
     "ASAN_OPTIONS",

@@ -44,7 +44,7 @@ from harness import (
 )
 
 MOST_STEPS = 400
-STRIDE = 7 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
+STRIDE = 13 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
 SPARSE = 3 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
 
 

@@ -35,7 +35,7 @@ MOST_CALLS = 20_000
 # The quick part takes each fault of a few commands, and every nth of the others. A run takes
 # ten times as long under a sanitizer, and what that adds are leaks where memory fails. To count
 # lines more of them are made: many a line runs only where one certain call fails.
-STRIDE = 1 if FULL and not SANITIZED else 5 if FULL or COVERAGE else 20 if SANITIZED else 40
+STRIDE = 1 if FULL and not SANITIZED else 5 if FULL or COVERAGE else 20 if SANITIZED else 64
 WHOLE = () if SANITIZED else ("convert", "shards over old")
 FEW = ("convert, json", "signed receipt of shards", "append", "stats page", "diff", "scan a folder")
 PAIRS = (400 if FULL else 8) // (8 if SANITIZED else 1)
