@@ -1,8 +1,8 @@
 /*
- * Whether the indices of a sparse tensor are such that torch loads it: each within the shape; of a
- * coalesced one in ascending order, each place once; of a compressed one the starts ascend from 0 to
- * the number of values, and the columns (rows) of each row (column) ascend. What is summed when a
- * sparse tensor is made dense (core/format/densify.h) may be more than this.
+ * Whether the indices of a sparse tensor are such that torch loads it: each within the shape; of
+ * a coalesced one in ascending order, each place once; of a compressed one the starts ascend from
+ * 0 to the number of values, and the columns (rows) of each row (column) ascend. What can be made
+ * dense (core/format/densify.h) may be more than this.
  *
  * The indices are read once, in order, through windows of a bounded size.
  */
