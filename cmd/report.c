@@ -280,13 +280,24 @@ static void report_errors(const struct tc_plan *plan) {
     emit(&line, stderr);
 }
 
+/* Whether a loss was not printed when the inputs were opened: values that a checkpoint tree would
+ * have held. */
+static bool is_of_trees(const struct tc_plan *plan, const struct tc_note_group *group) {
+    bool found = false;
+    for (size_t r = 0; r < plan->reader_count && !found; r++)
+        found = tc_notes_tell(&plan->readers[r]->tree_notes, group->severity, group->detail) &&
+                !tc_notes_tell(&plan->readers[r]->notes, group->severity, group->detail);
+    return found && group->kind == TC_KIND_SKIPPED;
+}
+
 void report_ledger(const struct tc_plan *plan, bool verbose) {
     for (size_t i = 0; i < plan->notes.count; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
-        bool told = group->severity == TC_WARNING && group->kind != TC_KIND_KEPT;
+        bool of_trees = is_of_trees(plan, group);
+        bool told = of_trees || (group->severity == TC_WARNING && group->kind != TC_KIND_KEPT);
         if (note_rules[group->kind].routine && !told && !verbose)
             continue;
-        if (group->severity == TC_WARNING) {
+        if (group->severity == TC_WARNING || of_trees) {
             report_note(group, verbose);
             continue;
         }

@@ -9,6 +9,7 @@
 #include "core/format/backend.h"
 #include "core/format/densify.h"
 #include "core/format/reader.h"
+#include "core/format/sparse_check.h"
 #include "core/format/tree.h"
 #include "core/plan/dtype_policy.h"
 #include "core/tensor/select.h"
@@ -73,8 +74,8 @@ static bool match(struct tc_plan *plan, struct tc_tree *tree, bool first, struct
     return dtypes && tc_tree_match(tree, &plan->readers[0]->table, dtypes, &plan->arena, error);
 }
 
-/* Whether the parts of each sparse tensor have shapes that belong together: torch would not load
- * it otherwise. */
+/* Whether the parts of each sparse tensor have shapes that belong together, and indices that lie in
+ * them: torch would not load it otherwise. */
 static bool check_sparse(struct tc_plan *plan, const struct tc_tree *tree, struct tc_error *error) {
     struct tc_reader *reader = plan->readers[0];
     for (size_t i = 0; i < tree->count; i++) {
@@ -84,8 +85,9 @@ static bool check_sparse(struct tc_plan *plan, const struct tc_tree *tree, struc
             continue;
         for (unsigned p = 0; p < node->tensor->parts; p++)
             parts[p] = &reader->table.tensors[node->tensor->position[p]];
-        if (tc_densify_measure(reader, node->tensor->layout, parts, node->tensor->name,
-                               &plan->arena, error))
+        const struct tc_densify *measured = tc_densify_measure(
+            reader, node->tensor->layout, parts, node->tensor->name, &plan->arena, error);
+        if (measured && tc_sparse_check(measured, node->tensor->coalesced, error))
             continue;
         bool mended = error->class == TC_INVALID && strcmp(error->code, "sparse") == 0;
         if (mended)
@@ -185,7 +187,7 @@ bool tc_nesting_plan(struct tc_plan *plan, struct tc_error *error) {
     bool wanted = text || (reader->backend->tree &&
                            (!reader->plain || plan->options->trees == TC_TREES_ALWAYS));
     if (is_given_up(plan) || !wanted)
-        return lose_values(plan, error) && (!nested || note(plan, TC_CHANGE, FLAT, NULL, error)) &&
+        return (!nested || note(plan, TC_CHANGE, FLAT, NULL, error)) &&
                (nested || !given ||
                 note(plan, TC_CHANGE, "the checkpoint tree (" TC_TREE_KEY ") is left out", NULL,
                      error));

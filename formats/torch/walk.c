@@ -106,15 +106,22 @@ static void add_items(struct torch_walk *walk, struct tc_json_writer *json,
     tc_json_close(json);
 }
 
+/* Leaves a value out that a tree can hold: a loss where that is not kept. */
+static bool keep_in_tree(struct torch_walk *walk, const char *what, const char *why) {
+    struct tc_reader *reader = walk->torch->reader;
+    return !tc_reader_wants(reader, torch_walk_path(walk)) ||
+           tc_notes_add(&reader->tree_notes, TC_LOSS, TC_KIND_SKIPPED, torch_walk_path(walk),
+                        walk->error, "%s%s", what, why);
+}
+
 /* The current path as a key of the file's metadata. A path that can't be a tensor's
- * name can't be a key: the value is then left out, and key->bytes is NULL. */
+ * name can't be a key: the value is then in the tree alone, and key->bytes is NULL. */
 static bool make_key(struct torch_walk *walk, struct tc_text *key) {
     struct tc_text path = torch_walk_path(walk);
     struct tc_error unfit = {0};
     *key = (struct tc_text){NULL, 0};
     if (!tc_name_check(path, &unfit))
-        return torch_walk_skip(walk, TC_SKIP_VALUE, "a value whose place has no usable name: %s",
-                               unfit.message);
+        return keep_in_tree(walk, "a value whose place has no usable name: ", unfit.message);
     key->bytes = tc_arena_copy(torch_walk_arena(walk), path.bytes, path.length, walk->error);
     key->length = path.length;
     return key->bytes != NULL;
@@ -266,14 +273,6 @@ static struct pickle_node *find_attributes(const struct pickle_node *node) {
     return state && state->kind == PICKLE_DICT && state->count ? state : NULL;
 }
 
-/* Leaves a value out that a tree can hold: a loss where that is not kept. */
-static bool keep_in_tree(struct torch_walk *walk, const char *what) {
-    struct tc_reader *reader = walk->torch->reader;
-    return !tc_reader_wants(reader, torch_walk_path(walk)) ||
-           tc_notes_add(&reader->tree_notes, TC_LOSS, TC_KIND_SKIPPED, torch_walk_path(walk),
-                        walk->error, "%s", what);
-}
-
 /* Reports plain attributes of a tensor, which are left out. Those of torch itself are
  * not reported: its own state dicts leave them out too. */
 static bool report_attributes(struct torch_walk *walk, const struct pickle_node *attributes) {
@@ -285,7 +284,7 @@ static bool report_attributes(struct torch_walk *walk, const struct pickle_node 
                                          tc_text_equal(pickle_text(key), TC_TEXT("persistent")));
         left_out += !own && torch_leaf_is_scalar(attributes->items[i + 1]);
     }
-    return left_out == 0 || keep_in_tree(walk, "plain attributes of the tensor");
+    return left_out == 0 || keep_in_tree(walk, "plain attributes of the tensor", "");
 }
 
 /* The items of an array of objects, where the user asked for tensors in objects
@@ -361,7 +360,7 @@ static bool visit(struct torch_walk *walk, const struct torch_child *child) {
     case PICKLE_STORAGE:
         return torch_add_storage_node(walk, node) || torch_walk_forgive(walk);
     case PICKLE_BYTES:
-        return members || keep_in_tree(walk, "a long string of bytes");
+        return members || keep_in_tree(walk, "a long string of bytes", "");
     case PICKLE_GLOBAL:
         return visit_global(walk, node, members);
     default:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -33,6 +34,13 @@ def run(checks, tconv):
             if what == "hf":
                 whole.pop("plain")
             compare(checks, tconv, folder / "saved", whole)
+
+
+    for world in (3, 4):
+        with checks.case(f"{world} processes, random layouts"), tconv.folder() as folder:
+            save_in_ranks(checks, folder, "random", world)
+            dcp_to_torch_save(folder / "saved", folder / "whole.pt")
+            compare(checks, tconv, folder / "saved", flat(torch.load(folder / "whole.pt", weights_only=True)))
 
 
 def writers():
@@ -100,11 +108,11 @@ def compare(checks, tconv, source, tensors):
     checks.equal("loaded", sorted(same), sorted(tensors))
 
 
-def save_in_ranks(checks, folder, what):
+def save_in_ranks(checks, folder, what, world=RANKS):
     program = Path(__file__).with_name("dcp_ranks.py")
     ranks = [
-        subprocess.Popen([sys.executable, program, str(rank), str(RANKS), folder, what], stderr=subprocess.PIPE)
-        for rank in range(RANKS)
+        subprocess.Popen([sys.executable, program, str(rank), str(world), folder, what], stderr=subprocess.PIPE)
+        for rank in range(world)
     ]
     for number, rank in enumerate(ranks):
         _, err = rank.communicate(timeout=600)
