@@ -11,6 +11,7 @@
 #include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/convert/shard_part.h"
+#include "core/io/input.h"
 
 struct found {
     size_t top; /* the length of the path at which the walk began */
@@ -50,13 +51,7 @@ static bool begins_as_record(const char *path, struct tc_error *error) {
     static const char beginning[] = "{\"tconv_part\":";
     char bytes[sizeof beginning - 1];
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : 0;
-    ssize_t step = 1;
-    /* A read may bring less than was asked for. */
-    while (length >= 0 && length < (ssize_t)sizeof bytes && step > 0) {
-        step = pread(fd, bytes + length, sizeof bytes - (size_t)length, length);
-        length = step < 0 ? -1 : length + step;
-    }
+    ssize_t length = fd < 0 ? -1 : tc_read_up_to(fd, bytes, sizeof bytes);
     if (length < 0 && error->class == TC_OK) {
         tc_fail_errno(error, errno, "open", "cannot read what may be a record");
         tc_error_in_file(error, path);

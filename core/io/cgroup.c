@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/io/input.h"
+
 /* Where the hierarchy with the quota of processors is mounted: by itself in version 2, in a folder
  * named after the controllers in version 1. */
 static const char *const mounts[] = {"", "/unified", "/cpu,cpuacct", "/cpu"};
@@ -17,7 +19,7 @@ enum { MOUNTS = sizeof mounts / sizeof *mounts, SECOND_VERSION = 2 };
 /* Reads a small file of the kernel as text; false where it is not there. */
 static bool load_figure(const char *path, char *text, size_t room) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, room - 1);
+    ssize_t got = fd < 0 ? -1 : tc_read_up_to(fd, text, room - 1);
     if (fd >= 0)
         close(fd);
     text[got > 0 ? got : 0] = '\0';

@@ -105,6 +105,21 @@ bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *err
     return true;
 }
 
+ssize_t tc_read_up_to(int fd, void *bytes, size_t room) {
+    size_t length = 0;
+    while (length < room) {
+        ssize_t got = read(fd, (char *)bytes + length, room - length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        length += (size_t)got;
+    }
+    return (ssize_t)length;
+}
+
 /* Copies a pipe to a temporary file; returns that file's descriptor. */
 static int spool(int from, struct tc_error *error) {
     int to = tc_tempfile(error);

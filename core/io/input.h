@@ -123,5 +123,8 @@ int tc_tempfile(struct tc_error *error);
 bool tc_tempfile_check(int fd, uint64_t length, uint64_t more, struct tc_error *error);
 /* write() until all is written. */
 bool tc_write_all(int fd, const void *bytes, size_t length, struct tc_error *error);
+/* Reads what an open file holds from where it stands, as much of it as there is room for; returns
+ * how many bytes that is, or -1 (errno). */
+ssize_t tc_read_up_to(int fd, void *bytes, size_t room);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "core/base/sodium.h"
 #include "core/base/text.h"
+#include "core/io/input.h"
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define DEFAULT_TIMEOUT 10000
@@ -180,7 +181,7 @@ static char *checked(const char *text, size_t length, struct tc_error *error) {
 static char *read_token(const char *path, struct tc_error *error) {
     char text[MOST_TOKEN];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text);
+    ssize_t length = fd < 0 ? -1 : tc_read_up_to(fd, text, sizeof text);
     if (fd >= 0)
         close(fd);
     char *token =

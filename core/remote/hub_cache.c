@@ -114,7 +114,7 @@ static bool read_ref(const char *repository, const char *revision, char commit[4
     int fd = asprintf(&path, "%s/refs/%s", repository, revision) < 0
                  ? -1
                  : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text);
+    ssize_t length = fd < 0 ? -1 : tc_read_up_to(fd, text, sizeof text);
     if (fd >= 0)
         close(fd);
     free(path);
@@ -157,8 +157,8 @@ static bool write_small(int folder, const char *name, const char *text) {
     if (unlinkat(folder, temporary, 0) != 0 && errno != ENOENT)
         return false;
     int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    size_t length = strlen(text);
-    bool ok = fd >= 0 && write(fd, text, length) == (ssize_t)length;
+    struct tc_error ignored = {0};
+    bool ok = fd >= 0 && tc_write_all(fd, text, strlen(text), &ignored);
     if (fd >= 0)
         ok = close(fd) == 0 && ok;
     ok = ok && renameat(folder, temporary, folder, name) == 0;
@@ -246,6 +246,8 @@ static bool take_rest(struct content *content, uint64_t *at, struct tc_error *er
     while (*at < size) {
         size_t step = size - *at < STEP ? (size_t)(size - *at) : STEP;
         ssize_t got = pread(content->fd, content->buffer, step, (off_t)*at);
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got <= 0)
             return tc_fail_errno(error, errno, "hub-cache", "cannot go on with a file");
         tc_sha256_update(&content->hash, content->buffer, (size_t)got);
