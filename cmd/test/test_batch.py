@@ -252,6 +252,42 @@ def linked_shards(folder):
     batch(folder, "m/cache/snapshots", "out3", "-t", "npz", "-q", code=UNSAFE)
 
 
+def linked_away(folder):
+    """A link out of the tree is refused wherever it leads: also where the sandbox lets nothing be read, and when
+    jobs are listed, for formats with shards and without."""
+    tree(folder / "far", ("a",))
+    expect(folder, OK, "-q", "far/a.safetensors", "far/cut.safetensors", "--shard-size", "40K")
+    near = folder / "near"
+    index = "cut.safetensors.index.json"
+    names = [name for name in files_in(folder / "far") if "-of-" in name]
+    for place in ("loose", "indexed"):
+        (near / place / "m").mkdir(parents=True)
+        for name in names:
+            (near / place / "m" / name).symlink_to(folder / "far" / name)
+    shutil.copy(folder / "far" / index, near / "indexed/m" / index)
+    for place in ("loose", "indexed"):
+        shown = f"{place}/m/{names[0]}: a link that leads out of the tree".encode()
+        for manner in ([], ["--dry-run"], ["--jobs"], ["--makefile"]):
+            for format_ in ("safetensors", "npz"):
+                for sandbox in ("auto", "off"):
+                    result = batch(near, place, "out", "-t", format_, f"--sandbox={sandbox}", *manner, code=UNSAFE)
+                    check_equal(shown in result.err, True, f"{place} {manner} {format_} {sandbox}", result)
+                    check_equal(b"convert" in result.out, False, "nothing is listed", result)
+    # What is not there, and what may not be read, are no links out of the tree.
+    (near / "indexed/m" / names[0]).unlink()
+    shutil.rmtree(near / "loose")
+    for name in names[1:]:
+        (near / "indexed/m" / name).unlink()
+        shutil.copy(folder / "far" / name, near / "indexed/m")
+    result = batch(near, "indexed", "out", "-t", "npz", code=None)
+    check_equal(b"leads out" in result.err, False, "a shard that is missing", result)
+    # Where there are links, what else is wrong is the job's own failure.
+    (near / "indexed/m" / names[0]).symlink_to(names[1])
+    (near / "indexed/bad.npz").write_bytes(b"PK\3\4nonsense")
+    result = batch(near, "indexed", "out", "-t", "npz", "--jobs")
+    check_equal(len(result.out.splitlines()), 2, "jobs", result)
+
+
 def checkpoints(folder):
     """A checkpoint in several files, and a folder of a file a tensor whose names tconv keeps, are one model each."""
     for name in ("dcp", "zero"):
@@ -533,7 +569,7 @@ def parallel_make(folder):
 
 
 CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, linked_shards,
-         checkpoints, resumed_shards, skipping, dry_run, killed, signals, removing,
+         linked_away, checkpoints, resumed_shards, skipping, dry_run, killed, signals, removing,
          odd_names, large_tree, one_each, parallel_make]
 
 
