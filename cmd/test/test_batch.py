@@ -288,6 +288,22 @@ def linked_away(folder):
     check_equal(len(result.out.splitlines()), 2, "jobs", result)
 
 
+def notes(folder):
+    """A message names its model once, whether the conversion had named a file of it or not."""
+    for name in ("unet", "unet2"):
+        model(folder / "m" / name / "model.safetensors")
+        shutil.copy(folder / "m" / name / "model.safetensors", folder / "m" / name / "pytorch_model.bin")
+        (folder / "m" / name / "config.json").write_text("{}")
+    result = batch(folder, "m", "out", "-t", "npz")
+    told = result.err.decode().splitlines()
+    check_equal({line.count("m/unet") for line in told}, {1}, "how often it is named", result)
+    for name in ("unet", "unet2"):
+        check_equal(any(line.startswith(f"tconv: note: m/{name}: model.safetensors is read") for line in told), True,
+                    "the note", result)
+        check_equal(any(line.startswith(f"tconv: warning: m/{name}: output: ") for line in told), True,
+                    "a warning that does not name it", result)
+
+
 def checkpoints(folder):
     """A checkpoint in several files, and a folder of a file a tensor whose names tconv keeps, are one model each."""
     for name in ("dcp", "zero"):
@@ -319,6 +335,19 @@ def checkpoints(folder):
     model(folder / "m/dcp/ranks/model.safetensors")
     found, summary = lines(batch(folder, "m/dcp/ranks", "out3", "-t", "npz", "--json", code=UNSUPPORTED))
     check_equal((counts(summary), found["m/dcp/ranks"]["status"]), ((1, 0, 1), "failed"), "beside another model")
+
+
+def plain_arrays(folder):
+    """Arrays whose names were kept are models of their own, or one model where an empty file of names says so."""
+    model(folder / "a.safetensors")
+    (folder / "m").mkdir()
+    expect(folder, OK, "-q", "a.safetensors", "m/tensors/", "-t", "npy")
+    batch(folder, "m", "each", "-t", "npz", "-q")
+    check_equal(files_in(folder / "each"), [f"tensors/w{number}.npz" for number in range(6)], "each for itself")
+    (folder / "m/tensors/.tconv-names.json").write_text("{}")
+    batch(folder, "m", "one", "-t", "npz", "-q")
+    check_equal(files_in(folder / "one"), ["tensors.npz"], "one model")
+    check_equal(digest(folder / "one/tensors.npz"), digest(folder / "a.safetensors"), "its digest")
 
 
 def resumed_shards(folder):
@@ -569,7 +598,7 @@ def parallel_make(folder):
 
 
 CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, linked_shards,
-         linked_away, checkpoints, resumed_shards, skipping, dry_run, killed, signals, removing,
+         linked_away, notes, checkpoints, plain_arrays, resumed_shards, skipping, dry_run, killed, signals, removing,
          odd_names, large_tree, one_each, parallel_make]
 
 
