@@ -95,11 +95,18 @@ static bool convert_folder(struct convert *convert, const char *const *inputs, b
                                                   target, &convert->plan, error)));
 }
 
-/* Whether a model folder becomes another. */
-static bool is_model_folder(const struct convert *convert, const char *const *inputs, size_t count,
+/* Whether a model folder becomes another; if not, what a slash behind OUT would change. */
+static bool is_model_folder(struct convert *convert, const char *const *inputs, size_t count,
                             bool *folder, struct tc_error *error) {
-    return model_output_wanted(&convert->common.format, inputs, convert->per_tensor ? 0 : count,
-                               convert->run.output, folder, error);
+    const struct tc_format_options *options = &convert->common.format;
+    size_t sources = convert->per_tensor ? 0 : count;
+    bool would = false;
+    bool ok = model_output_wanted(options, inputs, sources, convert->run.output, folder, error) &&
+              (*folder || !convert->to ||
+               model_output_wanted(options, inputs, sources, "/", &would, error));
+    convert->run.convert.publish.folder_hint =
+        would ? "a slash behind it makes it a model folder; or name a file in it" : NULL;
+    return ok;
 }
 
 static bool convert_files(struct convert *convert, const char *const *inputs, size_t count,

@@ -6,6 +6,7 @@
 #include "cmd/report.h"
 #include "core/base/json_writer.h"
 #include "core/base/notes.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/densify.h"
 #include "core/format/dequantise.h"
@@ -79,12 +80,56 @@ static void add_inputs_json(struct tc_json_writer *json, const struct tc_plan *p
     tc_json_close(json);
 }
 
+/* The path of one of the output's files. */
+static void add_path(struct tc_buffer *path, const char *output, const char *name) {
+    tc_buffer_add(path, output, (size_t)(tc_path_name(output) - output));
+    tc_buffer_add_string(path, name);
+}
+
+/* Which files a model in shards is written to: not one that is called as the output. */
+static void add_shards_json(struct tc_json_writer *json, const struct tc_plan *plan,
+                            const char *output) {
+    if (!plan->in_shards)
+        return;
+    struct tc_buffer path = {0};
+    if (plan->index_name) {
+        add_path(&path, output, plan->index_name);
+        tc_json_add_text(json, "index", (struct tc_text){path.bytes, path.length});
+    }
+    tc_json_open_array(json, "shards");
+    for (size_t p = 0; p < plan->file_count; p++) {
+        path.length = 0;
+        add_path(&path, output, plan->files[p].name);
+        tc_json_add_text(json, NULL, (struct tc_text){path.bytes, path.length});
+    }
+    tc_json_close(json);
+    json->out->failed |= path.failed;
+    tc_buffer_release(&path);
+}
+
+static void add_shards_text(struct tc_buffer *out, const struct tc_plan *plan, const char *output) {
+    struct tc_buffer path = {0};
+    if (plan->index_name) {
+        add_path(&path, output, plan->index_name);
+        tc_buffer_add_visible(out, (struct tc_text){path.bytes, path.length});
+        tc_buffer_add_string(out, " and ");
+        path.length = 0;
+    }
+    add_path(&path, output, plan->files[0].name);
+    tc_buffer_addf(out, "%zu shard%s, ", plan->file_count, plan->file_count == 1 ? "" : "s");
+    tc_buffer_add_visible(out, (struct tc_text){path.bytes, path.length});
+    tc_buffer_add_string(out, plan->file_count == 1 ? "" : " and so on");
+    out->failed |= path.failed;
+    tc_buffer_release(&path);
+}
+
 static void ledger_json(struct tc_buffer *out, const struct tc_plan *plan, const char *output,
                         bool done) {
     struct tc_json_writer json = {.out = out, .escape = TC_ESCAPE_DISPLAY};
     tc_json_open_object(&json, NULL);
     add_inputs_json(&json, plan);
     tc_json_add_string(&json, "output", output);
+    add_shards_json(&json, plan, output);
     tc_json_add_string(&json, "format", plan->target->name);
     tc_json_open_array(&json, "tensors");
     for (size_t i = 0; i < plan->count; i++)
@@ -124,7 +169,10 @@ static void ledger_text(struct tc_buffer *out, const struct tc_plan *plan, const
         tc_buffer_add_string(out, "\n");
     }
     tc_buffer_addf(out, "%zu tensor%s to ", plan->count, plan->count == 1 ? "" : "s");
-    tc_buffer_add_visible(out, tc_text_of(output));
+    if (plan->in_shards)
+        add_shards_text(out, plan, output);
+    else
+        tc_buffer_add_visible(out, tc_text_of(output));
     tc_buffer_addf(out, " (%s): ", plan->target->name);
     report_size(out, plan->bytes_in);
     tc_buffer_add_string(out, " in, ");

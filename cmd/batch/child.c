@@ -65,6 +65,7 @@ struct teller {
     bool failed; /* something could not be told */
     struct batch_child_wants wants;
     uint64_t told; /* progress, in thousandths */
+    bool opened;   /* all files that are read are open */
 };
 
 static void send_message(struct teller *teller, enum kind kind, const void *bytes, size_t length) {
@@ -95,7 +96,7 @@ static size_t count_reads(const struct tc_plan *plan) {
 
 /* Shards and other files that a model leads to lie in the tree, too. */
 static bool check_reads(void *context, const struct tc_plan *plan, struct tc_error *error) {
-    const struct teller *teller = context;
+    struct teller *teller = context;
     for (size_t r = 0; r < plan->reader_count && teller->wants.root; r++) {
         struct tc_input *input;
         for (size_t at = 0; (input = tc_reader_next_file(plan->readers[r], &at)) != NULL;) {
@@ -103,12 +104,23 @@ static bool check_reads(void *context, const struct tc_plan *plan, struct tc_err
             if (!batch_stays_inside(input->path, teller->wants.root, &inside, error))
                 return false;
             if (!inside) {
-                tc_fail(error, TC_UNSAFE, "link-outside", "a link that leads out of the tree");
+                tc_fail(error, TC_UNSAFE, BATCH_LINK_OUTSIDE, BATCH_LEADS_OUT);
                 return tc_error_in_file(error, input->path);
             }
         }
     }
+    teller->opened = true;
     return true;
+}
+
+/* Whether a file could not be opened because it lies out of the tree, where the sandbox ends. One
+ * that is not there, and one of the tree that may not be read, are what the error says. */
+static bool is_kept_out(const struct teller *teller, const struct tc_error *error) {
+    struct tc_error ignored = {0};
+    bool inside = true;
+    return teller->wants.root && !teller->opened && error->class == TC_IO && error->code &&
+           strcmp(error->code, "open") == 0 && error->file[0] && access(error->file, F_OK) == 0 &&
+           batch_stays_inside(error->file, teller->wants.root, &inside, &ignored) && !inside;
 }
 
 static bool tell_files(struct teller *teller, const struct tc_plan *plan, struct tc_error *error) {
@@ -180,6 +192,12 @@ static void tell_error(void *context, const struct tc_error *error) {
     memcpy(flat.tensor, error->tensor, sizeof flat.tensor);
     memcpy(flat.message, error->message, sizeof flat.message);
     memcpy(flat.hint, error->hint, sizeof flat.hint);
+    if (is_kept_out(context, error)) {
+        flat.class = TC_UNSAFE;
+        memcpy(flat.code, BATCH_LINK_OUTSIDE, sizeof BATCH_LINK_OUTSIDE);
+        memcpy(flat.message, BATCH_LEADS_OUT, sizeof BATCH_LEADS_OUT);
+        flat.hint[0] = '\0';
+    }
     send_message(context, KIND_ERROR, &flat, sizeof flat);
 }
 

@@ -119,10 +119,21 @@ static void print_text(const struct work *work, const struct batch_model *model,
     report_out(&line);
 }
 
+/* Whether a message begins with the model's name, as it is shown, or with a path in it. */
+static bool names_model(struct tc_text text, struct tc_text model) {
+    return tc_text_starts(text, model) && text.length > model.length &&
+           (text.bytes[model.length] == ':' || text.bytes[model.length] == '/');
+}
+
 /* What a process printed, with the model's name behind "tconv: warning: ". */
 static void print_messages(const struct batch_model *model, const struct tc_buffer *messages) {
     static const char *const starts[] = {"tconv: warning: ", "tconv: note: "};
+    struct tc_buffer shown = {0};
     size_t at = 0;
+    char *trimmed = tc_path_trim(model->input);
+    tc_buffer_add_visible(&shown, tc_text_of(trimmed ? trimmed : model->input));
+    free(trimmed);
+    struct tc_text name = {shown.bytes, shown.length};
     while (messages && at < messages->length) {
         const char *line = messages->bytes + at;
         const char *stop = memchr(line, '\n', messages->length - at);
@@ -132,16 +143,19 @@ static void print_messages(const struct batch_model *model, const struct tc_buff
         for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
             if (tc_text_starts(text, tc_text_of(starts[i]))) {
                 tc_buffer_add_string(&out, starts[i]);
-                tc_buffer_add_visible(&out, tc_text_of(model->input));
-                tc_buffer_add_string(&out, ": ");
                 text.bytes += strlen(starts[i]);
                 text.length -= strlen(starts[i]);
+                if (!names_model(text, name)) {
+                    tc_buffer_add_text(&out, name);
+                    tc_buffer_add_string(&out, ": ");
+                }
                 break;
             }
         tc_buffer_add_visible(&out, text);
         tc_buffer_add_string(&out, "\n");
         report_err(&out);
     }
+    tc_buffer_release(&shown);
 }
 
 static void report(struct work *work, size_t number, const struct outcome *outcome) {

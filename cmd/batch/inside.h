@@ -6,6 +6,10 @@
 
 #include "core/base/error.h"
 
+/* What a file that does not is refused with. */
+#define BATCH_LINK_OUTSIDE "link-outside"
+#define BATCH_LEADS_OUT "a link that leads out of the tree"
+
 /* Whether a file lies in a tree once its links are resolved, or in the blobs of the cache that its
  * folder is a snapshot of: CACHE/snapshots/REVISION and CACHE/blobs. False where that can't be
  * found out. */

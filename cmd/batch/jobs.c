@@ -7,6 +7,7 @@
 
 #include "cmd/batch/batch.h"
 #include "cmd/batch/child.h"
+#include "cmd/batch/inside.h"
 #include "cmd/batch/list.h"
 #include "cmd/batch/run.h"
 #include "cmd/report.h"
@@ -323,14 +324,23 @@ static bool has_sources(const struct batch *batch, const struct batch_model *mod
            (model->shards || tc_is_folder(model->input));
 }
 
+/* Whether it must be found out that no file of the model lies out of its tree. */
+static bool may_lead_out(const struct batch_model *model) {
+    return model->root && model->may_lead_out && !model->problem;
+}
+
+/* Whether a model has to be planned before its jobs can be printed. */
+static bool needs_plan(const struct batch *batch, const struct batch_model *model) {
+    return may_split(batch, model) || has_sources(batch, model) || may_lead_out(model);
+}
+
 /* Planning: a dry run of each, in a process of its own. */
 
 static bool next_plan(void *context, struct batch_task *task) {
     struct jobs *jobs = context;
     const struct batch *batch = jobs->batch;
     struct tc_error ignored = {0};
-    while (jobs->next < batch->list.count && !may_split(batch, &batch->list.models[jobs->next]) &&
-           !has_sources(batch, &batch->list.models[jobs->next]))
+    while (jobs->next < batch->list.count && !needs_plan(batch, &batch->list.models[jobs->next]))
         jobs->next++;
     if (jobs->next == batch->list.count)
         return false;
@@ -367,31 +377,45 @@ static bool keep_reads(struct split *split, const char *input, const struct batc
     return split->read != NULL;
 }
 
+/* A model that is planned for its links only may fail otherwise when its job runs. */
+static bool fails_all(bool wanted, const struct tc_error *error) {
+    return wanted || (error->class == TC_UNSAFE && strcmp(error->code, BATCH_LINK_OUTSIDE) == 0);
+}
+
+static bool plan_failed(struct jobs *jobs, const struct batch_model *model, bool wanted,
+                        const struct tc_error *why) {
+    if (!fails_all(wanted, why))
+        return true;
+    struct tc_error *error = calloc(1, sizeof *error);
+    if (!error)
+        return false;
+    *error = *why;
+    tc_error_in_file(error, model->input);
+    int code = report_error(error, false);
+    jobs->code = code > jobs->code ? code : jobs->code;
+    free(error);
+    return true;
+}
+
 static bool plan_ended(void *context, const struct batch_task *task,
                        const struct batch_result *result) {
     struct jobs *jobs = context;
     const struct batch_report *told = &result->report;
+    const struct batch_model *model = &jobs->batch->list.models[task->number];
     struct split *split = &jobs->splits[task->number];
-    if (result->crash.class || told->failed) {
-        struct tc_error *error = calloc(1, sizeof *error);
-        if (!error)
-            return false;
-        *error = result->crash.class ? result->crash : *told->error;
-        tc_error_in_file(error, jobs->batch->list.models[task->number].input);
-        int code = report_error(error, false);
-        jobs->code = code > jobs->code ? code : jobs->code;
-        free(error);
-        return true;
-    }
+    bool splits = may_split(jobs->batch, model);
+    bool sources = has_sources(jobs->batch, model);
+    if (result->crash.class || told->failed)
+        return plan_failed(jobs, model, splits || sources,
+                           result->crash.class ? &result->crash : told->error);
     const struct tc_sharding *sharding = jobs->batch->list.target->sharding;
-    if (has_sources(jobs->batch, &jobs->batch->list.models[task->number]) &&
-        !keep_reads(split, jobs->batch->list.models[task->number].input, told))
+    if (sources && !keep_reads(split, model->input, told))
         return false;
-    if (told->has_index && told->plan[0]) {
+    if (splits && told->has_index && told->plan[0]) {
         split->shards = told->files;
-        split->parts = jobs->batch->list.models[task->number].folder;
+        split->parts = model->folder;
         memcpy(split->plan, told->plan, sizeof split->plan);
-    } else if (sharding && !sharding->index_ending && told->files > 1) {
+    } else if (splits && !sharding->index_ending && told->files > 1) {
         split->files = told->files;
     }
     return true;

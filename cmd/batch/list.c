@@ -107,8 +107,6 @@ static bool add_model(struct batch_list *list, const char *input, struct tc_text
     return model->input && model->output;
 }
 
-#define LEADS_OUT "a link that leads out of the tree"
-
 static void set_problem(struct batch_list *list, enum tc_class class, const char *problem) {
     list->models[list->count - 1].problem = problem;
     list->models[list->count - 1].class = class;
@@ -129,6 +127,7 @@ struct walk {
     size_t count;
     size_t capacity;
     bool whole;       /* the folder at hand is one model, but for what does not belong to it */
+    bool links;       /* something in it is a link */
     const char *root; /* the folder where it began, without links */
 };
 
@@ -308,7 +307,7 @@ static bool check_link(struct walk *walk, const struct tc_entry *entry, const ch
     if (entry->link && !batch_stays_inside(path, walk->root, &inside, error))
         return false;
     if (!inside)
-        set_problem(walk->list, TC_UNSAFE, LEADS_OUT);
+        set_problem(walk->list, TC_UNSAFE, BATCH_LEADS_OUT);
     return true;
 }
 
@@ -408,6 +407,8 @@ static bool walk_folder(struct walk *walk, const struct waiting *folder, struct 
     tc_listing_init(&listing);
     bool ok = tc_listing_read(&listing, folder->path, error);
     list->entries += listing.count;
+    for (size_t i = 0; i < listing.count; i++)
+        walk->links |= listing.entries[i].link;
     if (ok && list->entries > BATCH_MAX_ENTRIES)
         ok = over_limit(error, "files and folders in one batch", BATCH_MAX_ENTRIES);
     struct tc_text place =
@@ -453,8 +454,10 @@ static bool add_tree(struct batch_list *list, const char *source, const char *re
         free(folder.relative);
     }
     free(walk.waiting);
-    for (size_t i = before; i < list->count; i++)
+    for (size_t i = before; i < list->count; i++) {
         list->models[i].root = walk.root;
+        list->models[i].may_lead_out = walk.links;
+    }
     return ok;
 }
 

@@ -33,6 +33,7 @@ struct batch_model {
     bool folder;         /* input and output are model folders */
     bool shards;         /* it may be in shards, as its name or its format shows */
     const char *root;    /* of the tree that it was found in, without links; NULL: it was named */
+    bool may_lead_out;   /* there are links in that tree */
     const char *problem; /* why it can't be converted; NULL: nothing */
     enum tc_class class; /* of that problem */
 };

@@ -252,6 +252,58 @@ def linked_shards(folder):
     batch(folder, "m/cache/snapshots", "out3", "-t", "npz", "-q", code=UNSAFE)
 
 
+def linked_away(folder):
+    """A link out of the tree is refused wherever it leads: also where the sandbox lets nothing be read, and when
+    jobs are listed, for formats with shards and without."""
+    tree(folder / "far", ("a",))
+    expect(folder, OK, "-q", "far/a.safetensors", "far/cut.safetensors", "--shard-size", "40K")
+    near = folder / "near"
+    index = "cut.safetensors.index.json"
+    names = [name for name in files_in(folder / "far") if "-of-" in name]
+    for place in ("loose", "indexed"):
+        (near / place / "m").mkdir(parents=True)
+        for name in names:
+            (near / place / "m" / name).symlink_to(folder / "far" / name)
+    shutil.copy(folder / "far" / index, near / "indexed/m" / index)
+    for place in ("loose", "indexed"):
+        shown = f"{place}/m/{names[0]}: a link that leads out of the tree".encode()
+        for manner in ([], ["--dry-run"], ["--jobs"], ["--makefile"]):
+            for format_ in ("safetensors", "npz"):
+                for sandbox in ("auto", "off"):
+                    result = batch(near, place, "out", "-t", format_, f"--sandbox={sandbox}", *manner, code=UNSAFE)
+                    check_equal(shown in result.err, True, f"{place} {manner} {format_} {sandbox}", result)
+                    check_equal(b"convert" in result.out, False, "nothing is listed", result)
+    # What is not there, and what may not be read, are no links out of the tree.
+    (near / "indexed/m" / names[0]).unlink()
+    shutil.rmtree(near / "loose")
+    for name in names[1:]:
+        (near / "indexed/m" / name).unlink()
+        shutil.copy(folder / "far" / name, near / "indexed/m")
+    result = batch(near, "indexed", "out", "-t", "npz", code=None)
+    check_equal(b"leads out" in result.err, False, "a shard that is missing", result)
+    # Where there are links, what else is wrong is the job's own failure.
+    (near / "indexed/m" / names[0]).symlink_to(names[1])
+    (near / "indexed/bad.npz").write_bytes(b"PK\3\4nonsense")
+    result = batch(near, "indexed", "out", "-t", "npz", "--jobs")
+    check_equal(len(result.out.splitlines()), 2, "jobs", result)
+
+
+def notes(folder):
+    """A message names its model once, whether the conversion had named a file of it or not."""
+    for name in ("unet", "unet2"):
+        model(folder / "m" / name / "model.safetensors")
+        shutil.copy(folder / "m" / name / "model.safetensors", folder / "m" / name / "pytorch_model.bin")
+        (folder / "m" / name / "config.json").write_text("{}")
+    result = batch(folder, "m", "out", "-t", "npz")
+    told = result.err.decode().splitlines()
+    check_equal({line.count("m/unet") for line in told}, {1}, "how often it is named", result)
+    for name in ("unet", "unet2"):
+        check_equal(any(line.startswith(f"tconv: note: m/{name}: model.safetensors is read") for line in told), True,
+                    "the note", result)
+        check_equal(any(line.startswith(f"tconv: warning: m/{name}: output: ") for line in told), True,
+                    "a warning that does not name it", result)
+
+
 def checkpoints(folder):
     """A checkpoint in several files, and a folder of a file a tensor whose names tconv keeps, are one model each."""
     for name in ("dcp", "zero"):
@@ -283,6 +335,19 @@ def checkpoints(folder):
     model(folder / "m/dcp/ranks/model.safetensors")
     found, summary = lines(batch(folder, "m/dcp/ranks", "out3", "-t", "npz", "--json", code=UNSUPPORTED))
     check_equal((counts(summary), found["m/dcp/ranks"]["status"]), ((1, 0, 1), "failed"), "beside another model")
+
+
+def plain_arrays(folder):
+    """Arrays whose names were kept are models of their own, or one model where an empty file of names says so."""
+    model(folder / "a.safetensors")
+    (folder / "m").mkdir()
+    expect(folder, OK, "-q", "a.safetensors", "m/tensors/", "-t", "npy")
+    batch(folder, "m", "each", "-t", "npz", "-q")
+    check_equal(files_in(folder / "each"), [f"tensors/w{number}.npz" for number in range(6)], "each for itself")
+    (folder / "m/tensors/.tconv-names.json").write_text("{}")
+    batch(folder, "m", "one", "-t", "npz", "-q")
+    check_equal(files_in(folder / "one"), ["tensors.npz"], "one model")
+    check_equal(digest(folder / "one/tensors.npz"), digest(folder / "a.safetensors"), "its digest")
 
 
 def resumed_shards(folder):
@@ -533,7 +598,7 @@ def parallel_make(folder):
 
 
 CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, linked_shards,
-         checkpoints, resumed_shards, skipping, dry_run, killed, signals, removing,
+         linked_away, notes, checkpoints, plain_arrays, resumed_shards, skipping, dry_run, killed, signals, removing,
          odd_names, large_tree, one_each, parallel_make]
 
 

@@ -333,6 +333,45 @@ def dry_run(folder):
     check_equal(snapshot(folder), before, "nothing is written")
 
 
+def dry_run_shards(folder):
+    """A dry run names the files that the run then writes, in text and in JSON."""
+    tensors = {f"w{i}": f32(*range(1000)) for i in range(6)}
+    make(folder, tensors=tensors)
+    one = "in/model.safetensors"
+    ways = {
+        "folder": (["in", "out/", *TO_PT], "pytorch_model", ".bin"),
+        "file": ([one, "out/m.safetensors"], "m", ".safetensors"),
+        "same format": (["in", "out/", "-t", "safetensors"], "model", ".safetensors"),
+        "no index": ([one, "out/m.gguf"], "m", ".gguf"),
+    }
+    for label, (words, stem, ending) in ways.items():
+        (folder / "out").mkdir()
+        told = expect(folder, OK, "--dry-run", *words, "--shard-size", "8K").out.decode().splitlines()[-1]
+        object_ = json.loads(expect(folder, OK, "--dry-run", "--json", *words, "--shard-size", "8K").out)
+        expect(folder, OK, "-q", *words, "--shard-size", "8K")
+        written = sorted(str(path.relative_to(folder)) for path in folder.glob("out/*") if path.name != "config.json")
+        named = object_["shards"] + ([object_["index"]] if "index" in object_ else [])
+        check_equal(sorted(named), written, f"{label}: what is named in JSON")
+        check_equal(f"{len(object_['shards'])} shards, out/{stem}-00001-of-" in told, True, f"{label}: {told}")
+        check_equal(f"out/{stem}{ending}.index.json" in told, "index" in object_, f"{label}: {told}")
+        check_equal(f"to out/{stem}{ending} (" in told, False, f"{label}: {told}")
+        shutil.rmtree(folder / "out")
+    plain = json.loads(expect(folder, OK, "--dry-run", "--json", "in", "out/", *TO_PT).out)
+    check_equal("shards" in plain, False, "one file is no shards")
+
+
+def slash_behind(folder):
+    """Where the output's name is that of a folder, the hint says what a slash behind it would make of the input."""
+    place = make(folder)
+    (folder / "out").mkdir()
+    hints = {"in": b"makes it a model folder", str(place / "model.safetensors"): b"add a slash to write into it"}
+    for source, hint in hints.items():
+        result = tconv(source, "out", *TO_PT, cwd=folder)
+        check_equal((result.code, hint in result.err), (USAGE, True), source, result)
+    expect(folder, OK, "in", "out/", *TO_PT)
+    check_equal(sorted(content(folder / "out")), ["config.json", "pytorch_model.bin"], "what it says")
+
+
 def strange_outputs(folder):
     make(folder)
     for output in ("./", "../", "in/../in/", "."):
@@ -462,6 +501,8 @@ def cases():
     yield "swapped link", swapped_link
     yield "modes", modes
     yield "dry run", dry_run
+    yield "dry run in shards", dry_run_shards
+    yield "slash behind", slash_behind
     yield "strange outputs", strange_outputs
     for name in ENVIRONMENTS:
         yield f"killed {name}", functools.partial(killed, name)

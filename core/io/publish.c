@@ -246,7 +246,8 @@ bool tc_publish_check(struct tc_publish *publish, const char *name, struct tc_in
             tc_error_hint(error, "name the file it points to, or remove the link first");
         } else if (S_ISDIR(status.st_mode)) {
             tc_fail(error, TC_USAGE, "output-folder", "the output is a folder");
-            tc_error_hint(error, "add a slash to write into it");
+            const char *hint = publish->options.folder_hint;
+            tc_error_hint(error, "%s", hint ? hint : "add a slash to write into it");
         } else if (!S_ISREG(status.st_mode) && !is_stream(status.st_mode)) {
             tc_fail(error, TC_IO, "output", "the output is neither a file nor a pipe");
         } else if (publish->options.no_clobber && S_ISREG(status.st_mode)) {

@@ -55,7 +55,8 @@ struct tc_publish_options {
      * `replace_folder`, the new one takes its place, and it is removed. */
     bool whole_folder;
     bool replace_folder;
-    mode_t folder_mode; /* the most permissions of a whole folder; 0: as umask says */
+    mode_t folder_mode;      /* the most permissions of a whole folder; 0: as umask says */
+    const char *folder_hint; /* where a name is that of a folder; NULL: the usual hint */
 };
 
 enum tc_outfile_place {
