@@ -28,7 +28,7 @@
  * comparison find room for it. */
 #define MOST_LEAD 64u
 /* Where nothing is read or awaited for so long, the other side is not waited for any more. */
-#define PATIENCE_MS 500
+#define PATIENCE_MS 2000
 /* How much is fetched, at most, that nobody announced. */
 #define MOST_GUESSED ((uint64_t)4 << 20)
 
