@@ -422,7 +422,7 @@ static bool check_shard(void *context, struct tc_pool_worker *worker, const void
     struct tc_reader *shard = check->shard;
     (void)context;
     (void)worker;
-    if (!shard->backend->check_sums || shard->backend->check_sums(shard, check->wanted, error))
+    if (tc_reader_check_sums(shard, check->wanted, error))
         return true;
     tc_error_in_file(error, shard->input->path);
     return tc_reader_forgive(shard, error);

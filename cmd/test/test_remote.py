@@ -159,6 +159,26 @@ def large_file(folder):
 
 
 @case
+def fetched_once(folder):
+    """Data whose checksums another thread checks is fetched once, with any number of threads."""
+    size = 16 * MIB
+    (folder / "m.safetensors").write_bytes(model({f"t{i}": Tensor("U8", [size], os.urandom(size)) for i in range(4)}))
+    for name in ("m.deathtensors", "m.pt", "m.npz", "m.ot", "m.tfrecord"):
+        expect(folder, OK, "-q", "m.safetensors", name, "--no-sync")
+        data = (folder / name).read_bytes()
+        with Server() as server:
+            url = server.add(f"/{name}", data)
+            for words in (["hash", url], ["stats", url], ["verify", url], ["diff", url, name], ["-q", url, "o.safetensors", "--no-sync"]):
+                for jobs in "14":
+                    server.sent = 0
+                    run_remote(folder, OK, *words, "-j", jobs)
+                    (folder / "o.safetensors").unlink(missing_ok=True)
+                    if server.sent > 1.1 * len(data):
+                        raise Failed(f"{words[0]} -j{jobs} of {name}: {server.sent / len(data):.2f} of its bytes fetched")
+        (folder / name).unlink()
+
+
+@case
 def formats(folder):
     """Every format that is written can be read in ranges, also where its table lies at its end."""
     (folder / "m.safetensors").write_bytes(model())

@@ -247,13 +247,26 @@ struct tc_checksum_thread {
     struct tc_error error;
 };
 
+bool tc_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
+    if (!reader->backend->check_sums)
+        return true;
+    tc_input_check(reader->input, true);
+    bool ok = reader->backend->check_sums(reader, wanted, error);
+    tc_input_check(reader->input, false);
+    return ok;
+}
+
+bool tc_reader_in_step(const struct tc_reader *reader) {
+    return reader->input->source && reader->backend->check_sums && !reader->options->unverified;
+}
+
 static void *check_all(void *argument) {
     struct tc_checksum_thread *thread = argument;
     for (size_t i = 0; i < thread->count; i++) {
         struct tc_reader *reader = thread->readers[i];
-        if (reader->backend->check_sums && !reader->options->unverified &&
-            !reader->backend->check_sums(reader, thread->wanted ? thread->wanted[i] : NULL,
-                                         &thread->error)) {
+        if (!reader->options->unverified &&
+            !tc_reader_check_sums(reader, thread->wanted ? thread->wanted[i] : NULL,
+                                  &thread->error)) {
             tc_error_in_file(&thread->error, reader->input->path);
             break;
         }
@@ -275,11 +288,14 @@ struct tc_checksum_thread *tc_checksum_thread_start(struct tc_reader *const *rea
     /* Without a thread, the sums are checked at the end. */
     struct tc_error ignored = {0};
     bool any = false;
-    for (size_t i = 0; i < count; i++)
+    bool in_step = false; /* at the end, all would be fetched again */
+    for (size_t i = 0; i < count; i++) {
         any |= readers[i]->backend->check_sums != NULL;
+        in_step |= tc_reader_in_step(readers[i]);
+    }
     thread->granted = any ? tc_cores_begin(2) : 1;
-    thread->running =
-        thread->granted > 1 && tc_thread_start(&thread->thread, check_all, thread, &ignored);
+    thread->running = (thread->granted > 1 || in_step) &&
+                      tc_thread_start(&thread->thread, check_all, thread, &ignored);
     return thread;
 }
 

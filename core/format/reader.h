@@ -89,6 +89,11 @@ struct tc_input *tc_reader_next_file(const struct tc_reader *reader, size_t *at)
 /* Calls tc_publish_check and tc_publish_limit for each of these files. */
 bool tc_reader_check_target(const struct tc_reader *reader, struct tc_publish *publish,
                             const char *name, struct tc_error *error);
+/* check_sums of the backend, where it has one. */
+bool tc_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
+/* Whether data is best read by one thread, in order: another reads the same from the network for
+ * its checksums, and what is kept of it is little. */
+bool tc_reader_in_step(const struct tc_reader *reader);
 /* Runs check_sums of the readers, one after the other, in a thread of its own;
  * tc_checksum_thread_join waits for the result. `wanted` has a list for each
  * reader; NULL: all tensors. */

@@ -369,7 +369,8 @@ static bool compare_in_pieces(struct tc_compare *compare, struct tc_error *error
                                       .job_size = sizeof(struct piece),
                                       .run = compare_piece,
                                       .memory_size = 2 * STEP};
-    uint64_t useful = compare->bytes / STEP + 1;
+    bool in_step = tc_reader_in_step(compare->readers[0]) || tc_reader_in_step(compare->readers[1]);
+    uint64_t useful = in_step ? 1 : compare->bytes / STEP + 1;
     size_t threads = tc_thread_count() < useful ? tc_thread_count() : (size_t)useful;
     pthread_mutex_init(&pieces.merging, NULL);
     bool ok = tc_pool_run(&work, threads, error);

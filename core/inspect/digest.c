@@ -110,7 +110,7 @@ static bool hash_piece(void *context, struct tc_pool_worker *worker, const void 
 static size_t count_threads(const struct hashing *hashing) {
     const struct tc_table *table = &hashing->reader->table;
     bool in_turn = tc_table_is_sequential(table) && !hashing->reader->streams;
-    size_t most = in_turn ? 1 : tc_thread_count();
+    size_t most = in_turn || tc_reader_in_step(hashing->reader) ? 1 : tc_thread_count();
     size_t threads = 0;
     for (size_t i = 0; i < table->count && threads < most; i++) {
         uint64_t pieces = hashing->digest->sums ? 1 : table->tensors[i].nbytes / PIECE + 1;

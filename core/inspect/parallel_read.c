@@ -146,7 +146,9 @@ static bool run_in_pieces(struct run *run, struct tc_error *error) {
                                       .job_size = sizeof(struct piece),
                                       .run = read_piece,
                                       .memory_size = STEP + run->read->state_size};
-    size_t threads = run->read->threads ? run->read->threads : tc_thread_count();
+    size_t threads = run->read->threads                     ? run->read->threads
+                     : tc_reader_in_step(run->read->reader) ? 1
+                                                            : tc_thread_count();
     /* At most one thread for each step, so that small files start none. */
     uint64_t useful = run->total / STEP + 1;
     return tc_pool_run(&work, threads < useful ? threads : (size_t)useful, error);

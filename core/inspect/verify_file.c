@@ -120,7 +120,7 @@ static bool read_tensors(struct tc_reader *reader, const struct tc_verify_file_o
     for (size_t i = 0; i < table->count; i++)
         reading.progress.total += table->tensors[i].nbytes;
     bool in_turn = tc_table_is_sequential(table) && !reader->streams;
-    uint64_t useful = in_turn ? 1 : reading.progress.total / STEP + 1;
+    uint64_t useful = in_turn || tc_reader_in_step(reader) ? 1 : reading.progress.total / STEP + 1;
     size_t threads = tc_thread_count() < useful ? tc_thread_count() : (size_t)useful;
     bool ok = reading.truths && reading.errors
                   ? tc_pool_run(&work, threads, error) && add_found(&reading, error)

@@ -455,6 +455,11 @@ void tc_input_expect(struct tc_input *input, uint64_t offset, uint64_t length) {
         input->source->expect(input->context, input->base + offset, length);
 }
 
+void tc_input_check(struct tc_input *input, bool begins) {
+    if (input->source)
+        input->source->check(input->context, begins);
+}
+
 int tc_input_acquire(struct tc_input *input, struct tc_error *error) {
     if (input->source) {
         tc_fail(error, TC_INTERNAL, "descriptor", "this input has no descriptor");

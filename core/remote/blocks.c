@@ -1,6 +1,8 @@
 /* Ranges of remote files, in blocks: core/remote/client.h. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/error.h"
 #include "core/io/input.h"
@@ -22,6 +24,11 @@
 
 /* Ranges that follow each other tell that more will: a header and one tensor do not. */
 #define SEVERAL_RANGES 3u
+/* How much one side reads, at most, before the other has: with what is ahead, both files of a
+ * comparison find room for it. */
+#define MOST_LEAD 64u
+/* Where nothing is read or awaited for so long, the other side is not waited for any more. */
+#define PATIENCE_MS 2000
 /* How much is fetched, at most, that nobody announced. */
 #define MOST_GUESSED ((uint64_t)4 << 20)
 
@@ -56,7 +63,26 @@ static void set_ahead(struct tc_remote *remote, struct block *block, bool ahead)
     block->ahead = ahead;
 }
 
+/* Whether one side has read it and the other has yet to. */
+static bool is_half_read(const struct block *block) {
+    return block->file->paced && block->read[SIDE_DATA] != block->read[SIDE_CHECK];
+}
+
+static void count_lead(struct block *block, bool more) {
+    if (is_half_read(block)) {
+        size_t *lead = &block->file->lead[block->read[SIDE_CHECK] ? SIDE_CHECK : SIDE_DATA];
+        *lead = more ? *lead + 1 : *lead - 1;
+    }
+}
+
+static void set_read(struct block *block, enum client_side side) {
+    count_lead(block, false);
+    block->read[side] = true;
+    count_lead(block, true);
+}
+
 static void remove_block(struct tc_remote *remote, struct block *block) {
+    count_lead(block, false);
     struct block **at = &remote->buckets[bucket_of(block->file, block->index)];
     while (*at != block)
         at = &(*at)->chain;
@@ -76,7 +102,7 @@ static bool is_whole(const struct block *block) {
  * longest time goes. False: all are in use. */
 static bool make_room(struct tc_remote *remote) {
     for (struct block *block = remote->oldest; block; block = block->newer)
-        if (block->users == 0 && is_whole(block) && !block->ahead) {
+        if (block->users == 0 && is_whole(block) && !block->ahead && !is_half_read(block)) {
             remove_block(remote, block);
             return true;
         }
@@ -248,8 +274,11 @@ static void release(struct client_file *file, uint64_t first, uint64_t last) {
 static bool wait_for(struct client_file *file, uint64_t index, struct tc_error *error) {
     struct tc_remote *remote = file->remote;
     struct block *block = find(file, index);
+    remote->waiting++;
     while (!is_whole(block) && !block->failed && !remote->broken)
         pthread_cond_wait(&remote->news, &remote->lock);
+    remote->waiting--;
+    remote->progress++;
     if (is_whole(block))
         return true;
     if (block->failed && file->error.class != TC_OK) {
@@ -304,11 +333,70 @@ static bool ask_ahead(struct client_file *file, uint64_t last, uint64_t beyond,
     return ask(file, first, beyond, true, &ignored, error);
 }
 
+/* Two readers of a file */
+
+static enum client_side side_of(const struct client_file *file) {
+    return file->checking && pthread_equal(file->checker, pthread_self()) ? SIDE_CHECK : SIDE_DATA;
+}
+
+/* What only the checking thread has read is kept no longer: it may be what nobody else will read,
+ * as headers and tensors that are left out. */
+static void forget_lead(struct client_file *file) {
+    struct tc_remote *remote = file->remote;
+    for (struct block *block = remote->oldest; block; block = block->newer)
+        if (block->file == file && is_half_read(block) && block->read[SIDE_CHECK])
+            set_read(block, SIDE_DATA);
+    file->waits[SIDE_CHECK] = 0;
+    pthread_cond_broadcast(&remote->news);
+}
+
+static void set_paced(struct client_file *file, bool paced) {
+    file->paced = paced;
+    memset(file->lead, 0, sizeof file->lead);
+    for (struct block *block = file->remote->oldest; block; block = block->newer)
+        if (block->file == file)
+            memset(block->read, 0, sizeof block->read);
+    pthread_cond_broadcast(&file->remote->news);
+}
+
+/* Waits for news; false where nothing happened for as long as the patience lasts. */
+static bool wait_for_progress(struct tc_remote *remote) {
+    uint64_t before = remote->progress;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += PATIENCE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return pthread_cond_timedwait(&remote->news, &remote->lock, &until) != ETIMEDOUT ||
+           remote->progress != before || remote->waiting;
+}
+
+/* Whoever is too far ahead waits until the other side has read some of what is kept for it. Where
+ * that waits too, what the checking thread has read is kept no longer. */
+static void keep_pace(struct client_file *file, enum client_side side) {
+    while (file->paced && file->lead[side] >= MOST_LEAD && file->error.class == TC_OK &&
+           !file->remote->broken) {
+        if (file->waits[!side]) {
+            forget_lead(file);
+            continue;
+        }
+        file->waits[side]++;
+        bool goes_on = wait_for_progress(file->remote);
+        if (file->waits[side])
+            file->waits[side]--;
+        if (!goes_on)
+            set_paced(file, false);
+    }
+}
+
 static bool read_step(struct client_file *file, uint64_t offset, unsigned char *buffer,
                       uint64_t length, struct tc_error *error) {
     uint64_t first = offset / BLOCK_BYTES;
     uint64_t last = (offset + length + BLOCK_BYTES - 1) / BLOCK_BYTES;
     uint64_t held;
+    enum client_side side = side_of(file);
+    if (!find(file, last - 1))
+        keep_pace(file, side);
     /* Who looks at a file to guess its format takes a failure for a no: so it stays. */
     if (file->error.class != TC_OK) {
         *error = file->error;
@@ -332,7 +420,12 @@ static bool read_step(struct client_file *file, uint64_t offset, unsigned char *
             offset + length - start < block->length ? offset + length - start : block->length;
         memcpy(buffer + (start + from - offset), block->bytes + from, end - from);
     }
+    for (uint64_t i = first; i < held && file->paced; i++)
+        set_read(find(file, i), side);
     release(file, first, held);
+    file->remote->progress++;
+    if (file->waits[!side])
+        pthread_cond_broadcast(&file->remote->news);
     return ok;
 }
 
@@ -365,6 +458,15 @@ static void source_expect(void *context, uint64_t offset, uint64_t length) {
     pthread_mutex_unlock(&file->remote->lock);
 }
 
+static void source_check(void *context, bool begins) {
+    struct client_file *file = context;
+    pthread_mutex_lock(&file->remote->lock);
+    file->checking = begins;
+    file->checker = pthread_self();
+    set_paced(file, begins);
+    pthread_mutex_unlock(&file->remote->lock);
+}
+
 static bool source_sound(void *context, struct tc_error *error) {
     struct client_file *file = context;
     pthread_mutex_lock(&file->remote->lock);
@@ -375,5 +477,5 @@ static bool source_sound(void *context, struct tc_error *error) {
     return ok;
 }
 
-const struct tc_input_source client_source = {source_read, source_expect, source_sound,
-                                              client_file_hold, client_file_drop};
+const struct tc_input_source client_source = {source_read,  source_expect,    source_check,
+                                              source_sound, client_file_hold, client_file_drop};

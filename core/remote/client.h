@@ -15,6 +15,9 @@
 #define CACHE_BLOCKS 384u /* 24 MiB */
 #define BUCKETS 512u
 
+/* Who reads a file: one thread may check its sums while others read its data. */
+enum client_side { SIDE_DATA, SIDE_CHECK, SIDES };
+
 struct client_file;
 
 /* A piece of a file: whole and at hand once `filled` is `length`. */
@@ -26,7 +29,8 @@ struct block {
     uint32_t request; /* that brings it */
     unsigned users;   /* who wait for it or copy from it */
     bool failed;
-    bool ahead; /* nobody asked for it yet */
+    bool ahead;       /* nobody asked for it yet */
+    bool read[SIDES]; /* by whom, since sums are checked */
     unsigned char *bytes;
     struct block *chain; /* in its bucket */
     struct block *newer; /* by last use */
@@ -48,6 +52,13 @@ struct client_file {
     uint64_t expected_start; /* the range that was announced last */
     uint64_t expected_end;
     unsigned ranges_in_run; /* how many announced ranges it had */
+    /* While sums are checked, what one side has read is kept for the other, and who is too far
+     * ahead waits. */
+    bool paced;
+    bool checking;
+    pthread_t checker;
+    size_t lead[SIDES];    /* blocks that only this side has read */
+    unsigned waits[SIDES]; /* threads of it that wait for the other */
     /* A copy of the whole file. */
     int spool;
     uint64_t spooled;
@@ -86,7 +97,9 @@ struct tc_remote {
     struct block *newest;
     struct block *oldest;
     size_t blocks;
-    size_t ahead; /* blocks that nobody asked for yet */
+    size_t ahead;      /* blocks that nobody asked for yet */
+    unsigned waiting;  /* threads that wait for bytes */
+    uint64_t progress; /* counts what was read */
 };
 
 /* All of these with the lock held. */
