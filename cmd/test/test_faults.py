@@ -166,7 +166,7 @@ def recovery(step, stride, folder):
 # Functions that the program calls and that need no fault: they can't fail, fail only by the
 # program's own mistake, or are printing, for which cmd/test/test_machine.py has full disks.
 NEVER_FAIL = re.compile(
-    r"""_|mem|str|isatty|f?print|fputs|putc|puts|fwrite|fflush|ferror|fclose|qsort|pthread_(attr|mutex|cond|join|sigmask)
+    r"""_|mem|str|isatty|f?print|fputs|putc|puts|fwrite|fflush|ferror|fclose|qsort|pthread_(attr|mutex|cond|join|self|sigmask)
     |sig|raise|umask|get(env|pid|ppid|euid|auxval)|clock_gettime|gmtime_r|nanosleep|sysconf|free|malloc_usable|malloc_trim
     |closedir|dirfd|alarm|chdir|dup2|putenv|unsetenv|atexit|backtrace|dprintf|abort|_exit|kill|waitpid
     |poll|munmap|ldexp|hypot|fmax|ilogb|sqrt|v?snprintf|crc32|crypto_|randombytes|sodium_memzero|json_|protobuf_c

@@ -17,6 +17,7 @@ from files import Tensor, f32
 from harness import (
     DATA,
     DIFFERENT,
+    FEWER,
     HERE,
     INVALID,
     IO,
@@ -160,21 +161,25 @@ def large_file(folder):
 
 @case
 def fetched_once(folder):
-    """Data whose checksums another thread checks is fetched once, with any number of threads."""
-    size = 16 * MIB
+    """Data whose checksums another thread checks is fetched once, with any number of threads. Where the
+    machine lets one of them stand still for long the other goes on alone: so there are three tries."""
+    size = 10 * MIB  # all of them are more than what is kept in memory
     (folder / "m.safetensors").write_bytes(model({f"t{i}": Tensor("U8", [size], os.urandom(size)) for i in range(4)}))
-    for name in ("m.deathtensors", "m.pt", "m.npz", "m.ot", "m.tfrecord"):
+    for name in ("m.deathtensors", "m.tfrecord") if FEWER else ("m.deathtensors", "m.pt", "m.npz", "m.ot", "m.tfrecord"):
         expect(folder, OK, "-q", "m.safetensors", name, "--no-sync")
         data = (folder / name).read_bytes()
         with Server() as server:
             url = server.add(f"/{name}", data)
             for words in (["hash", url], ["stats", url], ["verify", url], ["diff", url, name], ["-q", url, "o.safetensors", "--no-sync"]):
                 for jobs in "14":
-                    server.sent = 0
-                    run_remote(folder, OK, *words, "-j", jobs)
-                    (folder / "o.safetensors").unlink(missing_ok=True)
-                    if server.sent > 1.1 * len(data):
-                        raise Failed(f"{words[0]} -j{jobs} of {name}: {server.sent / len(data):.2f} of its bytes fetched")
+                    shares = []
+                    while len(shares) < 3 and (not shares or shares[-1] > 1.1):
+                        server.sent = 0
+                        run_remote(folder, OK, *words, "-j", jobs)
+                        (folder / "o.safetensors").unlink(missing_ok=True)
+                        shares.append(server.sent / len(data))
+                    if shares[-1] > 1.1:
+                        raise Failed(f"{words[0]} -j{jobs} of {name}: {shares} of its bytes fetched")
         (folder / name).unlink()
 
 

@@ -90,11 +90,11 @@ static bool write_file(void *context, struct tc_pool_worker *worker, const void 
 /* Waits for a change, but not for long, and reports progress. The lock is held. */
 static void wait_and_report(struct files *files) {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += REPORT_NANOSECONDS;
     until.tv_sec += until.tv_nsec / SECOND;
     until.tv_nsec %= SECOND;
-    pthread_cond_timedwait(&files->changed, &files->lock, &until);
+    pthread_cond_clockwait(&files->changed, &files->lock, CLOCK_MONOTONIC, &until);
     pthread_mutex_unlock(&files->lock);
     files->work->report(files->work->context);
     pthread_mutex_lock(&files->lock);

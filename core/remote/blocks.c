@@ -363,11 +363,12 @@ static void set_paced(struct client_file *file, bool paced) {
 static bool wait_for_progress(struct tc_remote *remote) {
     uint64_t before = remote->progress;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += PATIENCE_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    return pthread_cond_timedwait(&remote->news, &remote->lock, &until) != ETIMEDOUT ||
+    return pthread_cond_clockwait(&remote->news, &remote->lock, CLOCK_MONOTONIC, &until) !=
+               ETIMEDOUT ||
            remote->progress != before || remote->waiting;
 }
 
