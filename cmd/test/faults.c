@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -57,7 +58,12 @@ static atomic_bool counting;
 static int report_fd = -1;
 
 /* Where the program was loaded, so that addresses can be looked up in the file. */
+#ifdef __PIE__
 extern const char __executable_start;
+#define LOADED_AT ((uintptr_t)&__executable_start)
+#else
+#define LOADED_AT ((uintptr_t)0) /* at the addresses that its symbols have */
+#endif
 
 static int errnum_of(const char *name) {
     for (int errnum = 1; errnum < 134; errnum++) {
@@ -102,7 +108,7 @@ static void report(void) {
         const struct record *record = &shared->records[i];
         dprintf(report_fd, "fault %s %ld", classes[record->class].name, record->number);
         for (int frame = 0; frame < record->depth; frame++)
-            dprintf(report_fd, " %tx", (char *)record->frames[frame] - &__executable_start);
+            dprintf(report_fd, " %" PRIxPTR, (uintptr_t)record->frames[frame] - LOADED_AT);
         dprintf(report_fd, "\n");
     }
 }

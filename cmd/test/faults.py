@@ -185,7 +185,8 @@ class Run:
         return Failed("\n".join(lines))
 
 
-IN_THE_WRAPPER = re.compile(r"take |fault_|__wrap_|\?\?|_start ")
+# What stands between a fault and the function that asked for it.
+IN_THE_WRAPPER = re.compile(r"take |fault_|__wrap_|\?\?|_start |tc_read_up_to ")
 
 
 class Symbols:
