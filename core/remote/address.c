@@ -49,10 +49,14 @@ void tc_address_redact(char *text) {
     host[strcspn(host, "?#")] = '\0';
     if (starts(text, "hf:"))
         return;
-    size_t authority = strcspn(host, "/");
-    char *at = memrchr(host, '@', authority);
-    if (at)
+    /* Where nothing but the user stood before a slash, what follows is a host to some readers. */
+    for (;;) {
+        size_t slashes = strspn(host, "/");
+        char *at = memrchr(host, '@', slashes + strcspn(host + slashes, "/"));
+        if (!at)
+            return;
         memmove(host, at + 1, strlen(at + 1) + 1);
+    }
 }
 
 /* The web */

@@ -21,6 +21,9 @@ Test(address, secrets_are_cut_off) {
         {"git+ssh://u@h/x", "git+ssh://h/x"},
         {"https:/u:p@h/x?s", "https:/h/x"},
         {"hf:a/b@main/c?d", "hf:a/b@main/c"},
+        {"https://u:p@/v@h/x", "https://h/x"},
+        {"https:///u@/v@//w@h/x", "https:///h/x"},
+        {"git://u@/v@h/x", "git://h/x"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         char text[64];
