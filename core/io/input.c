@@ -442,9 +442,10 @@ struct tc_input *tc_input_part(struct tc_input *whole, const char *path, uint64_
 void tc_input_close(struct tc_input *input) {
     if (!input)
         return;
-    if (input->pool && input->fd >= 0) {
+    if (input->pool) {
         pthread_mutex_lock(&input->pool->lock);
-        pool_unlink(input);
+        if (input->fd >= 0)
+            pool_unlink(input);
         pthread_mutex_unlock(&input->pool->lock);
     }
     free_input(input);
@@ -553,6 +554,18 @@ bool tc_input_sound(struct tc_input *input, struct tc_error *error) {
     return tc_error_in_file(error, input->path);
 }
 
+/* By its descriptor where it is open; another thread may close that for want of descriptors, so not
+ * meanwhile. Returns 0 or an errno. */
+static int look_again(struct tc_input *input, struct stat *status) {
+    if (input->pool)
+        pthread_mutex_lock(&input->pool->lock);
+    int failed = input->fd >= 0 ? fstat(input->fd, status) : stat(input->place, status);
+    failed = failed ? errno : 0;
+    if (input->pool)
+        pthread_mutex_unlock(&input->pool->lock);
+    return failed;
+}
+
 bool tc_input_unchanged(struct tc_input *input, struct tc_error *error) {
     struct stat status;
     if (!tc_input_sound(input, error))
@@ -560,10 +573,10 @@ bool tc_input_unchanged(struct tc_input *input, struct tc_error *error) {
     /* A source tells with each read whether it changed. */
     if (input->source)
         return true;
-    int failed = input->fd >= 0 ? fstat(input->fd, &status) : stat(input->place, &status);
+    int failed = look_again(input, &status);
     if (failed || !same_file(input, &status)) {
-        if (failed && errno != ENOENT)
-            tc_fail_errno(error, errno, "open", "cannot look at it again");
+        if (failed && failed != ENOENT)
+            tc_fail_errno(error, failed, "open", "cannot look at it again");
         changed(error);
         return tc_error_in_file(error, input->path);
     }
