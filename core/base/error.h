@@ -37,6 +37,7 @@ enum tc_reason {
     TC_REASON_PARTIAL_BYTE,   /* packed elements do not fill whole bytes */
     TC_REASON_DUPLICATE_NAME, /* two tensors of a plan have one name */
     TC_REASON_HEADER_SIZE,    /* the header would be larger than its format allows */
+    TC_REASON_SPARSE,         /* the parts of a sparse tensor do not belong together */
     TC_REASON_OUT_OF_MEMORY,  /* the system has none; not the command's own limit */
 };
 

@@ -20,14 +20,15 @@ struct tc_segment {
     uint64_t number;
 };
 
-static bool fail_part(const struct tc_tensor *part, struct tc_error *error, const char *what) {
+bool tc_sparse_fail(const struct tc_tensor *part, struct tc_error *error, const char *what) {
     tc_fail(error, TC_INVALID, "sparse", "%s", what);
+    tc_error_because(error, TC_REASON_SPARSE);
     return tc_error_in_tensor(error, part->name.bytes, part->name.length);
 }
 
 static bool is_index(const struct tc_tensor *part, struct tc_error *error) {
     return part->dtype == TC_I64 || part->dtype == TC_I32 ||
-           fail_part(part, error, "indices of a sparse tensor must be I64 or I32");
+           tc_sparse_fail(part, error, "indices of a sparse tensor must be I64 or I32");
 }
 
 static int64_t index_at(const struct tc_tensor *part, const unsigned char *bytes, uint64_t at) {
@@ -54,7 +55,7 @@ static bool read_shape(struct tc_densify *densify, struct tc_arena *arena, struc
     if (!is_index(part, error))
         return false;
     if (part->rank != 1 || part->shape[0] > TC_MAX_RANK)
-        return fail_part(part, error, "this is not the shape of a sparse tensor");
+        return tc_sparse_fail(part, error, "this is not the shape of a sparse tensor");
     tensor->rank = (uint8_t)part->shape[0];
     uint64_t *shape = tc_arena_array(arena, tensor->rank, sizeof *shape, error);
     if (!shape || !tc_reader_read(densify->reader, part, 0, bytes, part->nbytes, error))
@@ -62,7 +63,7 @@ static bool read_shape(struct tc_densify *densify, struct tc_arena *arena, struc
     for (unsigned i = 0; i < tensor->rank; i++) {
         int64_t dimension = index_at(part, bytes, i);
         if (dimension < 0)
-            return fail_part(part, error, "a dimension is negative");
+            return tc_sparse_fail(part, error, "a dimension is negative");
         shape[i] = (uint64_t)dimension;
     }
     tensor->shape = shape;
@@ -75,14 +76,14 @@ static bool measure_coo(struct tc_densify *densify, struct tc_error *error) {
     const struct tc_tensor *values = densify->values;
     const struct tc_tensor *tensor = &densify->tensor;
     if (densify->first->rank != 2 || densify->first->shape[0] > tensor->rank)
-        return fail_part(densify->first, error, "the shape of indices is not [ndim, nnz]");
+        return tc_sparse_fail(densify->first, error, "the shape of indices is not [ndim, nnz]");
     densify->sparse_rank = (unsigned)densify->first->shape[0];
     densify->stored = densify->first->shape[1];
     densify->batches = densify->block_rows = 1;
     unsigned dense = tensor->rank - densify->sparse_rank;
     if (values->rank != 1 + dense || values->shape[0] != densify->stored ||
         !same_dimensions(values->shape + 1, tensor->shape + densify->sparse_rank, dense))
-        return fail_part(values, error, "the shape of values does not fit indices and shape");
+        return tc_sparse_fail(values, error, "the shape of values does not fit indices and shape");
     densify->unit = tc_shape_count(values->shape + 1, dense);
     return true;
 }
@@ -97,20 +98,21 @@ static bool measure_compressed(struct tc_densify *densify, bool blocks, struct t
     unsigned batch = first->rank ? first->rank - 1u : 0;
     if (first->rank == 0 || tensor->rank < batch + 2 ||
         !same_dimensions(first->shape, tensor->shape, batch))
-        return fail_part(first, error, "its shape does not fit that of the sparse tensor");
+        return tc_sparse_fail(first, error, "its shape does not fit that of the sparse tensor");
     if (plain->rank != batch + 1 || !same_dimensions(plain->shape, tensor->shape, batch))
-        return fail_part(plain, error, "its shape does not fit that of the sparse tensor");
+        return tc_sparse_fail(plain, error, "its shape does not fit that of the sparse tensor");
     unsigned dense = tensor->rank - batch - 2;
     unsigned head = batch + 1 + (blocks ? 2 : 0);
     if (values->rank != head + dense || !same_dimensions(values->shape, plain->shape, batch + 1) ||
         !same_dimensions(values->shape + head, tensor->shape + batch + 2, dense))
-        return fail_part(values, error, "the shape of values does not fit the indices and shape");
+        return tc_sparse_fail(values, error,
+                              "the shape of values does not fit the indices and shape");
     uint64_t block_columns = blocks ? values->shape[batch + 2] : 1;
     densify->block_rows = blocks ? values->shape[batch + 1] : 1;
     if (densify->block_rows == 0 || block_columns == 0 ||
         tensor->shape[batch] % densify->block_rows != 0 ||
         tensor->shape[batch + 1] % block_columns != 0)
-        return fail_part(values, error, "the blocks do not fill the sparse tensor's shape");
+        return tc_sparse_fail(values, error, "the blocks do not fill the sparse tensor's shape");
     densify->batches = tc_shape_count(tensor->shape, batch);
     densify->stored = plain->shape[batch];
     densify->rows = tensor->shape[batch] / densify->block_rows;
@@ -118,7 +120,8 @@ static bool measure_compressed(struct tc_densify *densify, bool blocks, struct t
     densify->unit = block_columns * tc_shape_count(values->shape + head, dense);
     uint64_t lines = densify->by_column ? densify->columns : densify->rows;
     return first->shape[batch] == lines + 1 ||
-           fail_part(first, error, "it must have one entry more than there are rows or columns");
+           tc_sparse_fail(first, error,
+                          "it must have one entry more than there are rows or columns");
 }
 
 /* Computes the bytes and the memory of the group; refuses values that have no place
@@ -129,7 +132,8 @@ static bool measure(struct tc_densify *densify, struct tc_error *error) {
     uint64_t segments = densify->batches * densify->stored * densify->block_rows;
     uint64_t extra;
     if (tensor->nbytes == 0 && segments && densify->unit)
-        return fail_part(values, error, "there are values, but the shape has no place for any");
+        return tc_sparse_fail(values, error,
+                              "there are values, but the shape has no place for any");
     densify->unit *= tc_dtype_bits(values->dtype) / 8;
     /* Sorting may take as much memory again. */
     bool ok =
@@ -265,19 +269,20 @@ static bool place_compressed(struct tc_densify *densify, const unsigned char *fi
     for (uint64_t batch = 0; batch < densify->batches; batch++) {
         int64_t begin = index_at(densify->first, first, batch * (lines + 1));
         if (begin != 0)
-            return fail_part(densify->first, error, "it does not start with 0");
+            return tc_sparse_fail(densify->first, error, "it does not start with 0");
         for (uint64_t line = 0; line < lines; line++) {
             int64_t end = index_at(densify->first, first, batch * (lines + 1) + line + 1);
             if (end < begin || (uint64_t)end > densify->stored)
-                return fail_part(densify->first, error,
-                                 end < begin ? "its entries do not ascend"
-                                             : "an entry points behind the last value");
+                return tc_sparse_fail(densify->first, error,
+                                      end < begin ? "its entries do not ascend"
+                                                  : "an entry points behind the last value");
             if (!place_line(densify, plain, batch, line, (uint64_t)begin, (uint64_t)end, error))
                 return false;
             begin = end;
         }
         if ((uint64_t)begin != densify->stored)
-            return fail_part(densify->first, error, "it does not end with the number of values");
+            return tc_sparse_fail(densify->first, error,
+                                  "it does not end with the number of values");
     }
     return true;
 }

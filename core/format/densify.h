@@ -65,6 +65,8 @@ bool tc_densify_read(struct tc_densify *densify, uint64_t offset, void *buffer, 
                      struct tc_error *error);
 /* Whether all indices lie within the dense tensor; loads the group for it. */
 bool tc_densify_check(struct tc_densify *densify, struct tc_error *error);
+/* A part that does not fit the others: TC_INVALID, because of TC_REASON_SPARSE. */
+bool tc_sparse_fail(const struct tc_tensor *part, struct tc_error *error, const char *what);
 /* Frees what was loaded. */
 void tc_densify_unload(struct tc_densify *densify);
 

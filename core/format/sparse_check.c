@@ -23,11 +23,6 @@ struct window {
     uint64_t end; /* no more are asked for */
 };
 
-static bool fail_part(const struct tc_tensor *part, struct tc_error *error, const char *what) {
-    tc_fail(error, TC_INVALID, "sparse", "%s", what);
-    return tc_error_in_tensor(error, part->name.bytes, part->name.length);
-}
-
 static bool read_index(struct window *window, uint64_t at, int64_t *index, struct tc_error *error) {
     size_t size = window->part->dtype == TC_I32 ? sizeof(int32_t) : sizeof(int64_t);
     if (at < window->start || at - window->start >= window->count) {
@@ -53,7 +48,7 @@ static bool read_place(struct window *window, uint64_t at, uint64_t most, int64_
                        struct tc_error *error) {
     return read_index(window, at, index, error) &&
            ((*index >= 0 && (uint64_t)*index < most) ||
-            fail_part(window->part, error, "an index is out of range"));
+            tc_sparse_fail(window->part, error, "an index is out of range"));
 }
 
 /* All axes of one entry after those of another, so that their order shows. */
@@ -63,7 +58,7 @@ static bool check_coo(const struct tc_densify *densify, struct window *axes, boo
     /* Without axes there is one place, and nothing bounds how many entries a file claims. */
     if (densify->sparse_rank == 0)
         return !coalesced || densify->stored <= 1 ||
-               fail_part(densify->first, error, "it is not coalesced");
+               tc_sparse_fail(densify->first, error, "it is not coalesced");
     for (uint64_t entry = 0; entry < densify->stored; entry++) {
         bool ascends = entry == 0;
         for (unsigned axis = 0; axis < densify->sparse_rank; axis++) {
@@ -72,12 +67,12 @@ static bool check_coo(const struct tc_densify *densify, struct window *axes, boo
                             densify->tensor.shape[axis], &index, error))
                 return false;
             if (coalesced && !ascends && index < last[axis])
-                return fail_part(densify->first, error, "it is not coalesced");
+                return tc_sparse_fail(densify->first, error, "it is not coalesced");
             ascends = ascends || index > last[axis];
             last[axis] = index;
         }
         if (coalesced && !ascends)
-            return fail_part(densify->first, error, "it is not coalesced");
+            return tc_sparse_fail(densify->first, error, "it is not coalesced");
     }
     return true;
 }
@@ -91,7 +86,7 @@ static bool check_line(struct window *plain, uint64_t begin, uint64_t end, uint6
         if (!read_place(plain, entry, most, &index, error))
             return false;
         if (index <= last)
-            return fail_part(plain->part, error, "the indices of a line do not ascend");
+            return tc_sparse_fail(plain->part, error, "the indices of a line do not ascend");
         last = index;
     }
     return true;
@@ -108,14 +103,15 @@ static bool check_compressed(const struct tc_densify *densify, struct window *fi
             if (!read_index(first, batch * (lines + 1) + line, &end, error))
                 return false;
             if (line == 0 ? end != 0 : end < begin || (uint64_t)end > densify->stored)
-                return fail_part(densify->first, error, "its entries do not ascend from 0");
+                return tc_sparse_fail(densify->first, error, "its entries do not ascend from 0");
             uint64_t base = batch * densify->stored;
             if (!check_line(plain, base + (uint64_t)begin, base + (uint64_t)end, most, error))
                 return false;
             begin = end;
         }
         if ((uint64_t)begin != densify->stored)
-            return fail_part(densify->first, error, "it does not end with the number of values");
+            return tc_sparse_fail(densify->first, error,
+                                  "it does not end with the number of values");
     }
     return true;
 }

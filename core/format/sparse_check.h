@@ -12,8 +12,8 @@
 #include "core/base/error.h"
 #include "core/format/densify.h"
 
-/* `coalesced` has a meaning for COO alone. Fails with TC_INVALID, "sparse", where torch would not
- * load it. */
+/* `coalesced` has a meaning for COO alone. Fails because of TC_REASON_SPARSE where torch would
+ * not load it. */
 bool tc_sparse_check(const struct tc_densify *densify, bool coalesced, struct tc_error *error);
 
 #endif

@@ -89,10 +89,10 @@ static bool check_sparse(struct tc_plan *plan, const struct tc_tree *tree, struc
             reader, node->tensor->layout, parts, node->tensor->name, &plan->arena, error);
         if (measured && tc_sparse_check(measured, node->tensor->coalesced, error))
             continue;
-        bool mended = error->class == TC_INVALID && strcmp(error->code, "sparse") == 0;
-        if (mended)
+        bool unfit = error->reason == TC_REASON_SPARSE;
+        if (unfit)
             *error = (struct tc_error){0};
-        return mended &&
+        return unfit &&
                tc_fail(error, TC_UNSUPPORTED, "stale-tree", "\"%.*s\" is no sparse tensor any more",
                        tc_text_shown(node->tensor->name, 200), node->tensor->name.bytes);
     }
