@@ -10,13 +10,13 @@
 #include "cmd/manual.h"
 #include "cmd/options.h"
 #include "cmd/report.h"
+#include "core/base/cpu.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "core/base/near.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/io/publish.h"
-#include "core/tensor/cpu.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);

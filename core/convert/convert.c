@@ -15,7 +15,6 @@
 #include "core/io/chunk_pipe.h"
 #include "core/io/flow.h"
 #include "core/io/publish_compare.h"
-#include "core/io/sha256.h"
 #include "core/plan/kept_metadata.h"
 
 /* Copies from file to file are made in steps, so that progress can be reported. */
@@ -315,6 +314,7 @@ struct writing {
     struct tc_publish *publish;
     struct tc_read_back *read_back; /* NULL: sums are not needed */
     struct tc_progress_sum *progress;
+    struct tc_file_sums *sums; /* that follow the files; NULL: none */
 };
 
 static bool open_file(void *context, size_t number, struct tc_open_file *open,
@@ -328,6 +328,10 @@ static bool open_file(void *context, size_t number, struct tc_open_file *open,
                           : NULL;
     if (!open->out || (file->companion && !open->companion))
         return false;
+    if (writing->sums)
+        tc_file_sums_follow(writing->sums, open->out);
+    if (writing->sums && open->companion)
+        tc_file_sums_follow(writing->sums, open->companion);
     /* Not for an output that may need less: a compressed one, or one that shares blocks. */
     return number || plan->options->write.compress ||
            plan->options->write.align == TC_ALIGN_SHARE ||
@@ -461,38 +465,34 @@ static bool open_outputs(struct tc_conversion *conversion, struct tc_error *erro
     return true;
 }
 
-static bool start_output_sums(struct tc_conversion *conversion, struct tc_error *error) {
-    return open_outputs(conversion, error) &&
-           tc_file_sums_start(&conversion->output_sums, conversion->outputs,
-                              conversion->output_count, error);
+/* Has the sums taken of those outputs that were not followed while they were written. */
+static bool add_output_sums(struct tc_conversion *conversion, struct tc_error *error) {
+    if (!open_outputs(conversion, error))
+        return false;
+    size_t count = conversion->output_count;
+    struct tc_file_sum **list = reallocarray(conversion->output_sums, count + 1, sizeof *list);
+    if (!list)
+        return tc_fail_memory(error);
+    conversion->output_sums = list;
+    size_t number = 0;
+    for (struct tc_outfile *out = conversion->publish.files; out; out = out->next, number++) {
+        if (number < conversion->output_sum_count)
+            continue;
+        list[number] = tc_file_sums_followed(&conversion->sums, out);
+        if (!list[number])
+            list[number] = tc_file_sums_add(&conversion->sums, conversion->outputs[number], error);
+        if (!list[number])
+            return false;
+        conversion->output_sum_count++;
+    }
+    return true;
 }
 
 bool tc_conversion_sums(struct tc_conversion *conversion, struct tc_error *error) {
-    struct tc_file_sums *inputs = &conversion->input_sums;
-    struct tc_file_sums *outputs = &conversion->output_sums;
-    if (!inputs->hex &&
-        !tc_file_sums_start(inputs, conversion->inputs, conversion->input_count, error))
-        return false;
-    if (!(outputs->hex || start_output_sums(conversion, error)) ||
-        !tc_file_sums_finish(inputs, error) || !tc_file_sums_finish(outputs, error))
-        return false;
-    /* Files may have been added since, such as those beside the weights. */
-    size_t before = conversion->output_count;
-    struct tc_file_sums more = {0};
-    bool ok = open_outputs(conversion, error);
-    size_t added = conversion->output_count - before;
-    char(*hex)[2 * TC_SHA256_BYTES + 1] =
-        ok && added ? reallocarray(outputs->hex, conversion->output_count, sizeof *hex) : NULL;
-    if (added) {
-        ok = hex != NULL || (ok && tc_fail_memory(error));
-        outputs->hex = hex ? hex : outputs->hex;
-        ok = ok && tc_file_sums_start(&more, conversion->outputs + before, added, error) &&
-             tc_file_sums_finish(&more, error);
-        for (size_t i = 0; i < added && ok; i++)
-            memcpy(hex[before + i], more.hex[i], sizeof *hex);
-        tc_file_sums_release(&more);
-    }
-    return ok;
+    struct tc_file_sums *sums = &conversion->sums;
+    return (sums->begun ||
+            tc_file_sums_start(sums, conversion->inputs, conversion->input_count, error)) &&
+           add_output_sums(conversion, error) && tc_file_sums_finish(sums, error);
 }
 
 /* Reads the sealed files again and compares. */
@@ -504,7 +504,7 @@ static bool check_output(struct tc_conversion *conversion, struct tc_progress_su
         return true;
     if (options->disturb)
         options->disturb(&conversion->publish);
-    if (options->sums && !start_output_sums(conversion, error))
+    if (options->sums && !add_output_sums(conversion, error))
         return false;
     return tc_read_back_check(&conversion->read_back, conversion->plan, &conversion->publish,
                               options->open, &watch, error);
@@ -531,7 +531,8 @@ bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan,
     struct writing writing = {.plan = plan,
                               .publish = &conversion->publish,
                               .read_back = options->read_back ? &conversion->read_back : NULL,
-                              .progress = &progress};
+                              .progress = &progress,
+                              .sums = options->sums ? &conversion->sums : NULL};
     struct tc_checksum_thread *checksums = NULL;
     bool ok = tc_publish_begin(&conversion->publish, output, plan->options->folder,
                                options->publish, error) &&
@@ -539,7 +540,7 @@ bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan,
               check_targets(conversion, error) &&
               (!writing.read_back ||
                tc_read_back_init(&conversion->read_back, plan, options->keep, error));
-    ok = ok && (!options->sums || tc_file_sums_start(&conversion->input_sums, conversion->inputs,
+    ok = ok && (!options->sums || tc_file_sums_start(&conversion->sums, conversion->inputs,
                                                      conversion->input_count, error));
     if (ok)
         checksums = tc_checksum_thread_start(plan->readers, plan->taken, plan->reader_count, error);
@@ -588,8 +589,8 @@ bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *err
 }
 
 void tc_conversion_end(struct tc_conversion *conversion) {
-    tc_file_sums_release(&conversion->input_sums);
-    tc_file_sums_release(&conversion->output_sums);
+    tc_file_sums_release(&conversion->sums);
+    free(conversion->output_sums);
     for (size_t i = 0; i < conversion->output_count; i++)
         tc_input_close(conversion->outputs[i]);
     free(conversion->outputs);

@@ -50,17 +50,19 @@ struct tc_conversion {
     size_t input_count;
     size_t own_count; /* how many of them, from the start, are the first reader's */
     struct tc_read_back read_back;
-    struct tc_file_sums input_sums; /* of `inputs` */
-    struct tc_input_pool pool;      /* of `outputs` */
-    struct tc_input **outputs;      /* the files that were written; see tc_conversion_sums */
+    struct tc_input_pool pool; /* of `outputs` */
+    struct tc_input **outputs; /* the files that were written; see tc_conversion_sums */
     size_t output_count;
-    struct tc_file_sums output_sums;
+    struct tc_file_sums sums;         /* of `inputs`, in their order, and of outputs */
+    struct tc_file_sum **output_sums; /* of `outputs` */
+    size_t output_sum_count;
     bool unchanged; /* with if_changed: the output is what was there before */
 };
 bool tc_conversion_write(struct tc_conversion *conversion, struct tc_plan *plan, const char *output,
                          const struct tc_convert_options *options, struct tc_error *error);
-/* Completes the SHA-256 of every file: input_sums, and output_sums of `outputs`, which are all
- * files of the output in their order. No file may be added from then on. */
+/* Completes the SHA-256 of every file: those of `inputs` are the first of `sums`, those of
+ * `outputs`, which are all files of the output in their order, are output_sums. No file may be
+ * added from then on. */
 bool tc_conversion_sums(struct tc_conversion *conversion, struct tc_error *error);
 bool tc_conversion_commit(struct tc_conversion *conversion, struct tc_error *error);
 /* Publishes the output together with others: all or none. */

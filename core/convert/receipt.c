@@ -84,10 +84,9 @@ static bool add_inputs(struct tc_json_writer *json, const struct tc_receipt_fact
                        struct tc_error *error) {
     const struct tc_conversion *conversion = facts->conversion;
     tc_json_open_array(json, "inputs");
-    for (size_t i = 0; i < conversion->input_count; i++) {
-        const struct tc_input *input = conversion->inputs[i];
-        add_file(json, "path", input->path, input, conversion->input_sums.hex[i]);
-    }
+    const struct tc_file_sum *sum = conversion->sums.first;
+    for (size_t i = 0; i < conversion->input_count; i++, sum = sum->next)
+        add_file(json, "path", sum->input->path, sum->input, sum->hex);
     for (size_t i = 0; i < facts->also_count; i++) {
         /* Addresses are opened in the way that the inputs were. */
         const struct tc_format_options *options = conversion->plan->readers[0]->options;
@@ -109,7 +108,7 @@ static void add_outputs(struct tc_json_writer *json, const struct tc_conversion 
     size_t i = 0;
     tc_json_open_array(json, "outputs");
     for (const struct tc_outfile *out = conversion->publish.files; out; out = out->next, i++)
-        add_file(json, "name", out->name, conversion->outputs[i], conversion->output_sums.hex[i]);
+        add_file(json, "name", out->name, conversion->outputs[i], conversion->output_sums[i]->hex);
     tc_json_close(json);
 }
 

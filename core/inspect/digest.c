@@ -5,11 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/cpu.h"
 #include "core/io/crc_combine.h"
+#include "core/io/sha256_lanes.h"
 #include "core/io/thread_pool.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"
 
+/* What a thread reads before it hashes, of one tensor or of several together. */
 #define STEP ((size_t)1 << 18)
 
 /* Without a hash, tensors are read in pieces of this size, by several threads. */
@@ -24,12 +27,29 @@ struct hashing {
     uint64_t next_at;               /* where it starts in that tensor */
     atomic_uint_fast64_t done;      /* bytes that were not reported to the watch yet */
     const struct tc_watch *watch;   /* NULL: none */
+    size_t lanes;                   /* how many jobs a thread does at once */
 };
 
 struct piece {
     size_t position;
     uint64_t at;
     uint64_t end;
+};
+
+/* A job that a thread is at. */
+struct lane {
+    bool busy;
+    struct piece piece; /* what is left of it */
+    uint64_t job;
+    bool hashes;           /* `hash` is begun */
+    struct tc_sha256 hash; /* where it is asked for */
+    uint64_t sum;          /* the same */
+};
+
+/* What a thread keeps. Each lane has its part of the bytes. */
+struct own {
+    struct lane lanes[TC_SHA256_LANES];
+    unsigned char bytes[STEP];
 };
 
 static bool is_hashed(const struct hashing *hashing, size_t position) {
@@ -63,47 +83,95 @@ static void report(struct hashing *hashing, const struct tc_pool_worker *worker,
         hashing->watch->step(hashing->watch->context, atomic_exchange(&hashing->done, 0));
 }
 
-/* Reads a piece; `hash` gets its bytes where it is not NULL, and *sum the sum of them. */
-static bool read_piece(struct hashing *hashing, struct tc_pool_worker *worker,
-                       const struct piece *piece, struct tc_sha256 *hash, uint64_t *sum,
-                       struct tc_error *error) {
-    const struct tc_tensor *tensor = &hashing->reader->table.tensors[piece->position];
-    for (uint64_t at = piece->at; at < piece->end && !tc_pool_stopped(worker);) {
-        uint64_t left = piece->end - at;
-        size_t step = left < STEP ? left : STEP;
-        if (!tc_reader_read(hashing->reader, tensor, at, worker->memory, step, error))
-            return false;
-        if (hash)
-            tc_sha256_update(hash, worker->memory, step);
-        if (hashing->digest->checks)
-            *sum = tc_sum_add(*sum, worker->memory, step);
-        at += step;
-        report(hashing, worker, step);
-    }
+/* Reads the next bytes of a job; *length is how many. */
+static bool read_step(struct hashing *hashing, struct tc_pool_worker *worker, struct lane *lane,
+                      unsigned char *bytes, size_t *length, struct tc_error *error) {
+    const struct tc_tensor *tensor = &hashing->reader->table.tensors[lane->piece.position];
+    uint64_t left = lane->piece.end - lane->piece.at;
+    size_t step = left < STEP / hashing->lanes ? left : STEP / hashing->lanes;
+    if (hashing->digest->sums && !lane->hashes)
+        lane->hashes = tc_sha256_init(&lane->hash, error);
+    *length = step;
+    if ((hashing->digest->sums && !lane->hashes) ||
+        (step && !tc_reader_read(hashing->reader, tensor, lane->piece.at, bytes, step, error)))
+        return false;
+    if (hashing->digest->checks)
+        lane->sum = tc_sum_add(lane->sum, bytes, step);
+    lane->piece.at += step;
+    report(hashing, worker, step);
     return true;
 }
 
+/* The job is done, or given up. */
+static void end_lane(struct hashing *hashing, struct lane *lane, bool done) {
+    const struct tc_digest *digest = hashing->digest;
+    size_t position = lane->piece.position;
+    if (lane->hashes && done)
+        tc_sha256_finish(&lane->hash, digest->sums[position]);
+    else if (lane->hashes)
+        tc_sha256_release(&lane->hash);
+    if (digest->checks && done) {
+        uint64_t behind = hashing->reader->table.tensors[position].nbytes - lane->piece.end;
+        atomic_fetch_xor(&digest->checks[position], tc_sum_moved(lane->sum, behind));
+    }
+    lane->busy = false;
+}
+
+/* Takes a step in each job. Of those that fail the first counts, whose error is then in *error;
+ * those behind it are given up. Returns whether some are left. */
+static bool step_all(struct hashing *hashing, struct tc_pool_worker *worker, uint64_t *failed,
+                     struct tc_error *error) {
+    struct own *own = worker->memory;
+    struct tc_sha256_piece pieces[TC_SHA256_LANES];
+    size_t count = 0;
+    bool left = false;
+    for (size_t i = 0; i < hashing->lanes; i++) {
+        struct lane *lane = &own->lanes[i];
+        unsigned char *bytes = own->bytes + i * (STEP / hashing->lanes);
+        struct tc_error inner = {0};
+        size_t length;
+        worker->job = lane->job;
+        if (lane->busy && (lane->job > *failed || tc_pool_stopped(worker))) {
+            end_lane(hashing, lane, false);
+        } else if (lane->busy && read_step(hashing, worker, lane, bytes, &length, &inner)) {
+            pieces[count++] = (struct tc_sha256_piece){&lane->hash, bytes, length};
+        } else if (lane->busy) {
+            end_lane(hashing, lane, false);
+            *failed = lane->job;
+            *error = inner;
+        }
+    }
+    if (hashing->digest->sums)
+        tc_sha256_update_several(pieces, count);
+    for (size_t i = 0; i < hashing->lanes; i++) {
+        struct lane *lane = &own->lanes[i];
+        if (lane->busy && lane->piece.at == lane->piece.end)
+            end_lane(hashing, lane, true);
+        left |= lane->busy;
+    }
+    return left;
+}
+
+static void begin_lane(struct own *own, size_t number, const struct tc_pool_worker *worker,
+                       const struct piece *piece) {
+    own->lanes[number] = (struct lane){.busy = true, .piece = *piece, .job = worker->job};
+}
+
+/* Does the job, and others beside it. */
 static bool hash_piece(void *context, struct tc_pool_worker *worker, const void *job,
                        struct tc_error *error) {
     struct hashing *hashing = context;
-    const struct piece *piece = job;
-    const struct tc_digest *digest = hashing->digest;
-    struct tc_sha256 hash = {0};
-    uint64_t sum = 0;
-    if (digest->sums && !tc_sha256_init(&hash, error))
-        return false;
-    if (!read_piece(hashing, worker, piece, digest->sums ? &hash : NULL, &sum, error)) {
-        if (digest->sums)
-            tc_sha256_release(&hash);
-        return false;
-    }
-    if (digest->sums)
-        tc_sha256_finish(&hash, digest->sums[piece->position]);
-    if (digest->checks) {
-        uint64_t behind = hashing->reader->table.tensors[piece->position].nbytes - piece->end;
-        atomic_fetch_xor(&digest->checks[piece->position], tc_sum_moved(sum, behind));
-    }
-    return true;
+    struct own *own = worker->memory;
+    struct piece piece;
+    uint64_t failed = UINT64_MAX;
+    begin_lane(own, 0, worker, job);
+    do {
+        for (size_t i = 0; i < hashing->lanes && failed == UINT64_MAX; i++)
+            if (!own->lanes[i].busy && tc_pool_take(worker, &piece))
+                begin_lane(own, i, worker, &piece);
+    } while (step_all(hashing, worker, &failed, error));
+    worker->job = failed;
+    return failed == UINT64_MAX;
 }
 
 /* One where tensors must be read one after the other, and no more than there are pieces. */
@@ -120,13 +188,28 @@ static size_t count_threads(const struct hashing *hashing) {
     return threads < most ? threads : most;
 }
 
+/* As many as leave some for each thread. What is read in sequence or fetched is not mixed, and
+ * without the CPU's instructions nothing is gained. */
+static size_t count_lanes(const struct hashing *hashing, size_t threads) {
+    const struct tc_table *table = &hashing->reader->table;
+    size_t lanes = 0;
+    if (!hashing->digest->sums || !tc_cpu_sha() || tc_table_is_sequential(table) ||
+        hashing->reader->input->source)
+        return 1;
+    for (size_t i = 0; i < table->count && lanes < TC_SHA256_LANES * threads; i++)
+        lanes += is_hashed(hashing, i);
+    return lanes > threads ? lanes / threads : 1;
+}
+
 static bool hash_all(struct hashing *hashing, struct tc_error *error) {
+    size_t threads = count_threads(hashing);
     const struct tc_pool_work work = {.context = hashing,
                                       .next = next_piece,
                                       .job_size = sizeof(struct piece),
                                       .run = hash_piece,
-                                      .memory_size = STEP};
-    return tc_pool_run(&work, count_threads(hashing), error);
+                                      .memory_size = sizeof(struct own)};
+    hashing->lanes = count_lanes(hashing, threads);
+    return tc_pool_run(&work, threads, error);
 }
 
 static int by_name(const void *a, const void *b, void *tensors) {

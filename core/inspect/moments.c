@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/inspect/stats_fast.h"
 #include "core/tensor/cast.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/unpack.h"
 
 typedef unsigned __int128 u128;

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "core/base/cpu.h"
 #include "core/io/deflate.h"
 #include "core/io/deflate_codec.h"
 
@@ -12,7 +13,9 @@
 #define STEP ((size_t)1 << 30)
 
 uint32_t tc_crc32(uint32_t crc, const void *bytes, size_t length) {
-    return crc32_gzip_refl(crc, bytes, length);
+    crc = crc32_gzip_refl(crc, bytes, length);
+    tc_cpu_clear_vectors();
+    return crc;
 }
 
 /* ISA-L leaves the complement before and after to its caller, and takes an int as
@@ -27,6 +30,7 @@ uint32_t tc_crc32c(uint32_t crc, const void *bytes, size_t length) {
         at += step;
         length -= (size_t)step;
     }
+    tc_cpu_clear_vectors();
     return ~crc;
 }
 
@@ -73,6 +77,7 @@ bool tc_packer_piece(struct tc_packer *packer, struct tc_codec_span *span, size_
     stream->next_out = span->out;
     stream->avail_out = (uint32_t)span->out_left;
     bool ok = isal_deflate(stream) == COMP_OK;
+    tc_cpu_clear_vectors();
     span->in = stream->next_in;
     span->in_left = stream->avail_in;
     span->out = stream->next_out;
@@ -108,6 +113,7 @@ enum tc_codec_result tc_unpacker_step(struct tc_unpacker *unpacker, struct tc_co
     state->next_out = span->out;
     state->avail_out = out;
     int result = isal_inflate(state);
+    tc_cpu_clear_vectors();
     span->in = state->next_in;
     span->in_left -= in - state->avail_in;
     span->out = state->next_out;

@@ -58,6 +58,30 @@ static void start_writing(struct tc_outfile *out, uint64_t end) {
     out->unsent = end;
 }
 
+/* Tells who follows the file that this part of it is written. */
+static void note_written(struct tc_outfile *out, uint64_t from, uint64_t to) {
+    struct tc_outfile_progress *progress = out->progress;
+    if (!progress)
+        return;
+    pthread_mutex_lock(progress->lock);
+    progress->rewritten |= from < progress->taken;
+    if (from <= progress->solid && to > progress->solid)
+        progress->solid = to;
+    pthread_cond_broadcast(progress->changed);
+    pthread_mutex_unlock(progress->lock);
+}
+
+static void note_sealed(struct tc_outfile *out) {
+    struct tc_outfile_progress *progress = out->progress;
+    if (!progress)
+        return;
+    pthread_mutex_lock(progress->lock);
+    progress->solid = out->end;
+    progress->sealed = true;
+    pthread_cond_broadcast(progress->changed);
+    pthread_mutex_unlock(progress->lock);
+}
+
 static bool write_through(struct tc_outfile *out, uint64_t offset, const void *bytes, size_t length,
                           struct tc_error *error) {
     const char *at = bytes;
@@ -74,6 +98,7 @@ static bool write_through(struct tc_outfile *out, uint64_t offset, const void *b
         if (done < 0)
             return write_failed(out, errno, error);
         at += done;
+        note_written(out, offset, offset + (uint64_t)done);
         offset += (uint64_t)done;
         length -= (size_t)done;
         out->end = offset > out->end ? offset : out->end;
@@ -134,6 +159,7 @@ static bool kernel_copy(struct tc_outfile *out, struct tc_copy_run *run, uint64_
             ok = write_failed(out, errno, error);
         if (done <= 0)
             break;
+        note_written(out, run->to, run->to + (uint64_t)done);
         pass(run, (uint64_t)done);
         *length -= (uint64_t)done;
         start_writing(out, run->to);
@@ -303,6 +329,8 @@ static bool close_written(struct tc_outfile *out) {
 
 bool tc_outfile_seal(struct tc_outfile *out, struct tc_error *error) {
     bool ok = settle(out, error) && flush(out, error);
+    if (ok)
+        note_sealed(out);
     if (ok && !out->stream) {
         bool standard = out->publish->standard_output;
         if (standard ? lseek(out->fd, (off_t)(out->base + out->end), SEEK_SET) < 0

@@ -34,6 +34,7 @@
 #ifndef TCONV_CORE_IO_PUBLISH_H
 #define TCONV_CORE_IO_PUBLISH_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "core/base/error.h"
@@ -76,6 +77,16 @@ struct tc_copy_run {
 /* File systems that share blocks between files share whole ones, of this size by default. */
 #define TC_BLOCK_BYTES UINT64_C(4096)
 
+/* How far a file is written, for a thread that reads it meanwhile. */
+struct tc_outfile_progress {
+    pthread_mutex_t *lock;   /* guards what follows */
+    pthread_cond_t *changed; /* that has */
+    uint64_t solid;          /* the bytes before it are written */
+    uint64_t taken;          /* set by the reader, before it reads: how far it goes */
+    bool rewritten;          /* some of those were written again */
+    bool sealed;             /* and all is solid */
+};
+
 struct tc_outfile {
     struct tc_outfile *next;
     struct tc_publish *publish;
@@ -96,6 +107,7 @@ struct tc_outfile {
     size_t buffered;
     struct tc_copy_run copy; /* kept back; its length is 0 where there is none */
     uint64_t unsent;         /* bytes that the disk was not told to write yet: they begin here */
+    struct tc_outfile_progress *progress; /* NULL: nobody wants to know */
 };
 
 struct tc_publish {

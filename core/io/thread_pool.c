@@ -47,11 +47,11 @@ bool tc_pool_stopped(const struct tc_pool_worker *worker) {
 
 /* Jobs are handed out in ascending order, so a job that failed comes before all that are still to
  * be handed out. */
-static bool take_job(struct tc_pool_worker *worker) {
+bool tc_pool_take(struct tc_pool_worker *worker, void *job) {
     struct tc_pool *pool = worker->pool;
     pthread_mutex_lock(&pool->handing_out);
-    pool->ended = pool->ended || is_stopped(pool, UINT64_MAX) ||
-                  !pool->work->next(pool->work->context, worker->description);
+    pool->ended =
+        pool->ended || is_stopped(pool, UINT64_MAX) || !pool->work->next(pool->work->context, job);
     bool taken = !pool->ended;
     if (taken)
         worker->job = pool->job_count++;
@@ -73,7 +73,7 @@ static void keep_failure(struct tc_pool_worker *worker) {
 static void *work_through(void *argument) {
     struct tc_pool_worker *worker = argument;
     const struct tc_pool_work *work = worker->pool->work;
-    while (take_job(worker))
+    while (tc_pool_take(worker, worker->description))
         if (!work->run(work->context, worker, worker->description, &worker->error)) {
             keep_failure(worker);
             break;

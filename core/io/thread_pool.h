@@ -75,6 +75,10 @@ bool tc_pool_start(struct tc_pool *pool, const struct tc_pool_work *work, size_t
 bool tc_pool_finish(struct tc_pool *pool, struct tc_error *error);
 /* Starts no other job. This is not a failure, and any thread may call it. */
 void tc_pool_cancel(struct tc_pool *pool);
+/* For a `run` that does several jobs at once: fills in one more, and makes it the present one;
+ * false: there are none. `run` returns when it has done all that it took. Where some fail, it
+ * completes those before the first of them, makes that the present one, and returns its error. */
+bool tc_pool_take(struct tc_pool_worker *worker, void *job);
 /* Whether the worker may give up its present job: the pool was cancelled, or a job before this one
  * failed. */
 bool tc_pool_stopped(const struct tc_pool_worker *worker);

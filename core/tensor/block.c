@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/tensor/cpu.h"
+#include "core/base/cpu.h"
 #include "core/tensor/vector.h"
 
 typedef void dequantise(const unsigned char *in, float *restrict out, size_t blocks);

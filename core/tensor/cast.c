@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/tensor/block.h"
 #include "core/tensor/cast_fast.h"
 #include "core/tensor/cast_narrow.h"
 #include "core/tensor/cast_number.h"
 #include "core/tensor/cast_table.h"
 #include "core/tensor/cast_wide.h"
-#include "core/tensor/cpu.h"
 
 static const struct tc_cast_table *fast_table(void) {
 #if defined(__x86_64__)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/tensor/cpu.h"
+#include "core/base/cpu.h"
 #include "core/tensor/vector.h"
 
 /* How a small float represents what is no finite number (core/tensor/number.h). */

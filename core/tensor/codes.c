@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/tensor/cast.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/unpack.h"
 #include "core/tensor/vector.h"
 

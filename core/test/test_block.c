@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/tensor/block.h"
 #include "core/tensor/block_codebooks.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/cast_report.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/shape.h"
 #include "core/test/sanitized.h"

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/cast_report.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 #include "core/test/sanitized.h"
 

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/cpu.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/block_scales.h"
 #include "core/format/dequantise.h"
 #include "core/format/quant_config.h"
 #include "core/tensor/cast.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/table.h"

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cpu.h"
 #include "core/inspect/exact.h"
 #include "core/inspect/moments.h"
 #include "core/inspect/stats_fast.h"
-#include "core/tensor/cpu.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/unpack.h"
 
