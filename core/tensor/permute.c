@@ -31,15 +31,14 @@ typedef uint64_t words2 __attribute__((vector_size(16), may_alias));
 #define LOW2(a, b) __builtin_shufflevector(a, b, 0, 2)
 #define HIGH2(a, b) __builtin_shufflevector(a, b, 1, 3)
 
-/* A square of N rows of 16 bytes. A type takes no parentheses.
- * NOLINTBEGIN(bugprone-macro-parentheses)
+/* A square of N rows of 16 bytes: `turn` transposes it, `square` also reads and writes it, and
+ * `listed` does where rows and columns are anywhere. `narrow` has fewer rows, `count`, and writes
+ * what it has of each column or, with `over`, 16 bytes, of which those behind are overwritten
+ * later. A type takes no parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
  */
 #define SQUARE(N, vector, low, high)                                                               \
-    static inline void square_##N(const unsigned char *from, size_t from_step, unsigned char *to,  \
-                                  size_t to_step) {                                                \
-        vector rows[N], next[N];                                                                   \
-        for (unsigned i = 0; i < (N); i++)                                                         \
-            memcpy(&rows[i], from + i * from_step, 16);                                            \
+    static inline void turn_##N(vector *rows) {                                                    \
+        vector next[N];                                                                            \
         for (unsigned done = 1; done < (N); done *= 2) {                                           \
             for (unsigned i = 0; i < (N) / 2; i++) {                                               \
                 next[2 * i] = low(rows[i], rows[i + (N) / 2]);                                     \
@@ -48,8 +47,36 @@ typedef uint64_t words2 __attribute__((vector_size(16), may_alias));
             for (unsigned i = 0; i < (N); i++)                                                     \
                 rows[i] = next[i];                                                                 \
         }                                                                                          \
+    }                                                                                              \
+    static inline void square_##N(const unsigned char *from, size_t from_step, unsigned char *to,  \
+                                  size_t to_step) {                                                \
+        vector rows[N];                                                                            \
+        for (unsigned i = 0; i < (N); i++)                                                         \
+            memcpy(&rows[i], from + i * from_step, 16);                                            \
+        turn_##N(rows);                                                                            \
         for (unsigned i = 0; i < (N); i++)                                                         \
             memcpy(to + i * to_step, &rows[i], 16);                                                \
+    }                                                                                              \
+    static inline void listed_##N(const unsigned char *from, const uint32_t *from_places,          \
+                                  unsigned char *to, const uint32_t *to_places) {                  \
+        vector rows[N];                                                                            \
+        for (unsigned i = 0; i < (N); i++)                                                         \
+            memcpy(&rows[i], from + from_places[i], 16);                                           \
+        turn_##N(rows);                                                                            \
+        for (unsigned i = 0; i < (N); i++)                                                         \
+            memcpy(to + to_places[i], &rows[i], 16);                                               \
+    }                                                                                              \
+    static inline void narrow_##N(const unsigned char *from, const uint32_t *from_places,          \
+                                  size_t count, unsigned char *to, const uint32_t *to_places,      \
+                                  bool over) {                                                     \
+        vector rows[N];                                                                            \
+        for (unsigned i = 0; i < (N); i++)                                                         \
+            memcpy(&rows[i], from + from_places[i < count ? i : 0], 16);                           \
+        turn_##N(rows);                                                                            \
+        for (unsigned i = 0; i < (N) && over; i++)                                                 \
+            memcpy(to + to_places[i], &rows[i], 16);                                               \
+        for (unsigned i = 0; i < (N) && !over; i++)                                                \
+            memcpy(to + to_places[i], &rows[i], 16 / (N)*count);                                   \
     }
 SQUARE(16, bytes16, LOW16, HIGH16)
 SQUARE(8, words8, LOW8, HIGH8)
@@ -183,35 +210,138 @@ static void order_by_source(struct tc_axis *axes, unsigned rank) {
     }
 }
 
-/* What is done at each place of the outer axes. */
-struct inner {
-    size_t element;
-    bool squares; /* rows and columns are exchanged; else elements come from a list of places */
-    struct tc_axis row, column;
-    size_t listed;
+/* Places of elements that follow each other on the other side; of a long axis only a part, which
+ * is used again for the next. */
+struct list {
+    size_t count;
     uint32_t places[MOST_LISTED];
-    /* The list covers so many elements of this axis, and is used again for the next. */
-    struct tc_axis split;
+    struct tc_axis split; /* the last axis of the list, of which it covers so many elements */
     size_t taken;
 };
 
-static void run_inner(const struct inner *inner, const unsigned char *from, unsigned char *to) {
-    if (inner->squares)
-        transpose(from, inner->row.from, to, inner->column.to, inner->row.count,
-                  inner->column.count, inner->element);
-    for (uint64_t done = 0; !inner->squares && done < inner->split.count; done += inner->taken) {
-        /* The last part overlaps the one before it: the same bytes once more. */
-        uint64_t left = inner->split.count - done;
-        uint64_t start = left < inner->taken ? inner->split.count - inner->taken : done;
-        gather(to + start * inner->split.to, from + start * inner->split.from, inner->places,
-               inner->listed, inner->element);
+enum method {
+    GATHER,  /* elements come from a list of places */
+    SQUARES, /* rows and columns are exchanged */
+    LISTED,  /* the same, where both are listed */
+};
+
+/* What is done at each place of the outer axes. */
+struct inner {
+    size_t element;
+    enum method method;
+    struct tc_axis row, column;
+    struct list rows;    /* places in the source of elements that follow each other in the target */
+    struct list columns; /* and the other way round */
+};
+
+/* Where the part of a list's last axis begins that follows `done` elements. The last part overlaps
+ * the one before it: the same bytes once more. */
+static uint64_t part_of(const struct list *list, uint64_t done) {
+    return list->split.count - done < list->taken ? list->split.count - list->taken : done;
+}
+
+/* Whether 16 bytes may be written for each of the columns from `column` on, of which each has only
+ * `width`: columns behind them follow, which are written later. */
+static bool runs_over(const struct list *columns, size_t column, size_t side, size_t width) {
+    size_t last = column + side - 1 + (16 + width - 1) / width;
+    return last < columns->count &&
+           columns->places[last] - columns->places[column] == (last - column) * width;
+}
+
+/* Fewer rows than a square has. */
+static inline __attribute__((always_inline)) void
+narrow_of(const struct inner *inner, const unsigned char *from, unsigned char *to, size_t element,
+          void (*narrow)(const unsigned char *, const uint32_t *, size_t, unsigned char *,
+                         const uint32_t *, bool)) {
+    const size_t side = 16 / element, rows = inner->rows.count, columns = inner->columns.count;
+    for (size_t done = 0; done < columns; done += side) {
+        size_t c = columns - done < side ? columns - side : done;
+        bool over = c == done && runs_over(&inner->columns, c, side, rows * element);
+        narrow(from + c * element, inner->rows.places, rows, to, inner->columns.places + c, over);
     }
 }
 
-/* Takes the two axes that follow each other in memory, on either side, out of the list. */
-static bool take_squares(struct tc_axis *axes, unsigned *rank, struct inner *inner) {
+/* All squares of listed rows and columns, of which the last overlap those before them. */
+static inline __attribute__((always_inline)) void listed_of(
+    const struct inner *inner, const unsigned char *from, unsigned char *to, size_t element,
+    void (*listed)(const unsigned char *, const uint32_t *, unsigned char *, const uint32_t *)) {
+    const size_t side = 16 / element, wide = PANEL_BYTES / element;
+    const size_t rows = inner->rows.count, columns = inner->columns.count;
+    for (size_t panel = 0; panel < columns; panel += wide)
+        for (size_t row = 0; row < rows; row += side) {
+            size_t r = rows - row < side ? rows - side : row;
+            size_t end = columns - panel < wide ? columns : panel + wide;
+            for (size_t column = panel; column < end; column += side) {
+                size_t c = columns - column < side ? columns - side : column;
+                listed(from + c * element, inner->rows.places + r, to + r * element,
+                       inner->columns.places + c);
+            }
+        }
+}
+
+#define LISTED_OF(element, side)                                                                   \
+    if (inner->rows.count < (side))                                                                \
+        narrow_of(inner, from, to, element, narrow_##side);                                        \
+    else                                                                                           \
+        listed_of(inner, from, to, element, listed_##side)
+
+static void exchange_listed(const struct inner *inner, const unsigned char *from,
+                            unsigned char *to) {
+    switch (inner->element) {
+    case 1:
+        LISTED_OF(1, 16);
+        break;
+    case 2:
+        LISTED_OF(2, 8);
+        break;
+    case 4:
+        LISTED_OF(4, 4);
+        break;
+    default:
+        LISTED_OF(8, 2);
+    }
+}
+
+static void run_listed(const struct inner *inner, const unsigned char *from, unsigned char *to) {
+    const struct list *rows = &inner->rows, *columns = &inner->columns;
+    for (uint64_t row = 0; row < rows->split.count; row += rows->taken)
+        for (uint64_t column = 0; column < columns->split.count; column += columns->taken) {
+            uint64_t r = part_of(rows, row), c = part_of(columns, column);
+            exchange_listed(inner, from + r * rows->split.from + c * columns->split.from,
+                            to + r * rows->split.to + c * columns->split.to);
+        }
+}
+
+static void run_inner(const struct inner *inner, const unsigned char *from, unsigned char *to) {
+    const struct list *rows = &inner->rows;
+    if (inner->method == SQUARES)
+        transpose(from, inner->row.from, to, inner->column.to, inner->row.count,
+                  inner->column.count, inner->element);
+    if (inner->method == LISTED)
+        run_listed(inner, from, to);
+    for (uint64_t done = 0; inner->method == GATHER && done < rows->split.count;
+         done += rows->taken) {
+        uint64_t start = part_of(rows, done);
+        gather(to + start * rows->split.to, from + start * rows->split.from, rows->places,
+               rows->count, inner->element);
+    }
+}
+
+static void take_axis(struct tc_axis *axes, unsigned *rank, unsigned number) {
+    --*rank;
+    memmove(&axes[number], &axes[number + 1], (*rank - number) * sizeof *axes);
+}
+
+/* Whether elements are of a size that squares are made of. */
+static bool fits_squares(size_t element) {
+    return element <= 8 && (element & (element - 1)) == 0;
+}
+
+/* Takes the two axes that follow each other in memory, on either side, out of the list. With `even`
+ * hardly anything may be left over beside the squares. */
+static bool take_squares(struct tc_axis *axes, unsigned *rank, struct inner *inner, bool even) {
     size_t element = inner->element;
-    if (*rank < 2 || element > 8 || (element & (element - 1)))
+    if (*rank < 2 || !fits_squares(element))
         return false;
     const struct tc_axis *last = &axes[*rank - 1];
     unsigned column = 0;
@@ -221,35 +351,64 @@ static bool take_squares(struct tc_axis *axes, unsigned *rank, struct inner *inn
     if (last->to != element || column + 1 >= *rank || last->count < side ||
         axes[column].count < side)
         return false;
-    inner->squares = true;
+    if (even && ((last->count % side && last->count < 8 * side) ||
+                 (axes[column].count % side && axes[column].count < 8 * side)))
+        return false;
+    inner->method = SQUARES;
     inner->row = *last;
     inner->column = axes[column];
-    *rank -= 2;
-    memmove(&axes[column], &axes[column + 1], (*rank - column) * sizeof *axes);
+    --*rank;
+    take_axis(axes, rank, column);
     return true;
 }
 
-/* Takes axes that are contiguous in the target out of the list, and lists where their elements
- * are; of a long axis only a part. */
-static void take_list(struct tc_axis *axes, unsigned *rank, struct inner *inner) {
-    inner->listed = 1;
-    inner->places[0] = 0;
-    inner->taken = 1;
-    inner->split = (struct tc_axis){.count = 1};
-    while (*rank > 0 && inner->taken == inner->split.count) {
-        const struct tc_axis *axis = &axes[*rank - 1];
-        size_t most = MOST_LISTED / inner->listed;
-        size_t count = axis->count <= most ? axis->count : most;
-        if (axis->to != inner->listed * inner->element || count < 2 ||
-            axis->from > UINT32_MAX / MOST_LISTED)
+/* Takes axes that follow each other in the target, as rows, or in the source, as columns, until
+ * `wanted` elements are listed. Rows leave the first axis of the columns. */
+static void take_list(struct tc_axis *axes, unsigned *rank, size_t element, bool rows,
+                      size_t wanted, struct list *list) {
+    list->count = 1;
+    list->places[0] = 0;
+    list->taken = 1;
+    list->split = (struct tc_axis){.count = 1};
+    while (list->count < wanted && list->taken == list->split.count) {
+        unsigned number = 0;
+        while (number < *rank &&
+               (rows ? axes[number].to : axes[number].from) != list->count * element)
+            number++;
+        if (number == *rank)
             return;
-        for (size_t i = inner->listed; i < inner->listed * count; i++)
-            inner->places[i] = inner->places[i - inner->listed] + (uint32_t)axis->from;
-        inner->listed *= count;
-        inner->taken = count;
-        inner->split = *axis;
-        --*rank;
+        const struct tc_axis *axis = &axes[number];
+        uint64_t step = rows ? axis->from : axis->to;
+        size_t most = MOST_LISTED / list->count;
+        size_t count = axis->count <= most ? axis->count : most;
+        if (count < 2 || step > UINT32_MAX / MOST_LISTED ||
+            (wanted < MOST_LISTED && rows && step == element))
+            return;
+        for (size_t i = list->count; i < list->count * count; i++)
+            list->places[i] = list->places[i - list->count] + (uint32_t)step;
+        list->count *= count;
+        list->taken = count;
+        list->split = *axis;
+        take_axis(axes, rank, number);
     }
+}
+
+/* Takes rows and columns of several axes each out of the list, where those make up squares. */
+static bool take_listed(struct tc_axis *axes, unsigned *rank, struct inner *inner) {
+    struct tc_axis left[TC_MAX_RANK];
+    unsigned left_rank = *rank;
+    if (!fits_squares(inner->element))
+        return false;
+    memcpy(left, axes, *rank * sizeof *axes);
+    take_list(left, &left_rank, inner->element, true, PANEL_ROWS, &inner->rows);
+    take_list(left, &left_rank, inner->element, false, 4 * PANEL_BYTES / inner->element,
+              &inner->columns);
+    if (inner->rows.count < 2 || inner->columns.count < 16 / inner->element)
+        return false;
+    inner->method = LISTED;
+    *rank = left_rank;
+    memcpy(axes, left, left_rank * sizeof *axes);
+    return true;
 }
 
 void tc_permute(struct tc_axis *axes, unsigned rank, unsigned element, const unsigned char *from,
@@ -257,13 +416,14 @@ void tc_permute(struct tc_axis *axes, unsigned rank, unsigned element, const uns
     struct inner inner;
     uint64_t at[TC_MAX_RANK] = {0};
     inner.element = element;
-    inner.squares = false;
+    inner.method = GATHER;
     rank = tidy(axes, rank);
     /* Elements that lie together on both sides are moved together. */
     if (rank && axes[rank - 1].to == element && axes[rank - 1].from == element)
         inner.element *= axes[--rank].count;
-    if (!take_squares(axes, &rank, &inner))
-        take_list(axes, &rank, &inner);
+    if (!take_squares(axes, &rank, &inner, true) && !take_listed(axes, &rank, &inner) &&
+        !take_squares(axes, &rank, &inner, false))
+        take_list(axes, &rank, inner.element, true, MOST_LISTED, &inner.rows);
     order_by_source(axes, rank);
     for (;;) {
         run_inner(&inner, from, to);
