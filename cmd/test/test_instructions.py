@@ -102,6 +102,12 @@ def write_fortran(folder):
     (folder / "in.npy").write_bytes(files.npy("<f4", (8, 16, 32, 64), data, fortran=True))
 
 
+def write_short_axes(folder):
+    """Bytes in Fortran's order, of which neither side has long runs."""
+    data = random.Random(3).randbytes(4 << 20)
+    (folder / "in.npy").write_bytes(files.npy("|u1", (16, 4, 16, 64, 16, 4), data, fortran=True))
+
+
 JOBS = {
     "info, 10,000 tensors": (write_many, ("info", "many.safetensors")),
     "convert 10,000 tensors": (write_many, ("many.safetensors", "out.deathtensors", "-q")),
@@ -118,6 +124,7 @@ JOBS = {
     ),
     "stats, 1 MiB": (write_weights, ("stats", "weights.safetensors")),
     "hash, 1 MiB": (write_weights, ("hash", "weights.safetensors")),
+    "Fortran order, bytes, 4 MiB": (write_short_axes, ("in.npy", "out.safetensors", "-q")),
     "Fortran order, 1 MiB": (write_fortran, ("in.npy", "out.npy", "-q")),
     "scan of a checkpoint": (write_checkpoint, ("scan", "in.pt")),
 }

@@ -381,7 +381,8 @@ static void take_list(struct tc_axis *axes, unsigned *rank, size_t element, bool
         uint64_t step = rows ? axis->from : axis->to;
         size_t most = MOST_LISTED / list->count;
         size_t count = axis->count <= most ? axis->count : most;
-        if (count < 2 || step > UINT32_MAX / MOST_LISTED ||
+        uint64_t room = UINT32_MAX - list->places[list->count - 1];
+        if (count < 2 || step > room / count ||
             (wanted < MOST_LISTED && rows && step == element))
             return;
         for (size_t i = list->count; i < list->count * count; i++)
