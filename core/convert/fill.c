@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/convert/view_copy.h"
+#include "core/format/backend.h"
 #include "core/format/densify.h"
 #include "core/format/dequantise.h"
 #include "core/format/reader.h"
@@ -34,6 +36,7 @@ struct job {
  * chunks are deflated, its packer and the bytes that it packs, with the window before them. */
 struct own {
     unsigned char *scratch;
+    unsigned char *view_scratch;
     const struct tc_item *item; /* that `dequantise` is of; NULL: none */
     struct tc_dequantise dequantise;
     struct tc_deflater deflater;
@@ -55,6 +58,15 @@ static bool is_whole(const struct tc_item *item) {
 /* Whether no other item may be read meanwhile that is_whole, too. */
 static bool is_alone(const struct tc_item *item) {
     return is_whole(item) && (item->densify || !item->reader->streams);
+}
+
+/* Whether a thread reads all of the item at once, and needs no stream for that. */
+static bool is_small_view(const struct tc_item *item) {
+    struct tc_strided strided;
+    return is_whole(item) && !item->densify && item->dtype == item->tensor->dtype && !item->skip &&
+           item->taken == item->tensor->nbytes &&
+           tc_reader_strided(item->reader, item->tensor, &strided) &&
+           tc_view_read_pays(&strided, item->nbytes);
 }
 
 /* Bytes of the tensor behind those that are taken, which are read all the same. */
@@ -88,7 +100,7 @@ static bool next_job(void *context, void *description) {
     const struct tc_item *item = item_of(fill, fill->visit);
     struct job *job = description;
     *job = (struct job){.visit = fill->visit, .at = fill->at};
-    if (fill->chained || is_whole(item)) {
+    if (fill->chained || (is_whole(item) && !fill->views[fill->visit])) {
         fill->visit = job->last = fill->chained ? fill->visit_count : fill->visit + 1;
         return true;
     }
@@ -196,6 +208,15 @@ static bool read_bytes(struct tc_fill *fill, struct own *own, const struct tc_it
                : read_cast(fill, own, item, at, bytes, length, again, error);
 }
 
+static bool read_view(struct own *own, const struct tc_item *item, unsigned char *bytes,
+                      struct tc_error *error) {
+    struct tc_strided strided;
+    if (!own->view_scratch && !(own->view_scratch = malloc(tc_view_read_scratch())))
+        return tc_fail_memory(error);
+    return tc_reader_strided(item->reader, item->tensor, &strided) &&
+           tc_view_read(&strided, bytes, own->view_scratch, error);
+}
+
 /* Puts the window before the bytes that are to be packed: what this thread packed last, where they
  * follow that; else it is read again. Only an item that may be read at any place comes to that. */
 static bool load_window(struct tc_fill *fill, struct own *own, const struct job *job,
@@ -232,7 +253,9 @@ static bool fill_chunk(struct tc_fill *fill, struct own *own, struct job *job,
     bool packs = fill->deflate_level && !fill->direct[job->visit];
     unsigned char *bytes = packs ? room_to_pack(fill, own, error) : chunk->bytes;
     if (!bytes || (packs && !load_window(fill, own, job, error)) ||
-        !read_bytes(fill, own, item, job->at, bytes, length, false, error))
+        !(fill->views[job->visit]
+              ? read_view(own, item, bytes, error)
+              : read_bytes(fill, own, item, job->at, bytes, length, false, error)))
         return false;
     if (fill->read_back)
         add_sum(fill, job, bytes, length);
@@ -282,6 +305,7 @@ static void release_own(void *context, void *memory) {
         tc_dequantise_unload(&own->dequantise);
     tc_deflater_release(&own->deflater);
     free(own->unpacked);
+    free(own->view_scratch);
     free(own->scratch);
 }
 
@@ -329,13 +353,18 @@ bool tc_fill_start(struct tc_fill *fill, struct tc_flow *flow, size_t threads, b
     fill->scratch_bytes = scratch_bytes(fill);
     fill->visit = 0;
     fill->at = 0;
+    fill->views = calloc(fill->visit_count + 1, sizeof *fill->views);
+    if (!fill->views)
+        return tc_fail_memory(error);
     fill->chained = false;
     for (size_t visit = 0; visit < fill->visit_count; visit++)
-        fill->chained |= is_visited(fill, visit) && is_alone(item_of(fill, visit));
+        fill->chained |= is_visited(fill, visit) && is_alone(item_of(fill, visit)) &&
+                         !(fill->views[visit] = is_small_view(item_of(fill, visit)));
     pthread_mutex_init(&fill->reporting, NULL);
     if (tc_flow_start(flow, &fill->work, useful_threads(fill, threads), error))
         return true;
     pthread_mutex_destroy(&fill->reporting);
+    free(fill->views);
     return false;
 }
 
@@ -345,4 +374,5 @@ void tc_fill_end(struct tc_fill *fill, struct tc_flow *flow) {
         if (item_of(fill, visit)->densify)
             tc_densify_unload(item_of(fill, visit)->densify);
     pthread_mutex_destroy(&fill->reporting);
+    free(fill->views);
 }

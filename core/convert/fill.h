@@ -24,6 +24,7 @@ struct tc_fill {
     /* The rest is for tc_fill_start. */
     struct tc_flow_work work;
     size_t scratch_bytes;
+    bool *views;  /* by visit: it is a small view, of which a thread reads all at once */
     bool chained; /* some items can't be read side by side, so that there is one job for all */
     size_t visit; /* of the next job, and where it starts in the item */
     uint64_t at;

@@ -4,10 +4,13 @@
 
 #include "core/io/input.h"
 #include "core/io/thread_pool.h"
+#include "core/tensor/permute.h"
 #include "core/tensor/view_blocks.h"
 
-/* Smaller tensors are read as a stream. */
-#define LEAST_BYTES (UINT64_C(2) << 20)
+/* Smaller tensors are rearranged as a whole, or read as a stream. */
+#define LEAST_BYTES (UINT64_C(512) << 10)
+/* Smaller ones still make no difference. */
+#define LEAST_SMALL 4096u
 /* What all threads take together for their blocks: each has one as it is read, with half as much
  * room for gaps, and one as it is written. The larger a block, the longer are the runs in which it
  * is read and written: 8 MiB of F32 give 5 KiB. */
@@ -49,6 +52,25 @@ static bool put(void *context, uint64_t offset, const unsigned char *bytes, size
                 struct tc_error *error) {
     const struct copying *copying = context;
     return tc_outfile_write_apart(copying->out, copying->place + offset, bytes, length, error);
+}
+
+bool tc_view_read_pays(const struct tc_strided *strided, uint64_t nbytes) {
+    struct tc_view_blocks blocks;
+    return !strided->input->source && nbytes >= LEAST_SMALL && nbytes <= TC_VIEW_SMALL &&
+           tc_view_blocks_plan(&blocks, &strided->view, TC_VIEW_SMALL) && blocks.count == 1;
+}
+
+size_t tc_view_read_scratch(void) {
+    return TC_VIEW_SMALL + TC_VIEW_SMALL / 2 + TC_PERMUTE_SLACK;
+}
+
+bool tc_view_read(const struct tc_strided *strided, unsigned char *bytes, unsigned char *scratch,
+                  struct tc_error *error) {
+    struct tc_view_blocks blocks;
+    if (!tc_view_blocks_plan(&blocks, &strided->view, TC_VIEW_SMALL) || blocks.count != 1)
+        return tc_fail(error, TC_INTERNAL, "view-block", "a view is larger than it was");
+    return tc_view_blocks_read(&blocks, 0, fetch, (void *)(uintptr_t)strided, scratch, bytes,
+                               error);
 }
 
 static bool next_block(void *context, void *description) {

@@ -19,4 +19,14 @@ bool tc_view_copy(const struct tc_strided *strided, uint64_t nbytes, struct tc_o
                   size_t threads, struct tc_progress_sum *progress, bool reports,
                   struct tc_error *error);
 
+/* A view of at most so many bytes may be rearranged as a whole. */
+#define TC_VIEW_SMALL ((size_t)1 << 19)
+/* Whether it is that small, and quicker to read so than as a stream. */
+bool tc_view_read_pays(const struct tc_strided *strided, uint64_t nbytes);
+/* What that takes besides the view's own bytes. */
+size_t tc_view_read_scratch(void);
+/* Reads all of it. Any thread may call it. */
+bool tc_view_read(const struct tc_strided *strided, unsigned char *bytes, unsigned char *scratch,
+                  struct tc_error *error);
+
 #endif

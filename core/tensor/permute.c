@@ -382,8 +382,7 @@ static void take_list(struct tc_axis *axes, unsigned *rank, size_t element, bool
         size_t most = MOST_LISTED / list->count;
         size_t count = axis->count <= most ? axis->count : most;
         uint64_t room = UINT32_MAX - list->places[list->count - 1];
-        if (count < 2 || step > room / count ||
-            (wanted < MOST_LISTED && rows && step == element))
+        if (count < 2 || step > room / count || (wanted < MOST_LISTED && rows && step == element))
             return;
         for (size_t i = list->count; i < list->count * count; i++)
             list->places[i] = list->places[i - list->count] + (uint32_t)step;
