@@ -18,7 +18,8 @@ static const uint32_t constants[64] __attribute__((aligned(16))) = {
 
 /* Four words, the lowest first. (The compiler's header of these instructions asks for functions
  * that are banned here.) */
-typedef int four __attribute__((vector_size(16)));
+typedef uint32_t four __attribute__((vector_size(16)));
+typedef int signed_four __attribute__((vector_size(16))); /* as the compiler names them */
 typedef char sixteen __attribute__((vector_size(16)));
 
 /* A stream's state in the order that the instructions want: the words f, e, b, a and h, g, d, c;
@@ -57,6 +58,19 @@ TARGET static inline four load_message(const unsigned char *bytes) {
                                          14, 13, 12);
 }
 
+TARGET static inline four first_sum(four words, four next) {
+    return (four)__builtin_ia32_sha256msg1((signed_four)words, (signed_four)next);
+}
+
+TARGET static inline four second_sum(four sum, four last) {
+    return (four)__builtin_ia32_sha256msg2((signed_four)sum, (signed_four)last);
+}
+
+TARGET static inline four two_rounds(four state, four other, four words) {
+    return (four)__builtin_ia32_sha256rnds2((signed_four)state, (signed_four)other,
+                                            (signed_four)words);
+}
+
 /* The words of the message that rounds 4 × step to 4 × step + 3 take. */
 TARGET static inline __attribute__((always_inline)) four next_words(struct stream *stream,
                                                                     unsigned step) {
@@ -65,9 +79,9 @@ TARGET static inline __attribute__((always_inline)) four next_words(struct strea
         *words = load_message(stream->bytes + (size_t)16 * step);
     } else {
         four last = stream->words[(step + 3) % 4];
-        four sum = __builtin_ia32_sha256msg1(*words, stream->words[(step + 1) % 4]);
+        four sum = first_sum(*words, stream->words[(step + 1) % 4]);
         sum += __builtin_shufflevector(stream->words[(step + 2) % 4], last, 1, 2, 3, 4);
-        *words = __builtin_ia32_sha256msg2(sum, last);
+        *words = second_sum(sum, last);
     }
     return *words;
 }
@@ -88,9 +102,9 @@ TARGET static inline __attribute__((always_inline)) void add_block(struct stream
         for (size_t i = 0; i < count; i++) {
             struct stream *stream = &streams[i];
             four words = next_words(stream, step) + constant;
-            stream->hgdc = __builtin_ia32_sha256rnds2(stream->hgdc, stream->feba, words);
+            stream->hgdc = two_rounds(stream->hgdc, stream->feba, words);
             words = __builtin_shufflevector(words, words, 2, 3, 2, 3);
-            stream->feba = __builtin_ia32_sha256rnds2(stream->feba, stream->hgdc, words);
+            stream->feba = two_rounds(stream->feba, stream->hgdc, words);
         }
     }
     for (size_t i = 0; i < count; i++) {
