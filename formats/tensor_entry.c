@@ -116,6 +116,7 @@ bool tensor_entry_read(struct tc_json *json, struct tc_reader *reader, struct tc
     struct tc_error *error = json->error;
     uint64_t offsets[2] = {0, 0};
     uint64_t count;
+    tc_table_expect(&reader->table, name);
     if (!read_fields(json, &tensor, offsets, dtypes, with_metadata) ||
         !tc_shape_measure(tensor.dtype, tensor.shape, tensor.rank, &count, &tensor.nbytes, error))
         return tc_error_in_tensor(error, name.bytes, name.length);

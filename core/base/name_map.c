@@ -8,6 +8,8 @@
 
 #define FIRST_CAPACITY 16u
 #define FIRST_SLOTS 32u
+/* Slots that take no more are near the CPU anyway. */
+#define FIRST_CACHE ((size_t)1 << 18)
 
 void tc_name_index_init(struct tc_name_index *index, struct tc_arena *arena, size_t element) {
     *index = (struct tc_name_index){.arena = arena, .element = element};
@@ -40,6 +42,11 @@ static struct tc_name_slot *search(const struct tc_name_index *index, const void
              tc_text_equal(name_at(index, array, slots[at].position - 1), name)))
         at = (at + 1) & mask;
     return &index->slots[at];
+}
+
+void tc_name_index_expect(const struct tc_name_index *index, struct tc_text name) {
+    if (index->slot_count * sizeof *index->slots > FIRST_CACHE)
+        __builtin_prefetch(&index->slots[hash_of(index, name) & (index->slot_count - 1)], 1);
 }
 
 uint32_t *tc_name_index_slot(struct tc_name_index *index, const void *array, struct tc_text name) {

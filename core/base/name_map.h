@@ -50,6 +50,9 @@ bool tc_name_index_reserve(struct tc_name_index *index, size_t capacity, struct 
 void tc_name_index_clear(struct tc_name_index *index);
 /* Enters the names of the array anew, after its order changed. */
 void tc_name_index_rebuild(struct tc_name_index *index, const void *array, size_t count);
+/* Has the CPU fetch the name's slot, as it is soon looked for: in a large index the wait is most of
+ * the work. */
+void tc_name_index_expect(const struct tc_name_index *index, struct tc_text name);
 /* What the name's slot holds: 1 + the name's position, or 0 where the name is not
  * there; an owner who adds the name writes it. There must be room for one more. Only who may
  * change the index may call this. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/io/sha256_lanes.h"
@@ -13,8 +14,9 @@
 
 /* What a thread reads of each of its files at once: those of all fit a core's own cache. */
 #define STEP ((size_t)1 << 17)
-/* Each file that is followed takes a descriptor. */
-#define MOST_FOLLOWED 16u
+/* Each file that is followed takes a descriptor. Where those are few, none is. */
+#define MOST_FOLLOWED 8u
+#define LEAST_DESCRIPTORS 256u
 
 /* What a thread works on. */
 struct own {
@@ -254,7 +256,9 @@ bool tc_file_sums_start(struct tc_file_sums *sums, struct tc_input *const *input
 
 void tc_file_sums_follow(struct tc_file_sums *sums, struct tc_outfile *out) {
     struct tc_error ignored = {0};
-    if (sums->running == 0 || out->stream || out->base)
+    struct rlimit limit;
+    if (sums->running == 0 || out->stream || out->base || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur < LEAST_DESCRIPTORS)
         return;
     pthread_mutex_lock(&sums->lock);
     bool most = sums->followed == MOST_FOLLOWED;

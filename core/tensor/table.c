@@ -61,6 +61,10 @@ bool tc_name_add(struct tc_name_map *map, struct tc_text name, uint32_t number, 
     return check_next(name, map->count, most, error) && tc_name_map_add(map, name, number, error);
 }
 
+void tc_table_expect(const struct tc_table *table, struct tc_text name) {
+    tc_name_index_expect(&table->names, name);
+}
+
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error) {
     if (!check_next(tensor->name, table->count, table->max_tensors, error) ||
         (table->count == table->capacity && !table_grow(table, error)))

@@ -52,6 +52,8 @@ bool tc_name_check(struct tc_text name, struct tc_error *error);
 bool tc_name_add(struct tc_name_map *map, struct tc_text name, uint32_t number, uint64_t most,
                  struct tc_error *error);
 
+/* A tensor of this name will be added soon (tc_name_index_expect). */
+void tc_table_expect(const struct tc_table *table, struct tc_text name);
 /* Copies *tensor; its slices must outlive the table. Checks the number of
  * tensors, the name, and that it is new. */
 bool tc_table_add(struct tc_table *table, const struct tc_tensor *tensor, struct tc_error *error);
