@@ -8,6 +8,8 @@
 
 /* Enough that a producer and a hashing thread seldom wait for each other. */
 #define CHUNKS 16u
+/* Waking a thread takes as long as hashing this much. */
+#define SMALL_CHUNK ((size_t)1 << 12)
 
 void tc_queue_push(struct tc_queue *queue, struct tc_chunk *chunk) {
     chunk->next = NULL;
@@ -204,8 +206,20 @@ void tc_hash_thread_bytes(struct tc_hash_thread *hashing, const void *bytes, siz
     tc_sha256_update(&hashing->hash, bytes, length);
 }
 
+/* Whether all that came so far is hashed, and nobody is at it. */
+static bool is_idle(struct tc_hash_thread *hashing) {
+    pthread_mutex_lock(&hashing->lock);
+    bool idle = hashing->waiting == 0;
+    pthread_mutex_unlock(&hashing->lock);
+    return idle;
+}
+
 void tc_hash_thread_chunk(struct tc_hash_thread *hashing, struct tc_chunk *chunk) {
     struct tc_error ignored = {0};
+    if (chunk->length <= SMALL_CHUNK && is_idle(hashing)) {
+        tc_sha256_update(&hashing->hash, chunk->bytes, chunk->length);
+        return;
+    }
     if (!hashing->running && !hashing->alone) {
         hashing->granted = tc_cores_begin(2);
         hashing->running = hashing->granted > 1 &&
