@@ -66,7 +66,7 @@ static bool open_file(struct dcp *dcp, uint32_t number, struct tc_error *error) 
         dcp->inputs[number] = tc_reader_open_beside(reader, path.bytes, &dcp->pool, error);
     tc_buffer_release(&path);
     /* A table that names a pipe or a device would have the reader wait or act. */
-    if (error->class == TC_IO && error->code && strcmp(error->code, "not-a-file") == 0)
+    if (error->class == TC_IO && error->reason == TC_REASON_NOT_A_FILE)
         error->class = TC_UNSAFE;
     return dcp->inputs[number] != NULL;
 }

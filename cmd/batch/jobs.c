@@ -7,7 +7,6 @@
 
 #include "cmd/batch/batch.h"
 #include "cmd/batch/child.h"
-#include "cmd/batch/inside.h"
 #include "cmd/batch/list.h"
 #include "cmd/batch/run.h"
 #include "cmd/report.h"
@@ -379,7 +378,7 @@ static bool keep_reads(struct split *split, const char *input, const struct batc
 
 /* A model that is planned for its links only may fail otherwise when its job runs. */
 static bool fails_all(bool wanted, const struct tc_error *error) {
-    return wanted || (error->class == TC_UNSAFE && strcmp(error->code, BATCH_LINK_OUTSIDE) == 0);
+    return wanted || error->reason == TC_REASON_LINK_OUTSIDE;
 }
 
 static bool plan_failed(struct jobs *jobs, const struct batch_model *model, bool wanted,

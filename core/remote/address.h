@@ -4,8 +4,8 @@
  *     https://HOST/PATH[?QUERY]                              a file of a web server
  *     http://127.0.0.1:PORT/PATH                             the same; on this machine only
  *     hf://[datasets/|spaces/]NS/NAME[@REVISION][/PATH]      a file, or a folder, of the Hub
- *     https://ENDPOINT/[datasets/|spaces/]NS/NAME/blob/REVISION/PATH   likewise, as a browser shows
- * it
+ *     https://ENDPOINT/[datasets/|spaces/]NS/NAME/blob/REVISION/PATH
+ *                                                            the same, as a browser shows it
  *
  * A query or a user name may be a secret (a presigned address is one), so that what
  * is shown, written down and compared is the address without both.

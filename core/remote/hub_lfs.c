@@ -171,7 +171,7 @@ static bool put(struct lfs *lfs, const struct tc_hub_upload *upload, struct tc_t
                                   .progress_context = &piece};
     bool ok = tc_buffer_ok(&url, lfs->error) && tc_buffer_ok(&lines, lfs->error) &&
               tc_remote_call(lfs->remote, &call, &answer, lfs->error);
-    lfs->expired = !ok && strcmp(lfs->error->code, "denied") == 0;
+    lfs->expired = !ok && lfs->error->reason == TC_REASON_DENIED;
     if (ok && answer.status.status >= 300)
         ok = tc_hub_refused(&answer, lfs->error);
     if (ok && etag)
