@@ -45,7 +45,7 @@ from harness import (
 
 MOST_STEPS = 400
 STRIDE = 13 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
-SPARSE = 3 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
+SPARSE = 6 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
 
 
 @dataclass(frozen=True)
@@ -613,14 +613,14 @@ def cases(suite):
     dice = random.Random(SEED)
     chosen = ["single over old", "shards", "shards over old", "folder", "sidecar over old"]
     chosen += ["shards over old, named", "replaced folder", "edit shards", "model folder"]
-    each = 1000 // len(chosen) + 1 if suite.full else 8
+    each = 1000 // len(chosen) + 1 if suite.full else 3 if SANITIZED else 8
     for name in chosen:
         yield f"kill at random: {name}", functools.partial(
             killed_at_random, dice.randrange(1 << 32), each, SCENARIOS[name]
         )
     for rest in (("--resume",), ("--skip-existing",), ("--update",)):
         yield f"kill a batch, then {rest[0]}", functools.partial(
-            killed_batch, dice.randrange(1 << 32), 60 if suite.full else 6, rest
+            killed_batch, dice.randrange(1 << 32), 60 if suite.full else 2 if SANITIZED else 6, rest
         )
     yield "signal while files have names", signalled_named
     yield "few descriptors", few_descriptors
