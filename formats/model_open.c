@@ -13,7 +13,6 @@
 #include "core/remote/address.h"
 #include "core/remote/client.h"
 #include "core/remote/hub.h"
-#include "core/tensor/table.h"
 #include "formats/dcp/hf.h"
 #include "formats/registry.h"
 #include "formats/shards.h"
@@ -22,7 +21,7 @@
  * input is a list of their names, each with a NUL behind it, which is made here and
  * lies in no folder. */
 struct files_reader {
-    struct shards shards;
+    struct shards shards; /* must be first */
     char *text;
     char *names; /* the text of TC_NAMES_FILE; NULL: there is none */
 };
@@ -115,29 +114,6 @@ static bool open_files(struct tc_reader *reader, struct tc_error *error) {
     return read_names(reader, error) && shards_open(&files->shards, reader, false, error);
 }
 
-static bool read_files(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                       void *buffer, size_t length, struct tc_error *error) {
-    struct files_reader *files = reader->state;
-    return shards_read(&files->shards, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    struct files_reader *files = reader->state;
-    return shards_extent(&files->shards, tensor, extent);
-}
-
-static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
-                    struct tc_strided *strided) {
-    struct files_reader *files = reader->state;
-    return shards_strided(&files->shards, tensor, strided);
-}
-
-static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
-    struct files_reader *files = reader->state;
-    return shards_verify(&files->shards, reader, wanted, error);
-}
-
 static void close_files(struct tc_reader *reader) {
     struct files_reader *files = reader->state;
     shards_release(&files->shards);
@@ -154,10 +130,10 @@ static const struct tc_backend backend_files = {
     .probe = probe,
     .reader_size = sizeof(struct files_reader),
     .open = open_files,
-    .read = read_files,
-    .extent = extent,
-    .strided = strided,
-    .check_sums = check_sums,
+    .read = shards_reader_read,
+    .extent = shards_reader_extent,
+    .strided = shards_reader_strided,
+    .check_sums = shards_reader_check_sums,
     .close = close_files,
 };
 
