@@ -224,12 +224,11 @@ class Bench:
     def command(self, *more):
         return [*words(self.scenario.arguments, self.source), "-q", *more]
 
-    def run(self, sync=False, check=None, prefix=(), **environment):
+    def run(self, sync=False, check=None, **environment):
         result = tconv(
             *self.command(*([] if sync else ["--no-sync"])),
             cwd=self.place,
             env={**self.scenario.environment, **environment},
-            prefix=prefix,
         )
         if check is not None and result.code != check:
             raise result.failed(f"expected: exit {check}, got {result.code}")
@@ -264,7 +263,7 @@ class Bench:
 
     def check_recovery(self, again=True):
         """The next run tidies up though it fails; the one after it succeeds."""
-        result = self.run(prefix=limited("-f 0"))
+        result = self.run(TCONV_TEST_FAULT="write:1+,copy:1+")
         state, temporary = self.state()
         # What was appended is not appended again, nor what was joined joined again.
         done = {"append": INVALID, "index": OK, "../new-model": USAGE}.get(self.scenario.arguments[0])
