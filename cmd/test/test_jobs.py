@@ -380,6 +380,22 @@ def folder_killed(folder):
     check_equal(digest(place), digest(folder / "one"), "the digest")
 
 
+def slurm_arrays(folder):
+    """The tasks of an array do every line once, wherever its numbers begin and however far they are apart."""
+    script = DATA.parent / "scripts" / "cluster" / "slurm.sh"
+    (folder / "jobs").write_text("".join(f"echo {number}\n" for number in range(7)))
+    for tasks, step in ((range(1, 4), 1), (range(4), 1), (range(5, 12, 2), 2), (range(3, 4), 1), (range(1, 10), 1)):
+        done = []
+        for task in tasks:
+            numbers = {"ID": task, "MIN": min(tasks), "MAX": max(tasks), "COUNT": len(tasks), "STEP": step}
+            env = {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in numbers.items()}
+            done += run("sh", str(script), "jobs", cwd=folder, env=env).out.split()
+        check_equal(sorted(map(int, done)), list(range(7)), f"array {tasks}")
+    gaps = {"ID": "9", "MIN": "3", "MAX": "9", "COUNT": "3", "STEP": "1"}
+    result = run("sh", str(script), "jobs", cwd=folder, env={f"SLURM_ARRAY_TASK_{name}": gaps[name] for name in gaps})
+    check_equal((result.code, result.out), (2, b""), "an array with gaps", result)
+
+
 def trees_joined(folder):
     """One command joins all models below a folder, and writes a receipt beside each."""
     model_folder(folder)
@@ -539,7 +555,7 @@ def if_changed(folder):
         expect(folder, OK, "-q", "a.safetensors", *to)
 
 
-CASES = [from_shards, refusals, other_run, odd_shards, pruning, makefile, makefile_sources, folder_refusals, folder_killed, trees_joined, folder_jobs, folder_makefile, pattern_rules, one_source, resharding, if_changed]
+CASES = [from_shards, refusals, other_run, odd_shards, pruning, makefile, makefile_sources, folder_refusals, folder_killed, slurm_arrays, trees_joined, folder_jobs, folder_makefile, pattern_rules, one_source, resharding, if_changed]
 
 
 def cases():
