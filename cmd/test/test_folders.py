@@ -154,6 +154,18 @@ def linked_blobs(folder):
     check_equal((folder / "out/notes.txt").read_text(), "secret", "of the cache's own blobs")
 
 
+def slices(folder):
+    """Numbered files hold each a slice of a model, and none is another form of the other: what is not read is copied."""
+    place = make(folder, **{"params.json": "{}"})
+    for number in (0, 1):
+        expect(folder, OK, "-q", "in/model.safetensors", f"in/consolidated.0{number}.pth")
+    (place / "model.safetensors").unlink()
+    result = expect(folder, OK, "in", "out/", "-t", "safetensors", quiet=False)
+    check_equal(b"consolidated.00.pth is read, not consolidated.01.pth" in result.err, True, "the choice", result)
+    wanted = ["config.json", "consolidated.00.safetensors", "consolidated.01.pth", "params.json"]
+    check_equal(sorted(content(folder / "out")), wanted, "files", result)
+
+
 def pipe_as_weights(folder):
     """What has the name of weights and is no file is passed over, and never opened."""
     place = make(folder)
@@ -488,6 +500,7 @@ def cases():
     yield "link to a sibling of a like name", sibling
     yield "weights elsewhere", weights_elsewhere
     yield "linked blobs", linked_blobs
+    yield "slices", slices
     yield "pipe as weights", pipe_as_weights
     for name in ("../x", "/etc/passwd", "a/b", "..", "", "a\0b", "..\\x"):
         yield f"index names {name!r}", functools.partial(hostile_index, name, UNSAFE)
