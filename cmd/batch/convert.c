@@ -351,7 +351,10 @@ static bool prepare(struct work *work, size_t number) {
     bool dry = batch->convert.run.dry_run;
     if (!dry && (batch->resume || batch->convert.run.skip_existing))
         recover_beside(work, model->output);
-    const struct batch_log_line *line = batch->resume ? batch_log_done(&batch->log, model) : NULL;
+    /* With --rm a source that is still there is not done: a kill came before it went, or what is
+     * there now was not verified. */
+    const struct batch_log_line *line =
+        batch->resume && !batch->remove ? batch_log_done(&batch->log, model) : NULL;
     if (work->stopped) {
         skip(work, number, "not begun after a failure", NULL);
         return false;

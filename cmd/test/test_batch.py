@@ -544,6 +544,11 @@ def removing(folder):
     batch(folder, "m", "out", "-t", "npz", "--rm", code=IO, env={"TCONV_TEST_FLIP": "-300"})
     check_equal(files_in(folder / "m"), ["a.safetensors", "x/b.safetensors", "x/other.txt", "x/y/c.safetensors"],
                 "where verification fails all stay")
+    # A kill between the line in the log and the removal: what is still there is done again, and goes.
+    run_ = lambda: counts(lines(batch(folder, "m/x", "out2", "-t", "npz", "--rm", "--resume", "--json"))[1])  # noqa: E731
+    batch(folder, "m/x", "out2", "-t", "npz", "-q", "--verify")
+    check_equal((run_(), files_in(folder / "m/x")), ((2, 0, 0), ["other.txt"]), "what a kill left")
+    check_equal(run_(), (0, 0, 0), "nothing is left to do")
 
 
 def odd_names(folder):
