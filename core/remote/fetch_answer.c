@@ -28,17 +28,21 @@ static bool changed(struct fetch_job *job) {
 }
 
 /* The bytes of a file must all be of one version. An answer that does not tell its version,
- * where one before it did, may be of any. */
+ * where one before it did, may be of any, and so may one before it that told none. A weak ETag
+ * stays the same where the bytes are others that mean the same: the date counts, too. */
 static bool is_same(struct fetch_job *job) {
     struct fetch_file *file = job->file;
     const struct tc_answer *answer = &job->answer;
-    if (file->etag[0] ? strcmp(file->etag, answer->etag) != 0
-                      : file->modified[0] && strcmp(file->modified, answer->modified) != 0)
+    bool strong = file->etag[0] && strncmp(file->etag, "W/", 2) != 0;
+    bool same = !file->has_version || (strcmp(file->etag, answer->etag) == 0 &&
+                                       (strong || strcmp(file->modified, answer->modified) == 0));
+    if (!same)
         return changed(job);
-    if (!file->etag[0])
+    if (!file->has_version) {
         memcpy(file->etag, answer->etag, sizeof file->etag);
-    if (!file->modified[0])
         memcpy(file->modified, answer->modified, sizeof file->modified);
+        file->has_version = true;
+    }
     return true;
 }
 

@@ -251,6 +251,10 @@ static void take_call(struct fetcher *fetcher, const struct tc_frame *frame, con
     job->again = frame->number & TC_CALL_AGAIN;
     job->body_length = frame->length;
     job->most = frame->offset;
+    if (!fetch_lines_are_allowed(target, text + frame->size)) {
+        fetcher->broken = true;
+        return;
+    }
     if (!fetch_call_is_allowed(job, target) || !go_online(job) || !set_call_rules(job, target))
         return;
     if (target[0] != '/') {
