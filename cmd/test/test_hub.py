@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Hub: files of repositories, the cache that Python's client has, pushing and converting."""
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -90,6 +91,7 @@ def hub_folders(folder):
         for address in (
             "hf://org/name", "hf://org/name@main", f"{hub.url}/org/name", f"{hub.url}/org/name/tree/main",
             "hf://datasets/org/set/sub/deep", f"{hub.url}/datasets/org/set/tree/main/sub/deep",
+            f"{hub.url}/org/name/", f"{hub.url.replace('http', 'HTTP')}/org/name?library=x#files",
         ):  # fmt: skip
             result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
             check_equal(result.out, here.out, address, result)
@@ -216,7 +218,8 @@ def hub_token(folder):
         (folder / "token").write_text("hf_test\n")
         for env in (
             {"HF_TOKEN": "hf_test"}, {"HUGGING_FACE_HUB_TOKEN": "hf_test"},
-            {"HF_TOKEN_PATH": str(folder / "token")}, {"HF_HOME": str(folder)},
+            {"HF_TOKEN_PATH": str(folder / "token")}, {"HF_HOME": str(folder)}, {"HF_TOKEN": " ", "HF_HOME": str(folder)},
+            {"HOME": str(folder), "HF_TOKEN_PATH": "~/token"},
         ):  # fmt: skip
             run_remote(folder, OK, "hash", "hf://org/name/m.safetensors", env={"HF_ENDPOINT": hub.url, **env})
         got = [lines for _, _, lines in store.requests if "Authorization" in lines]
@@ -254,6 +257,7 @@ def hub_offline(folder):
     result = expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"HF_HUB_OFFLINE": "1"})
     if b"HF_HUB_OFFLINE" not in result.err:
         raise result.failed("expected: a hint on what to do")
+    expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"TRANSFORMERS_OFFLINE": "YES"})
 
 
 @case
@@ -560,6 +564,27 @@ def hub_convert_confirms(folder):
         hub.hook = None
         run_hub(folder, OK, hub, *words)
         check_equal(sorted(repo.commits[repo.refs["main"]]), ["m.deathtensors"], "in the end")
+
+        def spoil(handler, path):
+            """A small file that the commit holds itself is another there, of the same size."""
+            if "/commit/" in path and b'"file"' in handler.body:
+                lines = [json.loads(line) for line in handler.body.splitlines()]
+                data = bytearray(base64.b64decode(lines[1]["value"]["content"]))
+                data[-1] ^= 1
+                lines[1]["value"]["content"] = base64.b64encode(data).decode()
+                handler.body = b"\n".join(json.dumps(line).encode() for line in lines)
+            return False
+
+        repo = hub.add_repo("org/small", {"m.safetensors": model({"b": f32(0.5)})})
+        words = ["convert", "org/small", "m.safetensors", "-o", "b.npy", "--delete-original"]
+        hub.hook = spoil
+        for more, code in ([], "hub-confirm"), (["--no-spool"], "verification"):
+            result = tconv_hub(folder, hub, *words, *more, "--json")
+            check_equal((result.code, error_code(result)), (IO, code), "a small result that is another", result)
+            check_equal("m.safetensors" in repo.commits[repo.refs["main"]], True, "the original is there", result)
+        hub.hook = None
+        run_hub(folder, OK, hub, *words)
+        check_equal(sorted(repo.commits[repo.refs["main"]]), ["b.npy"], "in the end")
 
 
 @case
@@ -877,8 +902,10 @@ def hub_homes(folder):
             ({"HF_HUB_CACHE": "c1"}, "c1"), ({"HUGGINGFACE_HUB_CACHE": "c2"}, "c2"), ({"HF_HOME": "c3"}, "c3/hub"),
             ({"HF_HOME": "", "XDG_CACHE_HOME": "c4"}, "c4/huggingface/hub"),
             ({"HF_HOME": "", "XDG_CACHE_HOME": "", "HOME": "c5"}, "c5/.cache/huggingface/hub"),
+            ({"HOME": "h6", "HF_HOME": "~/c6"}, "h6/c6/hub"), ({"BASE": "c7", "HF_HUB_CACHE": "$BASE/x"}, "c7/x"),
+            ({"BASE": "c8", "HF_HOME": "${BASE}/$none$"}, "c8/$none$/hub"), ({"HOME": "h9", "HF_HUB_CACHE": "~"}, "h9"),
         ):  # fmt: skip
-            there = {name: str(folder / value) if value else "" for name, value in env.items()}
+            there = {name: str(folder / value) if value and value[0] not in "~$" else value for name, value in env.items()}
             result = run_remote(folder, OK, "hub", "pull", "org/name", "a", env=hub_env(hub, "hf_test", **there))
             check_equal(result.out.decode().startswith(str(folder / place / "models--org--name")), True, str(env), result)
         for value, code in (("http://example.invalid", (UNSAFE, "plain-http")), ("ftp://x", (USAGE, "address")), ("nonsense", (USAGE, "address"))):
