@@ -14,12 +14,14 @@ import time
 import files
 from files import Tensor, f32
 from harness import (
+    DATA,
     INVALID,
     IO,
     MIB,
     OK,
     TCONV,
     UNSAFE,
+    UNSUPPORTED,
     USAGE,
     Failed,
     Process,
@@ -100,6 +102,26 @@ def hub_folders(folder):
         run_remote(folder, IO, "info", "hf://datasets/org/set", env=hub_env(hub))
         run_remote(folder, OK, "-q", "hf://org/name", "out.npz", env=hub_env(hub))
         expect(folder, OK, "diff", "--ignore-metadata", "out.npz", "m.safetensors")
+
+
+@case
+def hub_checkpoint_folders(folder):
+    """Checkpoints that are folders, by each kind of address of the Hub; other servers do not tell what a folder has."""
+    content = {}
+    for name in ("zero/stage2", "dcp/ranks"):
+        root = DATA / name
+        content |= {str(path.relative_to(DATA)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with Hub() as hub, Server() as server:
+        hub.add_repo("org/name", content)
+        for path, data in content.items():
+            server.add(f"/{path}", data)
+        for name, file in (("zero/stage2", "latest"), ("dcp/ranks", ".metadata")):
+            here = expect(folder, OK, "hash", DATA / name)
+            for address in (f"hf://org/name/{name}", f"hf://org/name/{name}/{file}", f"{hub.url}/org/name/resolve/main/{name}/{file}"):
+                result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
+                check_equal(result.out, here.out, address, result)
+        run_remote(folder, OK, "hash", f"{server.url}/dcp/ranks/.metadata")
+        expect_code(folder, UNSUPPORTED, "remote-folder", "hash", f"{server.url}/zero/stage2/latest")
 
 
 @case

@@ -49,8 +49,11 @@ static void read_range(struct tc_answer *answer, struct tc_text value) {
     uint64_t start;
     uint64_t last;
     answer->has_part = answer->has_total = false;
-    if (!take(&value, TC_TEXT("bytes ")))
+    const struct tc_text unit = TC_TEXT("bytes ");
+    if (value.length < unit.length || strncasecmp(value.bytes, unit.bytes, unit.length) != 0)
         return;
+    value.bytes += unit.length;
+    value.length -= unit.length;
     if (take_number(&value, &start) && take(&value, TC_TEXT("-")) && take_number(&value, &last) &&
         last >= start && last < INT64_MAX) {
         answer->has_part = true;
@@ -159,6 +162,12 @@ static bool is_called(struct tc_text name, const char *word) {
     return name.length == strlen(word) && strncasecmp(name.bytes, word, name.length) == 0;
 }
 
+/* Several ranges in one body, with lines of a header between them. */
+static bool is_multipart(struct tc_text type) {
+    static const char word[] = "multipart/";
+    return type.length >= sizeof word - 1 && strncasecmp(type.bytes, word, sizeof word - 1) == 0;
+}
+
 static void take_status(struct tc_answer *answer, struct tc_text line) {
     const char *space = memchr(line.bytes, ' ', line.length);
     struct tc_text rest = {space ? space + 1 : line.bytes,
@@ -204,7 +213,9 @@ void tc_answer_line(struct tc_answer *answer, struct tc_text name, struct tc_tex
     else if (is_called(name, "Content-Range"))
         read_range(answer, value);
     else if (is_called(name, "Content-Encoding"))
-        answer->encoded = value.length && !is_called(value, "identity");
+        answer->encoded |= value.length && !is_called(value, "identity");
+    else if (is_called(name, "Content-Type"))
+        answer->several |= is_multipart(value);
     else if (is_called(name, "X-Linked-Size"))
         answer->has_linked_size =
             take_number(&value, &answer->linked_size) && answer->linked_size <= INT64_MAX;

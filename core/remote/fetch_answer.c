@@ -54,7 +54,7 @@ static bool want(struct fetch_job *job, uint64_t length) {
 
 static bool check_part(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
-    if (!answer->has_part || !answer->has_total)
+    if (answer->several || !answer->has_part || !answer->has_total)
         return wrong_range(job, "206 without the range that it has");
     if (answer->start != job->at || answer->end > job->end)
         return wrong_range(job, "it is another range than was asked for");

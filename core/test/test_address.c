@@ -200,6 +200,8 @@ Test(answer, ranges_and_waits) {
               answer.total == 100);
     tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("bytes 5-200/100"));
     cr_assert(!answer.has_part || !answer.has_total);
+    tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("Bytes 0-0/1"));
+    cr_assert(answer.has_part && answer.has_total && answer.total == 1);
     /* A line that is wrong leaves nothing of one before it. */
     static const char *const wrong[] = {"bytes 50",          "bytes 50-",
                                         "bytes 50-40/100",   "bytes x",

@@ -16,6 +16,7 @@
 #include "core/base/limits.h"
 #include "core/base/path.h"
 #include "core/remote/address.h"
+#include "core/remote/client.h"
 #include "core/remote/remote.h"
 
 /* The least bytes that an honest member of an archive takes, with its header. */
