@@ -489,6 +489,33 @@ def hub_push(folder):
 
 
 @case
+def hub_push_renamed(folder):
+    """A repository that has another name now: the Hub leads there, and to no other host with what is sent."""
+    (folder / "m.safetensors").write_bytes(model())
+    (folder / "small.txt").write_bytes(b"x")
+    with Hub() as hub, Server() as other:
+        repo = hub.add_repo("org/name", {"a": b"1"})
+
+        def lead(handler, path):
+            if "old/name" not in path or (place and handler.command == "GET"):
+                return False
+            handler.answer(status, b"", {"Location": place + handler.path.replace("old/name", "org/name")})
+            return True
+
+        hub.hook, place = lead, ""
+        for status in (307, 308):
+            for name in ("m.safetensors", "small.txt"):
+                run_hub(folder, OK, hub, "push", "old/name", name, f"{status}-{name}")
+                check_equal(f"{status}-{name}" in repo.commits[repo.refs["main"]], True, "the file")
+        status = 302
+        check_equal(tconv_hub(folder, hub, "push", "old/name", "m.safetensors").code, IO, "another kind of redirect")
+        hub.add_repo("old/name", {"a": b"1"})
+        status, place = 307, other.url
+        check_equal(tconv_hub(folder, hub, "push", "old/name", "m.safetensors").code, IO, "to another host")
+        check_equal(other.requests, [], "what the other host got")
+
+
+@case
 def hub_push_expired(folder):
     """Where a store no longer takes what is sent to the address that the Hub gave, a new one is asked for, once."""
     for part, refusals, code in ((None, 1, OK), (None, 99, IO), (300, 1, OK), (300, 99, IO)):

@@ -103,9 +103,9 @@ struct fetch_pin {
     struct fetch_pin *next;
 };
 
-/* A host that the Hub wants files sent to. */
+/* A host that the Hub wants files sent to, or what it wants asked of itself. */
 struct fetch_store {
-    char *origin; /* https://HOST:PORT */
+    char *origin; /* https://HOST:PORT; or the Hub's own, from the slash on */
     struct fetch_store *next;
 };
 
@@ -180,5 +180,7 @@ bool fetch_repeats_token(struct fetch_job *job, const char *bytes, size_t length
 void fetch_note_stores(struct fetch_job *job, const char *bytes, size_t length);
 /* Whether an address is of such a host, or the endpoint's own. */
 bool fetch_store_is_named(const struct fetch_job *job, const char *address);
+/* Whether such an answer has this address of the endpoint's own, from the slash on. */
+bool fetch_target_is_named(const struct fetch_job *job, const char *target);
 
 #endif

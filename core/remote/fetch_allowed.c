@@ -217,8 +217,9 @@ bool fetch_call_is_allowed(struct fetch_job *job, const char *target) {
     snprintf(lfs, sizeof lfs, "/%s%s.git/info/lfs/", type_prefix(type), slash + 1);
     bool own = begins(target, api) && own_call_is_allowed(job, target + strlen(api));
     bool large = begins(target, lfs);
-    bool sends = options->uploads && strcmp(job->method, "POST") == 0 &&
-                 (large || strcmp(target, "/api/repos/create") == 0);
+    bool sends =
+        options->uploads && strcmp(job->method, "POST") == 0 &&
+        (large || strcmp(target, "/api/repos/create") == 0 || fetch_target_is_named(job, target));
     job->names_stores = large && strcmp(target + strlen(lfs), "objects/batch") == 0;
     return ((own || sends) && !leads_up(target)) || not_named(job);
 }

@@ -287,10 +287,28 @@ static bool take_link(struct fetch_job *job, struct tc_remote_status *status) {
                             "the next page of a list is not one of the Hub's");
 }
 
+/* What is sent goes on only to where the same server wants it as it is: that is how the Hub leads
+ * to a repository that has another name now. */
+static bool call_goes_on(struct fetch_job *job) {
+    const struct tc_answer *answer = &job->answer;
+    struct tc_url from;
+    struct tc_url url;
+    struct tc_error ignored = {0};
+    if (!job->has_body)
+        return true;
+    if ((answer->status != 307 && answer->status != 308) || !answer->location[0])
+        return false;
+    char *to = tc_location_resolve(job->url, answer->location, &ignored);
+    bool same = to && tc_url_parse(&from, job->url, &ignored) && tc_url_parse(&url, to, &ignored) &&
+                tc_url_same_origin(&from, &url);
+    free(to);
+    return same;
+}
+
 static enum fetch_next finish_call(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
     struct tc_remote_status status = {.status = answer->status, .own = job->trusted};
-    if (is_redirect(answer->status) && !job->has_body)
+    if (is_redirect(answer->status) && call_goes_on(job))
         return FETCH_HOP;
     bool denied = answer->status == 401 || answer->status == 403;
     if (denied || answer->status == 429 || answer->status >= 500 || answer->status < 200)

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/remote/address.h"
+#include "core/remote/environment.h"
 #include "core/remote/fetch.h"
 
 /* A shorter token may occur in any answer. */
@@ -89,16 +90,31 @@ bool fetch_store_is_named(const struct fetch_job *job, const char *address) {
     return false;
 }
 
-/* A string came to its end: `front` has its first bytes, with a NUL behind them. */
-static void note_store(struct fetch_job *job, const char *front) {
+bool fetch_target_is_named(const struct fetch_job *job, const char *target) {
+    for (const struct fetch_store *store = job->fetcher->stores; store; store = store->next)
+        if (strcmp(store->origin, target) == 0)
+            return true;
+    return false;
+}
+
+/* A string came to its end: `front` has its first bytes, with a NUL behind them; all of them
+ * if `whole`. */
+static void note_store(struct fetch_job *job, const char *front, bool whole) {
     struct fetcher *fetcher = job->fetcher;
     struct tc_url url;
     struct tc_error ignored = {0};
-    if (fetcher->store_count == MOST_STORES || !tc_url_parse(&url, front, &ignored) ||
-        fetch_store_is_named(job, front))
+    if (fetcher->store_count == MOST_STORES || !tc_url_parse(&url, front, &ignored))
+        return;
+    /* Of a repository that has another name now, the Hub uses that. */
+    const char *own = whole ? tc_hub_own_target(front, fetcher->endpoint) : NULL;
+    if (own && !strstr(own, ".git/info/lfs/"))
+        return;
+    if (own ? fetch_target_is_named(job, own) : fetch_store_is_named(job, front))
         return;
     struct fetch_store *store = calloc(1, sizeof *store);
-    char *origin = store ? strndup(front, (size_t)(url.path.bytes - front)) : NULL;
+    char *origin = !store ? NULL
+                   : own  ? strdup(own)
+                          : strndup(front, (size_t)(url.path.bytes - front));
     if (!origin) {
         free(store);
         return;
@@ -122,7 +138,7 @@ void fetch_note_stores(struct fetch_job *job, const char *bytes, size_t length) 
             size_t host = strcspn(string->front, ":") + strlen("://");
             bool whole = !cut || (host < sizeof string->front && strchr(string->front + host, '/'));
             if (string->open && whole)
-                note_store(job, string->front);
+                note_store(job, string->front, !cut);
             string->open = !string->open;
             string->length = 0;
         } else if (string->open) {
