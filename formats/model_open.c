@@ -12,6 +12,7 @@
 #include "core/io/input.h"
 #include "core/remote/address.h"
 #include "core/remote/client.h"
+#include "core/remote/environment.h"
 #include "core/remote/hub.h"
 #include "formats/dcp/hf.h"
 #include "formats/registry.h"
@@ -199,13 +200,26 @@ static struct tc_input *open_in(void *context, const char *name, struct tc_error
     return input;
 }
 
+/* The place on the Hub that an address is of, in either form. */
+static bool find_place(struct tc_hub_place *place, const char *address, struct tc_error *error) {
+    if (tc_address_is_hub(address))
+        return tc_hub_parse(place, address, error);
+    char *endpoint = tc_hub_endpoint();
+    bool ok = endpoint ? tc_hub_parse_web(place, address, endpoint, error) : tc_fail_memory(error);
+    free(endpoint);
+    if (ok || error->class != TC_OK)
+        return ok;
+    tc_fail(error, TC_UNSUPPORTED, "remote-folder", "a web server does not tell a folder's files");
+    return tc_error_hint(error, "get the folder, and name that; on the Hub, name it hf://…");
+}
+
 /* What a folder of a repository holds. */
 static bool list_remote(struct tc_remote *remote, const char *address, struct tc_listing *listing,
                         struct tc_error *error) {
-    struct tc_hub_place place;
+    struct tc_hub_place place = {0};
     struct tc_hub_files files = {0};
     bool ok =
-        tc_hub_parse(&place, address, error) && tc_hub_list(remote, &place, false, &files, error);
+        find_place(&place, address, error) && tc_hub_list(remote, &place, false, &files, error);
     for (size_t i = 0; ok && i < files.count; i++) {
         struct tc_entry entry = {.name = tc_text_of(tc_path_name(files.list[i].path)),
                                  .size = files.list[i].size,
@@ -221,7 +235,7 @@ static bool list_remote(struct tc_remote *remote, const char *address, struct tc
 
 bool model_list(struct tc_listing *listing, const char *path,
                 const struct tc_format_options *options, struct tc_error *error) {
-    return options->remote && tc_address_is_hub(path)
+    return options->remote && tc_address_is(path)
                ? list_remote(options->remote, path, listing, error)
                : tc_listing_read(listing, path, error);
 }

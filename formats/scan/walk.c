@@ -15,6 +15,9 @@
 #include "core/base/arena.h"
 #include "core/base/limits.h"
 #include "core/base/path.h"
+#include "core/remote/address.h"
+#include "core/remote/client.h"
+#include "core/remote/remote.h"
 
 /* The least bytes that an honest member of an archive takes, with its header. */
 #define BYTES_A_REGION 64u
@@ -211,16 +214,39 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     return source && scan_push_region(scan, region, error);
 }
 
+/* A pipe or a device is never opened. */
+static struct tc_input *open_plain(const char *path, struct tc_error *missing) {
+    struct stat status;
+    if (stat(path, &status) != 0 || S_ISREG(status.st_mode))
+        return tc_input_open(path, NULL, missing);
+    tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
+    return NULL;
+}
+
+/* A file of an address: that it is not there is noted; that it can't be told is an error. */
+static struct tc_input *open_remote(struct tc_remote *remote, const char *address,
+                                    struct tc_error *missing, struct tc_error *error) {
+    struct tc_input *input = tc_remote_open(remote, address, missing);
+    bool has = false;
+    if (!input && tc_remote_has(remote, address, &has, error) && has)
+        *error = *missing;
+    return input;
+}
+
 bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
                    enum scan_role role, struct tc_error *error) {
     struct scan *scan = view->scan;
+    struct tc_remote *remote = scan->options->remote;
     struct tc_error *missing = calloc(1, sizeof *missing);
-    struct stat status;
-    /* A pipe or a device is never opened. */
-    bool special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    if (special && missing)
-        tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
-    struct tc_input *input = missing && !special ? tc_input_open(path, NULL, missing) : NULL;
+    struct tc_input *input = NULL;
+    if (missing && remote && tc_address_is(path))
+        input = open_remote(remote, path, missing, error);
+    else if (missing)
+        input = open_plain(path, missing);
+    if (error->class != TC_OK) {
+        free(missing);
+        return false;
+    }
     char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
     bool ok = missing != NULL && copy;
     if (ok && !input)
@@ -252,7 +278,12 @@ bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum sca
     tc_buffer_add(&path, folder ? whole : "./", folder ? folder : 2);
     tc_buffer_add_text(&path, name);
     tc_buffer_add(&path, "", 1);
-    bool ok = tc_buffer_ok(&path, error) && scan_add_file(view, path.bytes, name, role, error);
+    bool ok = tc_buffer_ok(&path, error);
+    bool remote = ok && view->scan->options->remote && tc_address_is(path.bytes);
+    char *address = remote ? tc_remote_beside(path.bytes, folder, error) : NULL;
+    ok = ok && (!remote || address) &&
+         scan_add_file(view, address ? address : path.bytes, name, role, error);
+    free(address);
     tc_buffer_release(&path);
     return ok;
 }
