@@ -82,6 +82,9 @@ bool tc_tree_is_device(struct tc_text name) {
     size_t digits = colon ? name.length - word - 1 : 0;
     if (!is_among((struct tc_text){name.bytes, word}, names) || digits > 3 || (colon && !digits))
         return false;
+    /* torch knows no device "cuda:00". */
+    if (digits > 1 && colon[1] == '0')
+        return false;
     for (size_t i = word + 1; i < name.length; i++)
         if (name.bytes[i] < '0' || name.bytes[i] > '9')
             return false;
