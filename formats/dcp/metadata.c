@@ -78,6 +78,9 @@ static bool read_dtype(struct parse *parse, const struct pickle_node *properties
         pickle_is(state, PICKLE_DICT) ? torch_find_key(state, "dtype") : pickle_item(state, 0);
     if (!pickle_is(dtype, PICKLE_GLOBAL) || dtype->global != PICKLE_DTYPE)
         return bad(parse, "a tensor has no dtype");
+    if (dtype->value == TC_NONE)
+        return tc_fail(parse->error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
+                       tc_text_shown(pickle_text(dtype), 40), pickle_text(dtype).bytes);
     entry->dtype = dtype->value;
     return true;
 }
