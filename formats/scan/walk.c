@@ -211,48 +211,74 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     return source && scan_push_region(scan, region, error);
 }
 
-bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
-                   enum scan_role role, struct tc_error *error) {
-    struct scan *scan = view->scan;
+/* Opens a plain file; *source is NULL where that fails, which is recorded. */
+static bool open_file(struct scan *scan, const char *path, struct scan_source **source,
+                      struct tc_error *error) {
     struct tc_error *missing = calloc(1, sizeof *missing);
     struct stat status;
+    *source = NULL;
+    if (!missing)
+        return tc_fail_memory(error);
     /* A pipe or a device is never opened. */
-    bool special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    if (special && missing)
+    struct tc_input *input = NULL;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
         tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
-    struct tc_input *input = missing && !special ? tc_input_open(path, NULL, missing) : NULL;
-    char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
-    bool ok = missing != NULL && copy;
-    if (ok && !input)
+    else
+        input = tc_input_open(path, &scan->pool, missing);
+    if (!input)
         scan_note(scan, missing->code, "%s: %s", path, missing->message);
     free(missing);
-    if (!ok) {
-        tc_input_close(input);
-        return tc_fail_memory(error);
-    }
     if (!input)
         return true;
     scan->most_regions++;
     scan_allow_regions(scan, input->size);
-    struct scan_source *source = scan_source_new(input, false, error);
+    *source = scan_source_new(input, false, error);
+    return *source != NULL;
+}
+
+bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
+                   enum scan_role role, struct tc_error *error) {
+    struct scan *scan = view->scan;
+    struct scan_source *source;
+    char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
+    if (!copy || !open_file(scan, path, &source, error))
+        return false;
+    if (!source)
+        return true;
     struct scan_region region = {.source = source,
-                                 .length = source ? source->input->size : 0,
+                                 .length = source->input->size,
                                  .name = {copy, name.length},
                                  .role = (uint8_t)role,
                                  .depth = view->region->depth + 1};
-    return source && scan_push_region(scan, region, error);
+    return scan_push_region(scan, region, error);
+}
+
+/* The path of a file in the folder of the one that is looked at. */
+static bool path_beside(const struct scan_view *view, struct tc_text name, struct tc_buffer *path,
+                        struct tc_error *error) {
+    const char *whole = view->input->path;
+    size_t folder = (size_t)(tc_path_name(whole) - whole);
+    /* With "./" before it, "-" is a file's name and not the standard input. */
+    tc_buffer_add(path, folder ? whole : "./", folder ? folder : 2);
+    tc_buffer_add_text(path, name);
+    tc_buffer_add(path, "", 1);
+    return tc_buffer_ok(path, error);
+}
+
+bool scan_open_beside(const struct scan_view *view, struct tc_text name,
+                      struct scan_source **source, struct tc_error *error) {
+    struct tc_buffer path = {0};
+    bool ok =
+        path_beside(view, name, &path, error) && open_file(view->scan, path.bytes, source, error);
+    tc_buffer_release(&path);
+    return ok;
 }
 
 bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum scan_role role,
                      struct tc_error *error) {
-    const char *whole = view->input->path;
-    size_t folder = (size_t)(tc_path_name(whole) - whole);
     struct tc_buffer path = {0};
-    /* With "./" before it, "-" is a file's name and not the standard input. */
-    tc_buffer_add(&path, folder ? whole : "./", folder ? folder : 2);
-    tc_buffer_add_text(&path, name);
-    tc_buffer_add(&path, "", 1);
-    bool ok = tc_buffer_ok(&path, error) && scan_add_file(view, path.bytes, name, role, error);
+    bool ok =
+        path_beside(view, name, &path, error) && scan_add_file(view, path.bytes, name, role, error);
     tc_buffer_release(&path);
     return ok;
 }
