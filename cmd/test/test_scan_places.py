@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 from files import f32, npy, safetensors
-from harness import DATA, IO, SANITIZED, Suite, check_equal, tconv, text
+from harness import DATA, IO, OK, SANITIZED, Suite, check_equal, expect, tconv, text
 from pickles import (
     call,
     name,
