@@ -257,7 +257,7 @@ static bool read_transform(struct parse *parse, const struct pickle_node *list, 
     const struct pickle_node *first = pickle_item(list, 0);
     if (first && first->kind != PICKLE_TEXT)
         return bad(parse, "an item's transform has no name");
-    *packed = list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
+    *packed = first && list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
     if (*packed || !first)
         return true;
     if (list->count > 1)
@@ -327,6 +327,7 @@ static int compare_offsets(const uint64_t *start, unsigned rank, const struct pi
         const struct pickle_node *item = offset->items[d];
         uint64_t other =
             item->kind == PICKLE_INT && item->integer >= 0 ? (uint64_t)item->integer : UINT64_MAX;
+        /* cppcheck-suppress uninitvar ; who calls this has set as many as `rank` says */
         if (start[d] != other)
             return start[d] < other ? -1 : 1;
     }
