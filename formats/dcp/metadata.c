@@ -257,7 +257,8 @@ static bool read_transform(struct parse *parse, const struct pickle_node *list, 
     const struct pickle_node *first = pickle_item(list, 0);
     if (first && first->kind != PICKLE_TEXT)
         return bad(parse, "an item's transform has no name");
-    *packed = first && list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
+    *packed =
+        first && list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
     if (*packed || !first)
         return true;
     if (list->count > 1)
