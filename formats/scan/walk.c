@@ -6,6 +6,7 @@
 
 #include "formats/scan/walk.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,12 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     return source && scan_push_region(scan, region, error);
 }
 
+/* Whether it is the machine that failed, which says nothing of the file. */
+static bool is_machine(const struct tc_error *error) {
+    int errnum = error->class == TC_IO ? error->errnum : 0;
+    return errnum == EIO || errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
+}
+
 /* Opens a plain file; *source is NULL where that fails, which is recorded. */
 static bool open_file(struct scan *scan, const char *path, struct scan_source **source,
                       struct tc_error *error) {
@@ -225,11 +232,14 @@ static bool open_file(struct scan *scan, const char *path, struct scan_source **
         tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
     else
         input = tc_input_open(path, &scan->pool, missing);
-    if (!input)
+    bool failed = !input && is_machine(missing);
+    if (failed)
+        *error = *missing;
+    else if (!input)
         scan_note(scan, missing->code, "%s: %s", path, missing->message);
     free(missing);
     if (!input)
-        return true;
+        return !failed;
     scan->most_regions++;
     scan_allow_regions(scan, input->size);
     *source = scan_source_new(input, false, error);
