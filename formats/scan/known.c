@@ -161,7 +161,10 @@ static bool try_backend(const struct scan_view *view, const struct tc_backend *b
     known->opened = reader != NULL;
     if (reader)
         ok = follow(view, reader, error);
-    else if (why->reason == TC_REASON_OUT_OF_MEMORY)
+    else if (scan_machine_failed(why)) {
+        *error = *why;
+        ok = false;
+    } else if (why->reason == TC_REASON_OUT_OF_MEMORY)
         ok = scan_note_broken(view->scan, why, error);
     else if (known->why->class == TC_OK) {
         *known->why = *why;
@@ -199,6 +202,10 @@ bool scan_formats(const struct scan_view *view, struct scan_known *known, struct
     }
     if (!known->opened && known->why->class == TC_OK) {
         const struct tc_backend *by_name = tc_registry_probe(view->input, known->why);
+        if (!by_name && scan_machine_failed(known->why)) {
+            *error = *known->why;
+            return false;
+        }
         if (by_name && !try_backend(view, by_name, 0, known, error))
             return false;
         /* The extension alone does not make it a file of that format. */

@@ -212,8 +212,7 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     return source && scan_push_region(scan, region, error);
 }
 
-/* Whether it is the machine that failed, which says nothing of the file. */
-static bool is_machine(const struct tc_error *error) {
+bool scan_machine_failed(const struct tc_error *error) {
     int errnum = error->class == TC_IO ? error->errnum : 0;
     return errnum == EIO || errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
 }
@@ -232,7 +231,7 @@ static bool open_file(struct scan *scan, const char *path, struct scan_source **
         tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
     else
         input = tc_input_open(path, &scan->pool, missing);
-    bool failed = !input && is_machine(missing);
+    bool failed = !input && scan_machine_failed(missing);
     if (failed)
         *error = *missing;
     else if (!input)

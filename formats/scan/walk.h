@@ -110,6 +110,8 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
 /* Records damage, of which only the first is kept, so that the scan can go on. False
  * where the error is the system's, which ends the scan: it is then in *error. */
 bool scan_note_broken(struct scan *scan, const struct tc_error *damage, struct tc_error *error);
+/* Whether it is the machine that failed, which says nothing of the file. */
+bool scan_machine_failed(const struct tc_error *error);
 /* Records damage that these words describe. */
 void scan_note(struct scan *scan, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
