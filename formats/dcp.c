@@ -142,6 +142,18 @@ static bool resolve_few(struct dcp *dcp, struct tc_error *error) {
     return true;
 }
 
+bool dcp_list_items(struct dcp *dcp, struct tc_reader *reader, struct tc_error *error) {
+    *dcp = (struct dcp){.reader = reader, .options = *reader->options, .listing = true};
+    tc_name_map_init(&dcp->names, &reader->arena);
+    tc_name_map_init(&dcp->files, &reader->arena);
+    return check_start(reader->input, error) && dcp_read_table(dcp, error);
+}
+
+void dcp_list_release(struct dcp *dcp) {
+    tc_name_map_release(&dcp->names);
+    tc_name_map_release(&dcp->files);
+}
+
 static bool open_dcp(struct tc_reader *reader, struct tc_error *error) {
     struct dcp *dcp = reader->state;
     dcp->reader = reader;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "core/base/path.h"
 #include "core/format/restore_metadata.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"
@@ -83,21 +82,4 @@ struct model_whole model_whole_find(const struct tc_listing *listing) {
 
 bool model_whole_has(const struct tc_listing *listing, struct tc_text name) {
     return belongs(kind_of(listing), name);
-}
-
-bool batch_makes_way(const char *output, const struct tc_backend *target, bool *makes_way,
-                     struct tc_error *error) {
-    struct tc_listing listing;
-    struct stat status;
-    *makes_way = true;
-    if (stat(output, &status) != 0 && tc_path_missing(errno))
-        return true;
-    tc_listing_init(&listing);
-    bool ok = tc_listing_read(&listing, output, error);
-    *makes_way = ok && listing.count == 0;
-    for (size_t i = 0; i < listing.count && !*makes_way; i++)
-        *makes_way =
-            model_name_parse(listing.entries[i].name, (struct tc_text){0}).backend == target;
-    tc_listing_release(&listing);
-    return ok;
 }

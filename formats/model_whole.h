@@ -10,7 +10,6 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/format/backend.h"
 #include "core/io/listing.h"
 
 struct model_whole {
@@ -25,11 +24,5 @@ struct model_whole {
 struct model_whole model_whole_find(const struct tc_listing *listing);
 /* Whether a file of a folder of that kind belongs to it, and is no model of its own. */
 bool model_whole_has(const struct tc_listing *listing, struct tc_text name);
-
-/* Whether an output's folder may make way for a new one without being asked for: nothing is there,
- * or nothing in it, or a model of the format, as an earlier run leaves it, and not something else
- * of the user's. False where that can't be found out. */
-bool batch_makes_way(const char *output, const struct tc_backend *target, bool *makes_way,
-                     struct tc_error *error);
 
 #endif

@@ -210,6 +210,7 @@ static void run_inner(const struct inner *inner, const unsigned char *from, unsi
 
 /* Takes the two axes that follow each other in memory, on either side, out of the list. */
 static bool take_squares(struct tc_axis *axes, unsigned *rank, struct inner *inner) {
+    /* cppcheck-suppress ctuuninitvar ; the caller has set it */
     size_t element = inner->element;
     if (*rank < 2 || element > 8 || (element & (element - 1)))
         return false;
