@@ -67,15 +67,16 @@ static bool name_folder(struct tc_remote_address *address, const char *endpoint,
                         struct tc_error *error) {
     struct tc_hub_place place;
     struct tc_buffer shown = {0};
-    size_t base = strlen(endpoint);
-    const char *rest = address->shown + base;
-    if (tc_address_is_hub(address->shown) || strncmp(address->shown, endpoint, base) != 0 ||
-        rest[0] != '/')
+    const char *rest = tc_url_behind(address->shown, endpoint);
+    if (!rest)
         return true;
     bool tree = strstr(rest, "/tree/") != NULL;
+    size_t length = strlen(rest);
+    while (length > 1 && rest[length - 1] == '/')
+        length--;
     unsigned slashes = 0;
-    for (const char *at = rest + 1; *at; at++)
-        slashes += *at == '/';
+    for (size_t i = 1; i < length; i++)
+        slashes += rest[i] == '/';
     bool other = strncmp(rest, "/datasets/", 10) == 0 || strncmp(rest, "/spaces/", 8) == 0;
     if (tree && tc_hub_parse_web(&place, address->shown, endpoint, error)) {
         tc_buffer_addf(&shown, "hf://%s/%s@", place.type, place.repo);
@@ -83,7 +84,7 @@ static bool name_folder(struct tc_remote_address *address, const char *endpoint,
         tc_buffer_addf(&shown, "%s%s", place.path[0] ? "/" : "", place.path);
         tc_hub_place_release(&place);
     } else if (!tree && slashes == (other ? 2u : 1u)) {
-        tc_buffer_addf(&shown, "hf:/%s", rest);
+        tc_buffer_addf(&shown, "hf:/%.*s", (int)length, rest);
     } else {
         return error->class == TC_OK;
     }

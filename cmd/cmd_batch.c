@@ -272,7 +272,8 @@ static bool list_models(struct batch *batch, const struct names *listed, struct 
         if (!check_local(name, error) || !batch_list_add(list, name, true, error))
             return false;
     }
-    if (list->count == 0)
+    /* A batch with --rm that was killed at its very end has left none. */
+    if (list->count == 0 && !(batch->remove && batch->resume))
         return tc_fail(error, TC_USAGE, "no-models", "there is no model in the sources");
     return batch_list_check(list, error);
 }

@@ -169,41 +169,101 @@ static void options_table(struct tc_buffer *out) {
         }
 }
 
-/* A rule from one extension to another. The two colons make it the last of its chain: its source
- * must be there, and is not made from yet another file. */
-static void add_rule(struct tc_buffer *out, const char *from, const char *ending, const char *to) {
-    if (strcmp(from, to) != 0 || ending[0])
-        tc_buffer_addf(out, "%%%s:: %%%s%s\n\t$(tconv-convert)\n", to, from, ending);
+/* tconv.mk. make takes a target that is not there yet for a source that its rules may use, and then
+ * makes one copy of another, which may hold less than the model, or finds no beginning at all. So
+ * rules for the very names that are there come first, a pattern with as little as one character
+ * left open: make prefers them, and rules of the user's own still override them. Names are words of
+ * the makefile there, so that those with characters of a meaning must not be. */
+static const char rules_head[] =
+    "# Rules for make between all formats that tconv " TC_VERSION " reads and writes:\n"
+    "#     include tconv.mk\n"
+    "#     -include $(wildcard *.tconv.d)\n"
+    "# and `make model.npz` makes it of model.safetensors, or of whatever model there is.\n"
+    "# TCONVFLAGS are options for every conversion, such as --compress or --if-changed.\n"
+    "TCONV ?= tconv\n"
+    "TCONVFLAGS ?=\n"
+    "tconv-quote = '$(subst ','\\'',$1)'\n"
+    "tconv-convert = $(TCONV) convert -q $(TCONVFLAGS) --depfile=$(call tconv-quote,$@.tconv.d) -- "
+    "$(call tconv-quote,$<) $(call tconv-quote,$@)\n";
+static const char rules_of_names[] =
+    "# A file without a depfile was not made of another: it is what others of its name are made\n"
+    "# of, here and one folder below. What has characters of a meaning in its name, and what lies\n"
+    "# deeper, has the rules at the end alone.\n"
+    "tconv-odd := $$ % \\# : ; = \\ ~ ' \" ` | & < > ( ) { } [ ] ? * ! ^ ,\n"
+    "tconv-is-odd = $(strip $(foreach char,$(tconv-odd),$(findstring $(char),$1)))\n"
+    "tconv-made := $(patsubst %.tconv.d,%,$(wildcard *.tconv.d */*.tconv.d))\n"
+    "tconv-given = $(wordlist 1,1000,$(filter-out $(tconv-made),$(wildcard *$1 */*$1)))\n"
+    "define tconv-rule\n"
+    "$1%$3:: $1%$2\n"
+    "\t$$(tconv-convert)\n"
+    "endef\n"
+    "define tconv-keep\n"
+    "$1%$2:: $(CURDIR)/$1%$2 ;\n"
+    "endef\n"
+    "$(foreach from,$(tconv-from),$(foreach file,$(call tconv-given,$(from)),\\\n"
+    "  $(if $(call tconv-is-odd,$(file)),,$(foreach to,$(filter-out $(from),$(tconv-to)),\\\n"
+    "    $(eval $(call tconv-rule,$(file:%$(from)=%),$(from:.%=%),$(to:.%=%)))))))\n"
+    "# What is among the targets itself stays as it is.\n"
+    "$(if $(call tconv-is-odd,$(CURDIR))$(word 2,$(CURDIR)),,$(foreach from,$(tconv-to),\\\n"
+    "  $(foreach file,$(call tconv-given,$(from)),$(if $(call tconv-is-odd,$(file)),,\\\n"
+    "    $(eval $(call tconv-keep,$(file:%$(from)=%),$(from:.%=%)))))))\n";
+
+/* The ends of names that a model is read by. Those of formats that keep metadata come first: where
+ * there are several, less is lost. */
+static void list_sources(struct tc_buffer *endings) {
+    for (int plain = 0; plain < 2; plain++)
+        for (size_t f = 0; tc_registry[f]; f++) {
+            const struct tc_sharding *sharding = tc_registry[f]->sharding;
+            bool indexed = sharding && sharding->index_ending && sharding->index_ending[0];
+            if (tc_registry_is_index(tc_registry[f]) ||
+                (tc_registry[f]->caps & TC_CAN_FILE_METADATA) ==
+                    (plain ? TC_CAN_FILE_METADATA : 0u))
+                continue;
+            for (const char *const *from = tc_registry[f]->extensions; *from; from++) {
+                tc_buffer_addf(endings, " %s", *from);
+                if (indexed)
+                    tc_buffer_addf(endings, " %s%s", *from, sharding->index_ending);
+            }
+        }
 }
 
-/* tconv.mk: pattern rules between all formats. */
+static void list_targets(struct tc_buffer *endings) {
+    for (size_t t = 0; tc_registry[t]; t++)
+        for (const char *const *to = tc_registry[t]->extensions;
+             *to && tc_registry[t]->caps & TC_CAN_WRITE; to++)
+            tc_buffer_addf(endings, " %s", *to);
+}
+
+/* Takes the next of a list of words with a space before each. */
+static bool next_word(const char **list, struct tc_text *word) {
+    if (!**list)
+        return false;
+    word->bytes = *list + 1;
+    word->length = strcspn(word->bytes, " ");
+    *list = word->bytes + word->length;
+    return true;
+}
+
+/* tconv.mk: pattern rules between all formats. The two colons make a rule the last of its chain. */
 static void formats_makefile(struct tc_buffer *out) {
-    tc_buffer_add_string(
-        out,
-        "# Rules for make between all formats that tconv " TC_VERSION " reads and writes:\n"
-        "#     include tconv.mk\n"
-        "#     -include $(wildcard *.tconv.d)\n"
-        "# and `make model.npz` makes it of model.safetensors, or of whatever model there is.\n"
-        "# TCONVFLAGS are options for every conversion, such as --compress or --if-changed.\n"
-        "TCONV ?= tconv\n"
-        "TCONVFLAGS ?=\n"
-        "tconv-convert = $(TCONV) convert -q $(TCONVFLAGS) --depfile='$@.tconv.d' -- '$<' "
-        "'$@'\n");
-    for (size_t t = 0; tc_registry[t]; t++) {
-        if (!(tc_registry[t]->caps & TC_CAN_WRITE))
-            continue;
-        for (const char *const *to = tc_registry[t]->extensions; *to; to++)
-            for (size_t f = 0; tc_registry[f]; f++) {
-                const struct tc_sharding *sharding = tc_registry[f]->sharding;
-                for (const char *const *from = tc_registry[f]->extensions; *from; from++) {
-                    if (tc_registry_is_index(tc_registry[f]))
-                        continue;
-                    add_rule(out, *from, "", *to);
-                    if (sharding && sharding->index_ending && sharding->index_ending[0])
-                        add_rule(out, *from, sharding->index_ending, *to);
-                }
-            }
-    }
+    struct tc_buffer from = {0};
+    struct tc_buffer to = {0};
+    struct tc_text target;
+    struct tc_text source;
+    list_sources(&from);
+    list_targets(&to);
+    out->failed |= from.failed || to.failed;
+    tc_buffer_add_string(out, rules_head);
+    if (!out->failed)
+        tc_buffer_addf(out, "tconv-from :=%s\ntconv-to :=%s\n", from.bytes, to.bytes);
+    tc_buffer_add_string(out, rules_of_names);
+    for (const char *targets = to.bytes; !out->failed && next_word(&targets, &target);)
+        for (const char *sources = from.bytes; next_word(&sources, &source);)
+            if (!tc_text_equal(target, source))
+                tc_buffer_addf(out, "%%%.*s:: %%%.*s\n\t$(tconv-convert)\n", (int)target.length,
+                               target.bytes, (int)source.length, source.bytes);
+    tc_buffer_release(&from);
+    tc_buffer_release(&to);
 }
 
 int cmd_formats(int argc, char **argv) {

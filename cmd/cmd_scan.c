@@ -21,6 +21,7 @@
 #include "core/base/text.h"
 #include "core/remote/address.h"
 #include "core/remote/hub.h"
+#include "formats/cache_blobs.h"
 #include "formats/model_open.h"
 #include "formats/scan/scan.h"
 
@@ -37,6 +38,7 @@ struct job {
     size_t counts[VERDICTS];
     size_t failed; /* could not be read */
     size_t links;
+    char *top;      /* the folder that is walked, without links */
     size_t special; /* pipes, devices and sockets */
     int error;      /* the highest exit code of what could not be read */
     struct tc_arena arena;
@@ -294,9 +296,44 @@ static void found_file(void *context, const char *path, const struct stat *statu
     scan_one(context, path, status, false);
 }
 
+/* Whether a link leads to a file among the blobs of the cache that its folder is a snapshot of, and
+ * that file is not below the folder at hand: then nothing else looks at it. Returns 0, or why that
+ * can't be found out (an errno). */
+static int find_blob(const struct job *job, const char *path, struct stat *status, bool *blob) {
+    struct cache_blobs blobs = {0};
+    size_t length = job->top ? strlen(job->top) : 0;
+    char *real = realpath(path, NULL);
+    *blob = false;
+    if (!real)
+        return tc_path_missing(errno) ? 0 : errno;
+    char *folder = tc_path_folder(path);
+    int failed = folder ? cache_blobs_find(&blobs, folder) : ENOMEM;
+    bool below = job->top && strncmp(real, job->top, length) == 0 && real[length] == '/';
+    if (!failed && !below && cache_blobs_hold(&blobs, real)) {
+        failed = stat(real, status) == 0 ? 0 : errno;
+        *blob = !failed && S_ISREG(status->st_mode);
+    }
+    cache_blobs_release(&blobs);
+    free(folder);
+    free(real);
+    return failed;
+}
+
 static void found_link(void *context, const char *path) {
     struct job *job = context;
     struct tc_buffer out = {0};
+    struct stat status;
+    bool blob;
+    int failed = find_blob(job, path, &status, &blob);
+    if (failed) {
+        errno = failed;
+        status_failed(job, path);
+        return;
+    }
+    if (blob) {
+        scan_one(job, path, &status, false);
+        return;
+    }
     job->links++;
     if (job->common.json || job->common.quiet)
         return;
@@ -321,7 +358,10 @@ static void scan_folder(struct job *job, const char *top) {
                                          .link = found_link,
                                          .special = found_special,
                                          .failed = walk_failed};
+    job->top = realpath(top, NULL);
     tree_walk(top, &visitor);
+    free(job->top);
+    job->top = NULL;
 }
 
 /* Every file of a repository, or of a folder in one. */

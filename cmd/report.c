@@ -11,6 +11,7 @@
 #include "core/base/memory.h"
 #include "core/remote/address.h"
 #include "core/tensor/cast_report.h"
+#include "core/tensor/table.h"
 
 /* Whether a part of the results could not be printed, for lack of memory. */
 static bool incomplete;
@@ -290,6 +291,20 @@ static bool is_of_trees(const struct tc_plan *plan, const struct tc_note_group *
     return found && group->kind == TC_KIND_SKIPPED;
 }
 
+/* What a note's names are names of: notes on metadata concern its keys, or tensors that have some.
+ */
+static const char *noun_of(const struct tc_plan *plan, const struct tc_note_group *group) {
+    if (!group->name_count)
+        return "key";
+    for (size_t r = 0; r < plan->reader_count && group->kind == TC_KIND_METADATA; r++)
+        if (tc_table_find(&plan->readers[r]->table, group->names[0]))
+            return "tensor";
+    for (size_t i = 0; i < plan->count && group->kind == TC_KIND_METADATA; i++)
+        if (tc_text_equal(plan->items[i].name, group->names[0]))
+            return "tensor";
+    return group->kind == TC_KIND_METADATA ? "key" : "tensor";
+}
+
 void report_ledger(const struct tc_plan *plan, bool verbose) {
     for (size_t i = 0; i < plan->notes.count; i++) {
         const struct tc_note_group *group = &plan->notes.groups[i];
@@ -302,12 +317,11 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
             continue;
         }
         struct tc_buffer line = {0};
-        bool named = group->name_count > 0;
         tc_buffer_addf(&line, "tconv: %s: %s: ", group->severity == TC_CHANGE ? "note" : "warning",
                        tc_kind_name(group->kind));
         tc_buffer_add_visible(&line, tc_text_of(group->detail));
-        if (group->count > 1 || named)
-            tc_buffer_addf(&line, " (%zu %s%s)", group->count, named ? "tensor" : "key",
+        if (group->count > 1 || group->name_count)
+            tc_buffer_addf(&line, " (%zu %s%s)", group->count, noun_of(plan, group),
                            group->count == 1 ? "" : "s");
         tc_buffer_add_string(&line, "\n");
         emit(&line, stderr);

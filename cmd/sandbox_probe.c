@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/fsverity.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -52,6 +53,33 @@ static long try_remove(const char *path) {
 /* Empties a file that may only be read. */
 static long try_empty(const char *path) {
     return open(path, O_RDONLY | O_TRUNC | O_CLOEXEC);
+}
+
+/* The same by a descriptor that can neither read nor write. */
+static long try_empty_unread(const char *path) {
+    return open(path, O_ACCMODE | O_TRUNC | O_CLOEXEC);
+}
+
+/* Opens a file that may not be read, for its file system's own calls. */
+static long try_open_unread(const char *path) {
+    return open(path, O_ACCMODE | O_CLOEXEC);
+}
+
+static long try_attributes(const char *path) {
+    char names[256];
+    return listxattr(path, names, sizeof names);
+}
+
+static long try_seal(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct fsverity_enable_arg how = {.version = 1, .hash_algorithm = 1, .block_size = 4096};
+    return fd < 0 ? fd : ioctl(fd, FS_IOC_ENABLE_VERITY, &how);
+}
+
+static long try_discipline(const char *unused) {
+    int discipline = 2;
+    (void)unused;
+    return ioctl(STDIN_FILENO, TIOCSETD, &discipline);
 }
 
 static long try_make_suid(const char *path) {
@@ -292,6 +320,11 @@ static const struct attempt {
     {"make", try_make, false},
     {"remove", try_remove, false},
     {"empty", try_empty, false},
+    {"empty-unread", try_empty_unread, false},
+    {"open-unread", try_open_unread, false},
+    {"attributes", try_attributes, false},
+    {"seal", try_seal, false},
+    {"discipline", try_discipline, false},
     {"make-suid", try_make_suid, true},
     {"node", try_node, false},
     {"fchmod", try_fchmod, false},

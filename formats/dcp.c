@@ -66,7 +66,7 @@ static bool open_file(struct dcp *dcp, uint32_t number, struct tc_error *error) 
         dcp->inputs[number] = tc_reader_open_beside(reader, path.bytes, &dcp->pool, error);
     tc_buffer_release(&path);
     /* A table that names a pipe or a device would have the reader wait or act. */
-    if (error->class == TC_IO && error->code && strcmp(error->code, "not-a-file") == 0)
+    if (error->class == TC_IO && error->reason == TC_REASON_NOT_A_FILE)
         error->class = TC_UNSAFE;
     return dcp->inputs[number] != NULL;
 }
@@ -140,6 +140,18 @@ static bool resolve_few(struct dcp *dcp, struct tc_error *error) {
         tensor->sequential |= !entry->raw && entry->nbytes;
     }
     return true;
+}
+
+bool dcp_list_items(struct dcp *dcp, struct tc_reader *reader, struct tc_error *error) {
+    *dcp = (struct dcp){.reader = reader, .options = *reader->options, .listing = true};
+    tc_name_map_init(&dcp->names, &reader->arena);
+    tc_name_map_init(&dcp->files, &reader->arena);
+    return check_start(reader->input, error) && dcp_read_table(dcp, error);
+}
+
+void dcp_list_release(struct dcp *dcp) {
+    tc_name_map_release(&dcp->names);
+    tc_name_map_release(&dcp->files);
 }
 
 static bool open_dcp(struct tc_reader *reader, struct tc_error *error) {

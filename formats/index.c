@@ -16,14 +16,13 @@
 #include "core/io/publish.h"
 #include "core/tensor/metadata.h"
 #include "core/tensor/metadata_json.h"
-#include "core/tensor/table.h"
 #include "formats/shards.h"
 
 #define INDEX_LIMIT UINT64_C(100000000)
 #define INCOMPLETE "\"" TC_INCOMPLETE_KEY "\""
 
 struct index_reader {
-    struct shards shards;
+    struct shards shards; /* must be first */
     char *text;
     bool has_total;
     double total;
@@ -166,29 +165,6 @@ static bool open_index(struct tc_reader *reader, struct tc_error *error) {
     return true;
 }
 
-static bool read_index(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                       void *buffer, size_t length, struct tc_error *error) {
-    struct index_reader *index = reader->state;
-    return shards_read(&index->shards, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    struct index_reader *index = reader->state;
-    return shards_extent(&index->shards, tensor, extent);
-}
-
-static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
-                    struct tc_strided *strided) {
-    struct index_reader *index = reader->state;
-    return shards_strided(&index->shards, tensor, strided);
-}
-
-static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
-    struct index_reader *index = reader->state;
-    return shards_verify(&index->shards, reader, wanted, error);
-}
-
 static void close_index(struct tc_reader *reader) {
     struct index_reader *index = reader->state;
     shards_release(&index->shards);
@@ -204,9 +180,9 @@ const struct tc_backend tc_backend_index = {
     .probe = probe,
     .reader_size = sizeof(struct index_reader),
     .open = open_index,
-    .read = read_index,
-    .extent = extent,
-    .strided = strided,
-    .check_sums = check_sums,
+    .read = shards_reader_read,
+    .extent = shards_reader_extent,
+    .strided = shards_reader_strided,
+    .check_sums = shards_reader_check_sums,
     .close = close_index,
 };

@@ -136,6 +136,13 @@ static bool strip_index(struct tc_text *name, struct tc_text *variant) {
     return true;
 }
 
+static bool is_number(struct tc_text word) {
+    for (size_t i = 0; i < word.length; i++)
+        if (word.bytes[i] < '0' || word.bytes[i] > '9')
+            return false;
+    return true;
+}
+
 static void take_variant(struct model_name *parsed, struct tc_text wanted) {
     struct tc_text rest = parsed->stem;
     struct tc_text word;
@@ -146,7 +153,9 @@ static void take_variant(struct model_name *parsed, struct tc_text wanted) {
     struct tc_text stem = rest;
     if (!parsed->is_shard)
         strip_shard(&stem, &number, &total);
-    if (family_of(stem) || (wanted.bytes && tc_text_equal(word, wanted))) {
+    /* A number is no variant: consolidated.00.pth and consolidated.01.pth are slices of one model.
+     */
+    if ((family_of(stem) && !is_number(word)) || (wanted.bytes && tc_text_equal(word, wanted))) {
         parsed->variant = word;
         parsed->stem = rest;
     }

@@ -12,8 +12,8 @@
 #include "core/io/input.h"
 #include "core/remote/address.h"
 #include "core/remote/client.h"
+#include "core/remote/environment.h"
 #include "core/remote/hub.h"
-#include "core/tensor/table.h"
 #include "formats/dcp/hf.h"
 #include "formats/registry.h"
 #include "formats/shards.h"
@@ -22,7 +22,7 @@
  * input is a list of their names, each with a NUL behind it, which is made here and
  * lies in no folder. */
 struct files_reader {
-    struct shards shards;
+    struct shards shards; /* must be first */
     char *text;
     char *names; /* the text of TC_NAMES_FILE; NULL: there is none */
 };
@@ -115,29 +115,6 @@ static bool open_files(struct tc_reader *reader, struct tc_error *error) {
     return read_names(reader, error) && shards_open(&files->shards, reader, false, error);
 }
 
-static bool read_files(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
-                       void *buffer, size_t length, struct tc_error *error) {
-    struct files_reader *files = reader->state;
-    return shards_read(&files->shards, tensor, offset, buffer, length, error);
-}
-
-static bool extent(struct tc_reader *reader, const struct tc_tensor *tensor,
-                   struct tc_extent *extent) {
-    struct files_reader *files = reader->state;
-    return shards_extent(&files->shards, tensor, extent);
-}
-
-static bool strided(struct tc_reader *reader, const struct tc_tensor *tensor,
-                    struct tc_strided *strided) {
-    struct files_reader *files = reader->state;
-    return shards_strided(&files->shards, tensor, strided);
-}
-
-static bool check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
-    struct files_reader *files = reader->state;
-    return shards_verify(&files->shards, reader, wanted, error);
-}
-
 static void close_files(struct tc_reader *reader) {
     struct files_reader *files = reader->state;
     shards_release(&files->shards);
@@ -154,10 +131,10 @@ static const struct tc_backend backend_files = {
     .probe = probe,
     .reader_size = sizeof(struct files_reader),
     .open = open_files,
-    .read = read_files,
-    .extent = extent,
-    .strided = strided,
-    .check_sums = check_sums,
+    .read = shards_reader_read,
+    .extent = shards_reader_extent,
+    .strided = shards_reader_strided,
+    .check_sums = shards_reader_check_sums,
     .close = close_files,
 };
 
@@ -223,13 +200,26 @@ static struct tc_input *open_in(void *context, const char *name, struct tc_error
     return input;
 }
 
+/* The place on the Hub that an address is of, in either form. */
+static bool find_place(struct tc_hub_place *place, const char *address, struct tc_error *error) {
+    if (tc_address_is_hub(address))
+        return tc_hub_parse(place, address, error);
+    char *endpoint = tc_hub_endpoint();
+    bool ok = endpoint ? tc_hub_parse_web(place, address, endpoint, error) : tc_fail_memory(error);
+    free(endpoint);
+    if (ok || error->class != TC_OK)
+        return ok;
+    tc_fail(error, TC_UNSUPPORTED, "remote-folder", "a web server does not tell a folder's files");
+    return tc_error_hint(error, "get the folder, and name that; on the Hub, name it hf://…");
+}
+
 /* What a folder of a repository holds. */
 static bool list_remote(struct tc_remote *remote, const char *address, struct tc_listing *listing,
                         struct tc_error *error) {
-    struct tc_hub_place place;
+    struct tc_hub_place place = {0};
     struct tc_hub_files files = {0};
     bool ok =
-        tc_hub_parse(&place, address, error) && tc_hub_list(remote, &place, false, &files, error);
+        find_place(&place, address, error) && tc_hub_list(remote, &place, false, &files, error);
     for (size_t i = 0; ok && i < files.count; i++) {
         struct tc_entry entry = {.name = tc_text_of(tc_path_name(files.list[i].path)),
                                  .size = files.list[i].size,
@@ -245,7 +235,7 @@ static bool list_remote(struct tc_remote *remote, const char *address, struct tc
 
 bool model_list(struct tc_listing *listing, const char *path,
                 const struct tc_format_options *options, struct tc_error *error) {
-    return options->remote && tc_address_is_hub(path)
+    return options->remote && tc_address_is(path)
                ? list_remote(options->remote, path, listing, error)
                : tc_listing_read(listing, path, error);
 }

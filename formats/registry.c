@@ -175,6 +175,10 @@ const struct tc_backend *tc_registry_for_one(void) {
     return &tc_backend_npy;
 }
 
+const struct tc_backend *tc_registry_for_hub(const struct tc_backend *original) {
+    return original == &tc_backend_safetensors ? &tc_backend_deathtensors : &tc_backend_safetensors;
+}
+
 /* Whether a format before this one, or an entry before this one, has the option. */
 static bool is_listed_before(size_t format, size_t entry) {
     const struct tc_format_option *option = tc_registry[format]->options[entry];

@@ -53,6 +53,9 @@ struct tc_text tc_registry_stem(const char *path);
 /* The format in which a single tensor is written where nothing names a format:
  * when tensors are written as the files of a folder, for instance. */
 const struct tc_backend *tc_registry_for_one(void);
+/* The format that a file of the Hub is converted to where nothing names one: that of most models
+ * there, or, where the file has that format, another. */
+const struct tc_backend *tc_registry_for_hub(const struct tc_backend *original);
 /* The options that formats declare for that use, by position, counted from 0;
  * NULL behind the last. One that several formats declare comes once. */
 const struct tc_format_option *tc_registry_option(enum tc_option_use use, size_t position);

@@ -463,6 +463,26 @@ bool shards_verify(struct shards *shards, const struct tc_reader *reader, const 
     return ok;
 }
 
+bool shards_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                        void *buffer, size_t length, struct tc_error *error) {
+    return shards_read(reader->state, tensor, offset, buffer, length, error);
+}
+
+bool shards_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                          struct tc_extent *extent) {
+    return shards_extent(reader->state, tensor, extent);
+}
+
+bool shards_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                           struct tc_strided *strided) {
+    return shards_strided(reader->state, tensor, strided);
+}
+
+bool shards_reader_check_sums(struct tc_reader *reader, const bool *wanted,
+                              struct tc_error *error) {
+    return shards_verify(reader->state, reader, wanted, error);
+}
+
 void shards_release(struct shards *shards) {
     if (!shards->ready)
         return;

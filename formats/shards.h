@@ -81,6 +81,14 @@ bool shards_strided(struct shards *shards, const struct tc_tensor *tensor,
 bool shards_verify(struct shards *shards, const struct tc_reader *reader, const bool *wanted,
                    struct tc_error *error);
 void shards_release(struct shards *shards);
+/* The same for backends whose state begins with a struct shards. */
+bool shards_reader_read(struct tc_reader *reader, const struct tc_tensor *tensor, uint64_t offset,
+                        void *buffer, size_t length, struct tc_error *error);
+bool shards_reader_extent(struct tc_reader *reader, const struct tc_tensor *tensor,
+                          struct tc_extent *extent);
+bool shards_reader_strided(struct tc_reader *reader, const struct tc_tensor *tensor,
+                           struct tc_strided *strided);
+bool shards_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error);
 
 /* Writes an index as Hugging Face has it (NAME.index.json): for the write_index
  * of a backend's tc_sharding. */

@@ -48,6 +48,7 @@ struct file_facts {
 /* An error without its pointers. */
 struct flat_error {
     uint64_t class;
+    uint64_t link_outside; /* because of TC_REASON_LINK_OUTSIDE */
     uint64_t offset;
     uint64_t has_offset;
     uint64_t has_tensor;
@@ -105,6 +106,7 @@ static bool check_reads(void *context, const struct tc_plan *plan, struct tc_err
                 return false;
             if (!inside) {
                 tc_fail(error, TC_UNSAFE, BATCH_LINK_OUTSIDE, BATCH_LEADS_OUT);
+                tc_error_because(error, TC_REASON_LINK_OUTSIDE);
                 return tc_error_in_file(error, input->path);
             }
         }
@@ -118,8 +120,9 @@ static bool check_reads(void *context, const struct tc_plan *plan, struct tc_err
 static bool is_kept_out(const struct teller *teller, const struct tc_error *error) {
     struct tc_error ignored = {0};
     bool inside = true;
-    return teller->wants.root && !teller->opened && error->class == TC_IO && error->code &&
-           strcmp(error->code, "open") == 0 && error->file[0] && access(error->file, F_OK) == 0 &&
+    return teller->wants.root && !teller->opened && error->class == TC_IO &&
+           error->reason == TC_REASON_CANNOT_OPEN && error->file[0] &&
+           access(error->file, F_OK) == 0 &&
            batch_stays_inside(error->file, teller->wants.root, &inside, &ignored) && !inside;
 }
 
@@ -183,6 +186,7 @@ static bool tell_end(void *context, enum conversion_outcome outcome, const struc
 static void tell_error(void *context, const struct tc_error *error) {
     /* Told without taking memory, of which there may be none. */
     struct flat_error flat = {.class = error->class,
+                              .link_outside = error->reason == TC_REASON_LINK_OUTSIDE,
                               .offset = error->offset,
                               .has_offset = error->has_offset,
                               .has_tensor = error->has_tensor};
@@ -194,6 +198,7 @@ static void tell_error(void *context, const struct tc_error *error) {
     memcpy(flat.hint, error->hint, sizeof flat.hint);
     if (is_kept_out(context, error)) {
         flat.class = TC_UNSAFE;
+        flat.link_outside = true;
         memcpy(flat.code, BATCH_LINK_OUTSIDE, sizeof BATCH_LINK_OUTSIDE);
         memcpy(flat.message, BATCH_LEADS_OUT, sizeof BATCH_LEADS_OUT);
         flat.hint[0] = '\0';
@@ -282,6 +287,7 @@ static bool take_error(struct batch_report *report, const char *bytes, size_t le
     if (ok) {
         memcpy(report->code, flat->code, sizeof report->code);
         error->class = (enum tc_class)flat->class;
+        error->reason = flat->link_outside ? TC_REASON_LINK_OUTSIDE : TC_REASON_NONE;
         error->code = report->code;
         error->offset = flat->offset;
         error->has_offset = flat->has_offset != 0;

@@ -11,6 +11,7 @@
 #include "cmd/batch/child.h"
 #include "cmd/batch/list.h"
 #include "cmd/batch/log.h"
+#include "cmd/batch/makes_way.h"
 #include "cmd/batch/run.h"
 #include "cmd/common.h"
 #include "cmd/report.h"
@@ -325,6 +326,23 @@ static void recover_beside(struct work *work, const char *output) {
     work->recovered = folder;
 }
 
+/* Whether the folder of a model was made by this batch, which --update and --resume do again: where
+ * it has changed since, or a kill came between the folder and its line in the log. One that is
+ * something else stays, and is an error of its model, as without them. */
+static bool let_folder_go(struct work *work, size_t number, struct tc_error *error) {
+    struct batch *batch = work->batch;
+    const struct batch_model *model = &batch->list.models[number];
+    bool makes_way = false;
+    if (!model->folder || batch->list.per_tensor || batch->convert.folder.replace ||
+        !batch->log.was_there || !(batch->resume || batch->convert.run.update))
+        return true;
+    if (!batch_makes_way(model->output, batch->list.target, &makes_way, error))
+        return false;
+    if (makes_way)
+        batch_words_add_option(&work->words[number], "--replace");
+    return !work->words[number].failed || tc_fail_memory(error);
+}
+
 /* Whether a model needs a process; all others are reported here. */
 static bool prepare(struct work *work, size_t number) {
     struct batch *batch = work->batch;
@@ -333,7 +351,10 @@ static bool prepare(struct work *work, size_t number) {
     bool dry = batch->convert.run.dry_run;
     if (!dry && (batch->resume || batch->convert.run.skip_existing))
         recover_beside(work, model->output);
-    const struct batch_log_line *line = batch->resume ? batch_log_done(&batch->log, model) : NULL;
+    /* With --rm a source that is still there is not done: a kill came before it went, or what is
+     * there now was not verified. */
+    const struct batch_log_line *line =
+        batch->resume && !batch->remove ? batch_log_done(&batch->log, model) : NULL;
     if (work->stopped) {
         skip(work, number, "not begun after a failure", NULL);
         return false;
@@ -351,7 +372,8 @@ static bool prepare(struct work *work, size_t number) {
         tc_fail(&error, model->class, "source", "%s", model->problem);
     else if ((dry || make_folders(model->output, &error)) &&
              batch_words_make(&work->words[number], batch, model->input, model->output,
-                              model->shards, &error))
+                              model->shards, &error) &&
+             let_folder_go(work, number, &error))
         return true;
     report_failure(work, number, &error, 0, NULL);
     return false;
@@ -412,6 +434,8 @@ static bool task_ended(void *context, const struct batch_task *task,
     struct tc_error *error = calloc(1, sizeof *error);
     bool written = told->ended && told->outcome == CONVERSION_WRITTEN;
     bool ok = error != NULL;
+    /* Its output may be there all the same, as after a kill of the batch. */
+    batch->log.kept |= result->crash.class != TC_OK && access(model->output, F_OK) == 0;
     if (ok && (result->crash.class || told->failed)) {
         *error = result->crash.class ? result->crash : *told->error;
         ok = false;

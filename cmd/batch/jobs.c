@@ -7,8 +7,8 @@
 
 #include "cmd/batch/batch.h"
 #include "cmd/batch/child.h"
-#include "cmd/batch/inside.h"
 #include "cmd/batch/list.h"
+#include "cmd/batch/makes_way.h"
 #include "cmd/batch/run.h"
 #include "cmd/report.h"
 #include "core/base/error.h"
@@ -19,7 +19,6 @@
 #include "core/convert/shard_part.h"
 #include "core/format/backend.h"
 #include "core/io/listing.h"
-#include "formats/model_name.h"
 #include "formats/registry.h"
 
 /* How a model is split: into how many shards, and the digest of that plan. */
@@ -62,22 +61,14 @@ static bool add_words(struct jobs *jobs, const struct batch_words *words, struct
     return true;
 }
 
-/* Whether a job that runs again may replace the output's folder: one that is there must be a model
- * of the format, as an earlier run of the job leaves it, and not something else of the user's. */
+/* Whether a job that runs again may replace the output's folder. */
 static bool check_folder(const struct batch *batch, const char *output, struct tc_error *error) {
-    struct tc_listing listing;
-    struct stat status;
-    if (batch->convert.folder.replace || (stat(output, &status) != 0 && tc_path_missing(errno)))
+    bool makes_way = true;
+    if (!batch->convert.folder.replace &&
+        !batch_makes_way(output, batch->list.target, &makes_way, error))
+        return false;
+    if (makes_way)
         return true;
-    tc_listing_init(&listing);
-    bool ok = tc_listing_read(&listing, output, error);
-    bool model = listing.count == 0;
-    for (size_t i = 0; i < listing.count && !model; i++)
-        model = model_name_parse(listing.entries[i].name, (struct tc_text){0}).backend ==
-                batch->list.target;
-    tc_listing_release(&listing);
-    if (!ok || model)
-        return ok;
     tc_fail(
         error, TC_USAGE, "exists",
         "the output's folder exists, and is no model of this format: the jobs would replace it");
@@ -379,7 +370,7 @@ static bool keep_reads(struct split *split, const char *input, const struct batc
 
 /* A model that is planned for its links only may fail otherwise when its job runs. */
 static bool fails_all(bool wanted, const struct tc_error *error) {
-    return wanted || (error->class == TC_UNSAFE && strcmp(error->code, BATCH_LINK_OUTSIDE) == 0);
+    return wanted || error->reason == TC_REASON_LINK_OUTSIDE;
 }
 
 static bool plan_failed(struct jobs *jobs, const struct batch_model *model, bool wanted,

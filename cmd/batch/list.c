@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "cmd/batch/inside.h"
-#include "cmd/batch/whole.h"
 #include "core/base/name_map.h"
 #include "core/base/path.h"
 #include "core/io/listing.h"
 #include "formats/model_name.h"
+#include "formats/model_whole.h"
 #include "formats/registry.h"
 
 /* Files that show that a folder is one model, with all that lies in it. */
@@ -330,7 +330,7 @@ static bool add_entry(struct walk *walk, const struct waiting *folder,
         return push(walk, path, relative, folder->depth + 1, error);
     bool ok = (path && relative) || tc_fail_memory(error);
     struct tc_text place = {relative, relative ? strlen(relative) : 0};
-    if (walk->whole && batch_whole_has(listing, entry->name))
+    if (walk->whole && model_whole_has(listing, entry->name))
         name.backend = NULL; /* the folder stands for it */
     if (ok && name.backend && name.is_shard && !has_index(listing, &name)) {
         /* Its place is that of STEM.EXT. */
@@ -379,7 +379,7 @@ static struct tc_text own_name(const char *path) {
 /* A folder that is one model becomes a file, called as the folder. */
 static bool add_whole(struct walk *walk, const char *path, const struct tc_listing *listing,
                       struct tc_text place, struct tc_error *error) {
-    struct batch_whole whole = batch_whole_find(listing);
+    struct model_whole whole = model_whole_find(listing);
     walk->whole = whole.found;
     if (!whole.found)
         return true;

@@ -3,10 +3,10 @@
  *
  * A source is a file, a pattern with * ? [ that no file is called, or a folder, which is
  * walked with all that lies below it. A folder with a config.json and weights is one
- * model, and so is one that batch_whole.h tells of; in other folders every file, index or set of
- * shards of a known format is one.
- * Hidden files, files of a training and links to folders are passed over. Below DST a
- * model keeps its path from the source, and with another extension its name.
+ * model, and so is one that formats/model_whole.h tells of; in other folders every file,
+ * index or set of shards of a known format is one. Hidden files, files of a training and links to
+ * folders are passed over. Below DST a model keeps its path from the source, and with another
+ * extension its name.
  */
 #ifndef TCONV_CMD_BATCH_LIST_H
 #define TCONV_CMD_BATCH_LIST_H

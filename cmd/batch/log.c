@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/tree_walk.h"
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
 #include "core/base/path.h"
@@ -16,7 +17,7 @@
 
 #define HEX (2 * TC_SHA256_BYTES + 1)
 
-static void print_time(char text[48], const struct stat *status) {
+static void print_time(char *text, const struct stat *status) {
     snprintf(text, 48, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
 }
 
@@ -37,35 +38,82 @@ static bool add_state(struct tc_buffer *text, const char *path, struct tc_error 
     return true;
 }
 
-/* What a source looks like from outside: for a folder every file in it, and in any case all that
- * were read: `read` names them. */
+/* What all files below a folder look like from outside. */
+struct tree_state {
+    struct tc_buffer *text;
+    struct tc_error *error; /* the first */
+};
+
+static void add_file(void *context, const char *path, const struct stat *status) {
+    struct tree_state *state = context;
+    char time[48];
+    print_time(time, status);
+    tc_buffer_add_string(state->text, path);
+    tc_buffer_add(state->text, "", 1);
+    tc_buffer_addf(state->text, "%lld %s\n", (long long)status->st_size, time);
+}
+
+static void add_link(void *context, const char *path) {
+    struct tree_state *state = context;
+    if (state->error->class == TC_OK)
+        add_state(state->text, path, state->error);
+}
+
+static void add_failure(void *context, const char *path, const struct tc_error *error) {
+    struct tree_state *state = context;
+    (void)path;
+    if (state->error->class == TC_OK)
+        *state->error = *error;
+}
+
+static bool add_tree(struct tc_buffer *text, const char *path, struct tc_error *error) {
+    struct tree_state state = {text, error};
+    const struct tree_visitor visitor = {&state, add_file, add_link, add_link, add_failure};
+    tree_walk(path, &visitor);
+    return error->class == TC_OK;
+}
+
+/* Of a folder in which a model's files lie beside others. */
+static bool add_listing(struct tc_buffer *text, const char *folder, struct tc_error *error) {
+    struct tc_listing listing;
+    tc_listing_init(&listing);
+    bool ok = tc_listing_read(&listing, folder, error);
+    for (size_t i = 0; i < listing.count && ok; i++) {
+        char *path = NULL;
+        ok = asprintf(&path, "%s/%s", folder, listing.entries[i].name.bytes) >= 0
+                 ? add_state(text, path, error)
+                 : tc_fail_memory(error);
+        free(path);
+    }
+    tc_listing_release(&listing);
+    return ok;
+}
+
+static bool sum_up(struct tc_buffer *text, char hex[HEX], struct tc_error *error) {
+    unsigned char sum[TC_SHA256_BYTES];
+    bool ok = error->class == TC_OK && tc_buffer_ok(text, error) &&
+              tc_sha256_of(text->bytes, text->length, sum, error);
+    if (ok)
+        tc_hex(sum, sizeof sum, hex);
+    return ok;
+}
+
+/* What a source looks like from outside: for a model folder every file below it, for another folder
+ * those in it, and in any case all that were read: `read` names them. */
 static bool state_of(const struct batch_model *model, const struct tc_text *read, size_t count,
                      char hex[HEX], struct tc_error *error) {
-    unsigned char sum[TC_SHA256_BYTES];
     struct tc_buffer text = {0};
-    struct tc_listing listing;
     bool ok = add_state(&text, model->input, error);
-    tc_listing_init(&listing);
-    if (ok && tc_is_folder(model->input) && tc_listing_read(&listing, model->input, error))
-        for (size_t i = 0; i < listing.count; i++) {
-            char *path = NULL;
-            ok =
-                ok && (asprintf(&path, "%s/%s", model->input, listing.entries[i].name.bytes) >= 0 ||
-                       tc_fail_memory(error));
-            ok = ok && add_state(&text, path, error);
-            free(path);
-        }
-    tc_listing_release(&listing);
+    if (ok && tc_is_folder(model->input))
+        ok = model->folder ? add_tree(&text, model->input, error)
+                           : add_listing(&text, model->input, error);
     for (size_t i = 0; i < count && ok; i++) {
         char *path = strndup(read[i].bytes, read[i].length);
         ok = path ? add_state(&text, path, error) : tc_fail_memory(error);
         free(path);
     }
-    ok = ok && error->class == TC_OK && tc_buffer_ok(&text, error) &&
-         tc_sha256_of(text.bytes, text.length, sum, error);
+    ok = ok && sum_up(&text, hex, error);
     tc_buffer_release(&text);
-    if (ok)
-        tc_hex(sum, sizeof sum, hex);
     return ok;
 }
 
@@ -217,6 +265,19 @@ static bool use_log(struct batch_log *log, bool resume, struct tc_error *error) 
     return find_last_line(log, size, error) && (!resume || read_log(log, size, error));
 }
 
+/* The time of an output; for a folder a digest of what all files below it look like. */
+static bool output_time(const struct batch_model *model, const struct stat *status, char time[HEX],
+                        struct tc_error *error) {
+    struct tc_buffer text = {0};
+    if (!S_ISDIR(status->st_mode)) {
+        print_time(time, status);
+        return true;
+    }
+    bool ok = add_tree(&text, model->output, error) && sum_up(&text, time, error);
+    tc_buffer_release(&text);
+    return ok;
+}
+
 bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
                     struct tc_text options, struct tc_error *error) {
     unsigned char sum[TC_SHA256_BYTES];
@@ -229,7 +290,11 @@ bool batch_log_open(struct batch_log *log, const char *destination, bool resume,
     tc_hex(sum, sizeof sum, log->options);
     if (asprintf(&path, "%s/" BATCH_LOG_NAME, destination) < 0)
         return tc_fail_memory(error);
-    log->fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int flags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    log->fd = open(path, flags | O_EXCL, 0666);
+    log->was_there = log->fd < 0 && errno == EEXIST;
+    if (log->was_there)
+        log->fd = open(path, flags, 0666);
     bool ok = log->fd >= 0 ? use_log(log, resume, error)
                            : tc_fail_errno(error, errno, "log", "cannot open the log of the batch");
     if (!ok)
@@ -242,7 +307,7 @@ const struct batch_log_line *batch_log_done(const struct batch_log *log,
                                             const struct batch_model *model) {
     struct tc_error ignored = {0};
     char state[HEX];
-    char modified[48];
+    char modified[HEX];
     struct stat status;
     const uint32_t *number =
         log->count ? tc_name_map_find(&log->outputs, tc_text_of(model->output)) : NULL;
@@ -250,9 +315,8 @@ const struct batch_log_line *batch_log_done(const struct batch_log *log,
     if (!line || !tc_text_equal(line->options, tc_text_of(log->options)) ||
         !state_of(model, line->read, line->read_count, state, &ignored) ||
         !tc_text_equal(line->state, tc_text_of(state)) || !output_status(model, &status) ||
-        (uint64_t)status.st_size != line->size)
+        (uint64_t)status.st_size != line->size || !output_time(model, &status, modified, &ignored))
         return NULL;
-    print_time(modified, &status);
     return tc_text_equal(line->modified, tc_text_of(modified)) ? line : NULL;
 }
 
@@ -321,7 +385,7 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
                    const struct batch_report *report, struct tc_error *error) {
     struct tc_arena arena;
     char state[HEX];
-    char modified[48];
+    char modified[HEX];
     struct stat status;
     if (log->fd < 0 || !tc_utf8_valid(tc_text_of(model->output)) || report->reads_untold)
         return true;
@@ -332,7 +396,8 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
                       "cannot find out which file this is, for the log of the batch");
         return tc_error_in_file(error, model->output);
     }
-    print_time(modified, &status);
+    if (!output_time(model, &status, modified, error))
+        return false;
     struct batch_log_line line = {.output = tc_text_of(model->output),
                                   .options = tc_text_of(log->options),
                                   .modified = tc_text_of(modified),
@@ -354,8 +419,8 @@ bool batch_log_add(struct batch_log *log, const struct batch_model *model,
 void batch_log_close(struct batch_log *log, const char *destination) {
     struct stat status;
     char *path = NULL;
-    /* One without lines is none. */
-    if (log->fd >= 0 && fstat(log->fd, &status) == 0 && status.st_size == 0 &&
+    /* One without lines is none, unless it says that a batch has been here. */
+    if (log->fd >= 0 && !log->kept && fstat(log->fd, &status) == 0 && status.st_size == 0 &&
         asprintf(&path, "%s/" BATCH_LOG_NAME, destination) >= 0)
         unlink(path);
     free(path);

@@ -5,6 +5,8 @@
  *
  *     {"input","state":SHA-256 of the source's name, size and time,"options":SHA-256,
  *      "output","size","modified","bytes_in","bytes_out","digest"?}
+ *
+ * What is modified is the time of a file; of a folder it is a SHA-256 of what lies below it.
  */
 #ifndef TCONV_CMD_BATCH_LOG_H
 #define TCONV_CMD_BATCH_LOG_H
@@ -35,8 +37,10 @@ struct batch_log_line {
 };
 
 struct batch_log {
-    int fd;   /* -1: nothing is written */
-    bool cut; /* its last line has no end */
+    int fd;         /* -1: nothing is written */
+    bool cut;       /* its last line has no end */
+    bool was_there; /* a batch has been here before */
+    bool kept;      /* though it has no lines */
     struct tc_arena arena;
     char *text; /* of the log that was read */
     struct batch_log_line *lines;

@@ -116,7 +116,7 @@ static bool fetch_file(struct pull *pull, const char *address, const struct tc_h
     bool ok = told && check_facts(pull, &facts, file, error) &&
               tc_hub_cache_fetch(&pull->cache, &facts, input, file->path, &watch, &fetched, error);
     tc_input_close(input);
-    if (!ok && strcmp(error->code, "no-ranges") == 0) {
+    if (!ok && error->reason == TC_REASON_NO_RANGES) {
         *error = (struct tc_error){0};
         pull->done = done;
         input = tc_remote_open(remote, address, error);

@@ -88,18 +88,17 @@ static bool add_folder(struct sending *sending, struct tc_error *error) {
     return ok;
 }
 
-/* What a file of the Hub is called once it is converted: the same with the extension of
- * safetensors, or, where it has that, of deathtensors. From malloc. */
+/* What a file of the Hub is called once it is converted: the same with the extension of the format
+ * that it is converted to. From malloc. */
 static char *converted_path(const char *original) {
     char indexed[4096];
     bool index = tc_registry_indexed_path(original, indexed, sizeof indexed);
     const char *start = index ? indexed : original;
     const char *dot = strrchr(tc_path_name(start), '.');
     const struct tc_backend *kind = index ? NULL : tc_registry_for_path(original);
-    bool safetensors = kind && strcmp(kind->name, "safetensors") == 0;
     char *path = NULL;
-    if (asprintf(&path, "%.*s.%s", (int)(dot ? dot - start : (ptrdiff_t)strlen(start)), start,
-                 safetensors ? "deathtensors" : "safetensors") < 0)
+    if (asprintf(&path, "%.*s%s", (int)(dot ? dot - start : (ptrdiff_t)strlen(start)), start,
+                 tc_registry_for_hub(kind)->extensions[0]) < 0)
         return NULL;
     return path;
 }

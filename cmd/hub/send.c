@@ -15,6 +15,7 @@
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/convert/file_sums.h"
+#include "core/io/sha256.h"
 #include "core/remote/address.h"
 #include "core/remote/hub.h"
 
@@ -120,6 +121,50 @@ static void print_result(const struct sending *sending, const struct tc_hub_push
     report_out(&out);
 }
 
+/* git's hash of a file, which the Hub tells of those that the commit holds itself. */
+static bool git_hash(const struct tc_hub_upload *upload, char hex[2 * TC_SHA256_BYTES + 1],
+                     struct tc_error *error) {
+    unsigned char digest[TC_SHA256_BYTES];
+    struct tc_sha256 hash;
+    char head[48];
+    char bytes[4096];
+    if (!tc_sha1_init(&hash, error))
+        return false;
+    int length = snprintf(head, sizeof head, "blob %llu", (unsigned long long)upload->size);
+    tc_sha256_update(&hash, head, (size_t)length + 1);
+    for (uint64_t at = 0; at < upload->size;) {
+        uint64_t left = upload->size - at;
+        size_t step = left < sizeof bytes ? (size_t)left : sizeof bytes;
+        if (!upload->read(upload->context, at, bytes, step, error)) {
+            tc_sha256_release(&hash);
+            return false;
+        }
+        tc_sha256_update(&hash, bytes, step);
+        at += step;
+    }
+    tc_sha256_finish(&hash, digest);
+    tc_hex(digest, TC_SHA1_BYTES, hex);
+    return true;
+}
+
+/* What is sent once can't be read again: it was compared with the original itself. */
+static bool is_there(const struct tc_hub_upload *upload, const struct tc_hub_files *files,
+                     bool *there, struct tc_error *error) {
+    char hex[2 * TC_SHA256_BYTES + 1] = "";
+    *there = false;
+    for (size_t i = 0; i < files->count; i++) {
+        const struct tc_hub_file *file = &files->list[i];
+        if (file->folder || strcmp(file->path, upload->path) != 0 || file->size != upload->size)
+            continue;
+        if (!file->lfs && !upload->once && !git_hash(upload, hex, error))
+            return false;
+        const char *own = file->lfs ? upload->sha256 : hex;
+        *there = !own[0] || strcmp(file->hash, own) == 0;
+        return true;
+    }
+    return true;
+}
+
 /* Whether the Hub has what was sent. */
 static bool confirm(struct sending *sending, const char *commit, struct tc_error *error) {
     struct tc_hub_files files;
@@ -130,14 +175,11 @@ static bool confirm(struct sending *sending, const char *commit, struct tc_error
     for (size_t i = 0; i < sending->count && ok; i++) {
         const struct tc_hub_upload *upload = &sending->uploads[i];
         bool there = false;
-        for (size_t j = 0; j < files.count && !there; j++)
-            there = strcmp(files.list[j].path, upload->path) == 0 &&
-                    files.list[j].size == upload->size &&
-                    (!files.list[j].lfs || strcmp(files.list[j].hash, upload->sha256) == 0);
-        if (!there) {
+        ok = is_there(upload, &files, &there, error);
+        if (ok && !there)
             ok = tc_fail(error, TC_IO, "hub-confirm", "the Hub does not have what was sent");
+        if (!ok)
             tc_error_in_file(error, upload->path);
-        }
     }
     tc_hub_files_release(&files);
     return ok;

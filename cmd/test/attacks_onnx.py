@@ -240,7 +240,7 @@ def nesting():
 
 
 # Bytes in messages of two: what took a pointer for each would take over the bar of 64 MiB already.
-MANY = 100_000_000 if FULL else 4_000_000 if SANITIZED else 24_000_000
+MANY = 100_000_000 if FULL else 4_000_000 if SANITIZED else 18_000_000
 CHUNK = 1_000_000
 
 

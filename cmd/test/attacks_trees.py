@@ -270,6 +270,7 @@ NAMES = {
     "dtype with a path": '["dt","os.system"]',
     "device": '["dv","cuda:0\\nc__builtin__\\neval"]',
     "device of four digits": '["dv","cuda:1234"]',
+    "device with a zero before its number": '["dv","cuda:01"]',
     "layout": '["ly","_make"]',
     "factory": '["D","eval",{}]',
     "attribute of a dict": '["O",{},{"__class__":1}]',

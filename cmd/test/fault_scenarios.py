@@ -527,6 +527,8 @@ READING = {
     "scan a folder": Scenario(("scan", "."), {
         **IN, "deep/in.npz": (DATA / "npz/stored.npz").read_bytes(),
         "deep/in.joblib": (DATA / "pt/joblib_zlib.pkl").read_bytes()}),
+    "scan a checkpoint": Scenario(("scan", ".metadata"), {
+        name: (DATA / "dcp/mini" / name).read_bytes() for name in (".metadata", "__0_0.distcp")}),
     "formats": Scenario(("formats",), {}),
     "help": Scenario(("help", "convert"), {}),
     "man": Scenario(("convert", "--help=man"), {}),

@@ -13,7 +13,9 @@ import tarfile
 import zipfile
 import zlib
 
+from checkpoint_files import VALUE_ENTRY, index, info, item, table, tensor_entry
 from files import Member, f32, npy, safetensors, safetensors_raw, zip_file, zstd
+from gguf_files import gguf
 from pickles import (
     LEGACY_TENSOR,
     THREE,
@@ -354,8 +356,49 @@ def others():
     )
 
 
+# distributed checkpoints: a range of a file is a file of its own
+
+
+def hidden_item(pack, transforms=None, whole=False):
+    """A table whose value lies in the numbers of a tensor's item, where torch loads it all the same."""
+
+    def place(p):
+        content = pack(p)
+        numbers = b"\x11" * 64 + content + bytes(-len(content) % 4)
+        count = len(numbers) // 4
+        outer = item([count], numbers)
+        place = info("__0_0.distcp", outer.index(content), len(content), transforms)
+        entry = VALUE_ENTRY if not whole else tensor_entry([3], [([0], [3])])
+        entries = [("a", tensor_entry([count], [([0], [count])])), ("v", entry)]
+        stored = [
+            (index("a", [0]), info("__0_0.distcp", 0, len(outer))),
+            (index("v", [0] if whole else None), place),
+        ]
+        return {".metadata": table(entries, stored), "__0_0.distcp": outer}
+
+    return place
+
+
+def items():
+    yield "a pickle", hidden_item(bytes)
+    yield "a pickle as a tensor", hidden_item(bytes, whole=True)
+    yield "a legacy file", hidden_item(lambda p: legacy(p, {}))
+    yield "a zip in zstd", hidden_item(lambda p: zstd(pt(p, {})), ["stream.zstd/1"])
+    yield "a pickle in zstd as a tensor", hidden_item(zstd, ["stream.zstd/1"], whole=True)
+
+
+def packed_storages():
+    for label, pack in PACKERS:
+        yield label, lambda p, f=pack: {"in.pt": pt(HONEST_PT, {"0": f(p)})}
+
+
+def behind():
+    yield "GGUF", lambda p: {"in.gguf": gguf({"a": f32(1, 2)}) + p}
+
+
 def places():
-    for group in (polyglots, zips, tars, packed, arrays, rows, others):
+    groups = (polyglots, zips, tars, packed, packed_storages, arrays, rows, others, items, behind)
+    for group in groups:
         for label, place in group():
             yield f"{group.__name__}: {label}", place
 

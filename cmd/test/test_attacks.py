@@ -27,7 +27,7 @@ import attacks_values  # noqa: F401
 import attacks_zero  # noqa: F401
 from harness import Skip, Suite, one_in
 
-FEW = 4  # files of a row all go through the sanitizers, of the others one in five
+FEW = 4  # files of a row all go through the sanitizers, of the others one in ten
 
 
 def needs_full(_):
@@ -40,7 +40,7 @@ def cases(suite):
             yield f"{row_id} -", needs_full
         elif suite.wants_some(row_id):
             for number, (label, test) in enumerate(tests()):
-                if number < FEW or one_in(5, f"{row_id} {label}"):
+                if number < FEW or one_in(10, f"{row_id} {label}"):
                     yield f"{row_id} {label}", test
 
 

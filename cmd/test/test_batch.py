@@ -393,6 +393,43 @@ def skipping(folder):
     expect(folder, OK, "verify", "--receipt", "out/x/b.npz.receipt.json")
 
 
+def folders_again(folder):
+    """--update and --resume do a model folder again that changed, or that a kill kept out of the log, and leave alone
+    what is no model of the format."""
+    place = folder / "m" / "hf"
+    model(place / "model.safetensors")
+    (place / "sub").mkdir()
+    for name in ("config.json", "sub/notes.txt"):
+        (place / name).write_text("{}")
+    run_ = lambda *args, **how: lines(batch(folder, "m", "out", "-t", "pt", "--json", *args, **how))  # noqa: E731
+    count = lambda *args, **how: counts(run_(*args, **how)[1])  # noqa: E731
+    check_equal(count("--update"), (1, 0, 0), "the first")
+    check_equal((count("--update"), count("--resume")), ((0, 1, 0), (0, 1, 0)), "nothing changed")
+    check_equal(count(code=USAGE), (0, 0, 1), "no option says that the folder may go")
+    for option in ("--update", "--resume"):
+        (place / "sub/notes.txt").write_text(f"other {option}")
+        check_equal((count(option), count(option)), ((1, 0, 0), (0, 1, 0)), f"{option}: a file below changed")
+        check_equal((folder / "out/hf/sub/notes.txt").read_text(), f"other {option}", "copied")
+        (folder / "out/hf/config.json").write_text("damaged")
+        check_equal((count(option), count(option)), ((1, 0, 0), (0, 1, 0)), f"{option}: the output changed")
+        check_equal((folder / "out/hf/config.json").read_text(), "{}", "mended")
+    (folder / "out/.tconv-batch.jsonl").write_bytes(b"")
+    check_equal((count("--resume"), count("--resume")), ((1, 0, 0), (0, 1, 0)), "killed before its line was written")
+    shutil.rmtree(folder / "out/hf")
+    for step in range(9, 40):  # until one comes once the folder has its name
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        count(code=INVALID, env={"TCONV_TEST_KILL": str(step)})
+        if (folder / "out/hf").exists():
+            break
+    check_equal(count("--resume"), (1, 0, 0), f"its process was killed at step {step}")
+    shutil.rmtree(folder / "out/hf")
+    (folder / "out/hf").mkdir()
+    (folder / "out/hf/thesis.txt").write_text("mine")
+    for option in ("--update", "--resume"):
+        check_equal(count(option, code=USAGE), (0, 0, 1), f"{option}: a folder of the user's")
+    check_equal(files_in(folder / "out/hf"), ["thesis.txt"], "it stays")
+
+
 def dry_run(folder):
     tree(folder / "m")
     (folder / "m/a.safetensors").write_bytes(files.safetensors(tensors(0), {"k": "v"}))
@@ -507,6 +544,11 @@ def removing(folder):
     batch(folder, "m", "out", "-t", "npz", "--rm", code=IO, env={"TCONV_TEST_FLIP": "-300"})
     check_equal(files_in(folder / "m"), ["a.safetensors", "x/b.safetensors", "x/other.txt", "x/y/c.safetensors"],
                 "where verification fails all stay")
+    # A kill between the line in the log and the removal: what is still there is done again, and goes.
+    run_ = lambda: counts(lines(batch(folder, "m/x", "out2", "-t", "npz", "--rm", "--resume", "--json"))[1])  # noqa: E731
+    batch(folder, "m/x", "out2", "-t", "npz", "-q", "--verify")
+    check_equal((run_(), files_in(folder / "m/x")), ((2, 0, 0), ["other.txt"]), "what a kill left")
+    check_equal(run_(), (0, 0, 0), "nothing is left to do")
 
 
 def odd_names(folder):
@@ -598,8 +640,8 @@ def parallel_make(folder):
 
 
 CASES = [places, model_folders, keeps_shards, failures, crash, refused, inside, links, linked_shards,
-         linked_away, notes, checkpoints, plain_arrays, resumed_shards, skipping, dry_run, killed, signals, removing,
-         odd_names, large_tree, one_each, parallel_make]
+         linked_away, notes, checkpoints, plain_arrays, resumed_shards, skipping, folders_again, dry_run, killed,
+         signals, removing, odd_names, large_tree, one_each, parallel_make]
 
 
 def main():

@@ -8,6 +8,7 @@ import sys
 
 import files
 from checkpoint_files import dcp, index, info, item, numbers, tensor_entry
+from pickles import ORDERED_DICT, call, name, pickled, pt, storage
 from harness import DATA, DIFFERENT, INVALID, IO, OK, UNSAFE, UNSUPPORTED, Suite, check_equal, expect
 
 CODES = {"ok": OK, "corrupt": INVALID, "unsupported": UNSUPPORTED, "refused": UNSAFE, "io": IO}
@@ -162,6 +163,18 @@ def damage_is_found(folder):
     check_equal((folder / "out.safetensors").exists(), False, "an output")
 
 
+def dtype_of_few_bits(folder):
+    """Names of dtypes that torch has no tensors of are values, and nothing else."""
+    stored = [(index("a", [0]), 0)]
+    dcp(folder, [("a", tensor_entry([2], [([0], [2])], "uint4"))], stored, [item([2], numbers(2))])
+    expect(folder, UNSUPPORTED, "info", ".", mention="a tensor of dtype")
+    untyped = storage("0", 8, "UntypedStorage", module="torch.storage")
+    shape = (untyped, 0, (8,), (1,), False, ORDERED_DICT)
+    made = call("torch._utils", "_rebuild_tensor_v3", *shape, name("torch", "uint4"))
+    (folder / "few.pt").write_bytes(pt(pickled({"w": made}), {"0": numbers(2)}))
+    expect(folder, UNSUPPORTED, "info", "few.pt", mention="a tensor of dtype")
+
+
 def tag_folder(folder):
     """The folder of a tag opens as the whole does."""
     for stage in ("stage2", "stage3"):
@@ -169,7 +182,9 @@ def tag_folder(folder):
         check_equal(expect(folder, OK, "hash", DATA / "zero" / stage / "global_step1").out, whole, "hash")
 
 
-SCENES = [unfinished, another_metadata, beside_weights, of_one_rank, only_needed_files, damage_is_found, tag_folder]
+SCENES = [
+    unfinished, another_metadata, beside_weights, of_one_rank, only_needed_files, damage_is_found, dtype_of_few_bits, tag_folder
+]  # fmt: skip
 
 
 def cases():

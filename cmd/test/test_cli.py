@@ -25,18 +25,20 @@ import re
 import shlex
 import struct
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import compare_files
 import files
 import pickles
 import protobufs
+from case_helpers import HELPERS
 from files import Tensor, f32
 from harness import (
     DATA,
     HERE,
     TCONV,
     WORK,
+    Result,
     Suite,
     changes,
     failure_faults,
@@ -49,26 +51,14 @@ from harness import (
 MADE, BIN = WORK / "made", WORK / "bin"
 LINK = WORK / "data"  # to testdata, whose own path may hold spaces
 SHELL = re.compile(r"[|&;<>`]")
-# Words that a shell would take as they stand, but for the two variables.
-PLAIN = re.compile(r"""(?:[\w./:,=+@%^-]|\$(?:DATA|MADE)\b|'[^'$]*'|"[^"$`\\]*")+""")
+# Words that a shell would take as they stand, but for the two variables; and what joins commands.
+TOKEN = r"""(?:[\w./:,=+@%^-]|\$(?:DATA|MADE)\b|'[^'$]*'|"[^"$`\\]*")+|&&|[|<>]"""
 
-FIELD = """import json, sys
-value = json.load(sys.stdin)
-for key in sys.argv[1:]:
-    value = value[int(key) if isinstance(value, list) else key]
-print(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
-"""
-HEADER = """import struct, sys
-data = open(sys.argv[1], "rb").read()
-at = 16 if data.startswith(b"DTLEGION") else 0
-sys.stdout.buffer.write(data[at + 8:at + 8 + struct.unpack_from("<Q", data, at)[0]])
-"""
-MEMBER = """import sys, zipfile
-archive = zipfile.ZipFile(sys.argv[1])
-if sys.argv[2:]:
-    sys.stdout.buffer.write(archive.read(sys.argv[2]))
-else:
-    print(*archive.namelist(), sep="\\n")
+SCRIPT = """#!{python} -IS
+import sys
+sys.path.insert(0, {here!r})
+import case_helpers
+case_helpers.main({name!r})
 """
 
 
@@ -78,8 +68,8 @@ def make_files():
     MADE.mkdir()
     BIN.mkdir()
     (BIN / "tconv").symlink_to(TCONV)
-    for name, code in (("field", FIELD), ("header", HEADER), ("member", MEMBER)):
-        (BIN / name).write_text(f"#!{sys.executable} -IS\n{code}")  # a quick start
+    for name in ("field", "header", "member"):  # for lines that need a shell
+        (BIN / name).write_text(SCRIPT.format(python=sys.executable, here=str(HERE), name=name))
         (BIN / name).chmod(0o755)
 
     def make(name, content):
@@ -286,13 +276,101 @@ def pattern_of(lines):
     return "".join(one(kind, line) for kind, line in lines)
 
 
-def words(command):
-    """The words of a command that needs no shell, which costs as much as tconv does; None: it does."""
-    if not re.fullmatch(f"tconv( {PLAIN.pattern})+", command):
+@dataclass
+class Command:
+    words: list
+    source: str = None  # the file that its standard input is
+    target: str = None  # the file that its standard output goes to
+
+
+def parse_line(line):
+    """The pipelines of a line that needs no shell, which are joined by `&&`; None: it needs one.
+
+    A shell, a script in Python and a tconv that starts each cost more than most commands do.
+    """
+    tokens = re.findall(rf" ({TOKEN})(?= |$)", f" {line}")
+    if " ".join(tokens) != line:
         return None
+    pipelines, redirect = [[Command([])]], None
+    for token in tokens:
+        last = pipelines[-1][-1]
+        if redirect:
+            setattr(last, redirect, word_of(token))
+            redirect = None
+        elif token in ("<", ">"):
+            redirect = "source" if token == "<" else "target"
+        elif token == "|":
+            pipelines[-1].append(Command([]))
+        elif token == "&&":
+            pipelines.append([Command([])])
+        else:
+            last.words.append(word_of(token))
+    simple = not redirect and all(is_simple(pipeline) for pipeline in pipelines)
+    return pipelines if simple else None
+
+
+def word_of(token):
     for name, path in (("DATA", LINK), ("MADE", MADE)):
-        command = command.replace(f"${name}", str(path))
-    return [TCONV, *shlex.split(command)[1:]]
+        token = token.replace(f"${name}", str(path))
+    return shlex.split(token)[0]
+
+
+def is_simple(pipeline):
+    """Whether the first command is tconv or a helper, and what it prints goes to helpers alone."""
+
+    def is_helper(command):
+        name, *words = command.words or [""]
+        options = [word for word in words if name == "cmp" and word.startswith("-") and word != "-"]
+        return name in HELPERS and not options
+
+    first, *others = pipeline
+    return (
+        (is_helper(first) or first.words[:1] == ["tconv"])
+        and all(is_helper(command) and not command.source for command in others)
+        and not any(command.target for command in pipeline[:-1])
+        and not (pipeline[-1].target or "").startswith("/")  # such as /dev/full
+    )
+
+
+def run_helper(name, words, data, folder):
+    try:
+        return *HELPERS[name](words, data, folder), b""
+    except (LookupError, TypeError, ValueError, OSError) as problem:
+        return 1, b"", f"{name}: {problem!r}\n".encode()
+
+
+def run_pipeline(pipeline, folder, env):
+    """What a shell would make of it: the status is that of the last command."""
+    data, errors = b"", b""
+    for command in pipeline:
+        name, *words = command.words
+        source = folder / command.source if command.source else None
+        if name == "tconv":
+            result = run(TCONV, *words, cwd=folder, env=env, stdin=source or "/dev/null")
+            code, data, err = result.code, result.out, result.err
+            if code < 0 or result.timed_out:
+                return result
+        else:
+            code, data, err = run_helper(name, words, source.read_bytes() if source else data, folder)
+            result = Result(command.words, code, data, err, 0, 0, 0, False)
+        if command.target:
+            (folder / command.target).write_bytes(data)
+            data = b""
+        errors += err
+    return replace(result, code=code, out=data, err=errors)
+
+
+def run_line(line, folder, env):
+    pipelines = parse_line(line)
+    if not pipelines:
+        return run("sh", "-c", line, cwd=folder, env=env)
+    out, err = b"", b""
+    for pipeline in pipelines:
+        result = run_pipeline(pipeline, folder, env)
+        out, err = out + result.out, err + result.err
+        if result.code != 0:
+            break
+    return replace(result, out=out, err=err)
 
 
 def run_step(step, folder):
@@ -301,7 +379,7 @@ def run_step(step, folder):
     code_file = folder.with_suffix(".codes")
     env = {"DATA": str(LINK), "MADE": str(MADE), "TCONV_TEST_CODES": str(code_file)}
     env["PATH"] = f"{BIN}:{os.environ['PATH']}"
-    result = run(*(words(step.command) or ("sh", "-c", step.command)), cwd=folder, env=env)
+    result = run_line(step.command, folder, env)
     faults = health_faults(result)
     if result.code != step.status:
         faults.append(f"expected: exit {step.status}, got {result.code}")

@@ -45,7 +45,7 @@ from harness import (
 
 MOST_STEPS = 400
 STRIDE = 13 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
-SPARSE = 3 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
+SPARSE = 6 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
 
 
 @dataclass(frozen=True)
@@ -224,12 +224,11 @@ class Bench:
     def command(self, *more):
         return [*words(self.scenario.arguments, self.source), "-q", *more]
 
-    def run(self, sync=False, check=None, prefix=(), **environment):
+    def run(self, sync=False, check=None, **environment):
         result = tconv(
             *self.command(*([] if sync else ["--no-sync"])),
             cwd=self.place,
             env={**self.scenario.environment, **environment},
-            prefix=prefix,
         )
         if check is not None and result.code != check:
             raise result.failed(f"expected: exit {check}, got {result.code}")
@@ -264,7 +263,7 @@ class Bench:
 
     def check_recovery(self, again=True):
         """The next run tidies up though it fails; the one after it succeeds."""
-        result = self.run(prefix=limited("-f 0"))
+        result = self.run(TCONV_TEST_FAULT="write:1+,copy:1+")
         state, temporary = self.state()
         # What was appended is not appended again, nor what was joined joined again.
         done = {"append": INVALID, "index": OK, "../new-model": USAGE}.get(self.scenario.arguments[0])
@@ -613,14 +612,14 @@ def cases(suite):
     dice = random.Random(SEED)
     chosen = ["single over old", "shards", "shards over old", "folder", "sidecar over old"]
     chosen += ["shards over old, named", "replaced folder", "edit shards", "model folder"]
-    each = 1000 // len(chosen) + 1 if suite.full else 8
+    each = 1000 // len(chosen) + 1 if suite.full else 3 if SANITIZED else 8
     for name in chosen:
         yield f"kill at random: {name}", functools.partial(
             killed_at_random, dice.randrange(1 << 32), each, SCENARIOS[name]
         )
     for rest in (("--resume",), ("--skip-existing",), ("--update",)):
         yield f"kill a batch, then {rest[0]}", functools.partial(
-            killed_batch, dice.randrange(1 << 32), 60 if suite.full else 6, rest
+            killed_batch, dice.randrange(1 << 32), 60 if suite.full else 2 if SANITIZED else 6, rest
         )
     yield "signal while files have names", signalled_named
     yield "few descriptors", few_descriptors

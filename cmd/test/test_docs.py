@@ -23,6 +23,11 @@ from harness import DATA, REMOTE, TCONV, WORK, Skip, Suite, check_equal, run
 
 ROOT = DATA.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Pages for those who work on tconv: what runs in them is the project's own.
+OTHER_PAGES = [
+    *(ROOT / name for name in ("CONTRIBUTING.md", ".github/SECURITY.md")),
+    *(path for top in ("core", "formats", "cmd") for path in sorted((ROOT / top).rglob("README.md"))),
+]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SET_UP = re.compile(r"^scripts/(?:test|tconv)\b.*\n", re.MULTILINE)
@@ -125,6 +130,8 @@ def check_page(page, folder):
 
 
 def cases(samples):
+    for page in OTHER_PAGES:
+        yield f"page {page.relative_to(ROOT)}", lambda folder, page=page: check_page(page, folder)
     for page in PAGES:
         name = page.relative_to(ROOT)
         yield f"page {name}", lambda folder, page=page: check_page(page, folder)

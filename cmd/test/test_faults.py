@@ -176,7 +176,7 @@ NEVER_FAIL = re.compile(
 )
 # Only the hooks of tests call these (cmd/sandbox_probe.c, cmd/fork_server.c).
 ONLY_TESTS = set(
-    "chmod close_range execve fchown fopen64 fsetxattr futimens mknod pipe prlimit64 ptrace "
+    "chmod close_range execve fchown fopen64 fsetxattr futimens listxattr mknod pipe prlimit64 ptrace "
     "sendto setpgid setxattr socket symlink truncate64 unshare utimensat wait4".split()
 )
 

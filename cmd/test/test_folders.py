@@ -154,6 +154,40 @@ def linked_blobs(folder):
     check_equal((folder / "out/notes.txt").read_text(), "secret", "of the cache's own blobs")
 
 
+def scanned_snapshot(folder):
+    """scan looks at what a snapshot's links lead to in its cache, once, and at nothing that other links lead to."""
+    cache = folder / "models--a--b"
+    place = cache / "snapshots" / "r"
+    (place / "sub").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for name in ("one", "two"):
+        (cache / "blobs" / name).write_bytes(b"cos\nsystem\n(S'id'\ntR.")
+    (folder / "elsewhere").write_bytes(b"cos\nsystem\n(S'id'\ntR.")
+    os.mkfifo(cache / "blobs/pipe")
+    (place / "pytorch_model.bin").symlink_to("../../blobs/one")
+    (place / "sub/optimizer.pt").symlink_to("../../../blobs/two")
+    links = {"out": "../../../elsewhere", "none": "../../blobs/none", "pipe": "../../blobs/pipe", "own": "own"}
+    for name, target in links.items():
+        (place / name).symlink_to(target)
+    for top, found in ((place, 2), (place / "sub", 1), (cache, 2)):
+        result = tconv("scan", "--json", "--sandbox=require", str(top.relative_to(folder)), cwd=folder)
+        check_equal(result.code, 1, f"{top}: exit code", result)
+        summary = json.loads(result.out.splitlines()[-1])["summary"]
+        check_equal((summary["unsafe"], summary["files"]), (found, found), f"{top}: unsafe files", result)
+
+
+def slices(folder):
+    """Numbered files hold each a slice of a model, and none is another form of the other: what is not read is copied."""
+    place = make(folder, **{"params.json": "{}"})
+    for number in (0, 1):
+        expect(folder, OK, "-q", "in/model.safetensors", f"in/consolidated.0{number}.pth")
+    (place / "model.safetensors").unlink()
+    result = expect(folder, OK, "in", "out/", "-t", "safetensors", quiet=False)
+    check_equal(b"consolidated.00.pth is read, not consolidated.01.pth" in result.err, True, "the choice", result)
+    wanted = ["config.json", "consolidated.00.safetensors", "consolidated.01.pth", "params.json"]
+    check_equal(sorted(content(folder / "out")), wanted, "files", result)
+
+
 def pipe_as_weights(folder):
     """What has the name of weights and is no file is passed over, and never opened."""
     place = make(folder)
@@ -488,6 +522,8 @@ def cases():
     yield "link to a sibling of a like name", sibling
     yield "weights elsewhere", weights_elsewhere
     yield "linked blobs", linked_blobs
+    yield "scanned snapshot", scanned_snapshot
+    yield "slices", slices
     yield "pipe as weights", pipe_as_weights
     for name in ("../x", "/etc/passwd", "a/b", "..", "", "a\0b", "..\\x"):
         yield f"index names {name!r}", functools.partial(hostile_index, name, UNSAFE)

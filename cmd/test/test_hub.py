@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Hub: files of repositories, the cache that Python's client has, pushing and converting."""
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -13,12 +14,14 @@ import time
 import files
 from files import Tensor, f32
 from harness import (
+    DATA,
     INVALID,
     IO,
     MIB,
     OK,
     TCONV,
     UNSAFE,
+    UNSUPPORTED,
     USAGE,
     Failed,
     Process,
@@ -90,6 +93,7 @@ def hub_folders(folder):
         for address in (
             "hf://org/name", "hf://org/name@main", f"{hub.url}/org/name", f"{hub.url}/org/name/tree/main",
             "hf://datasets/org/set/sub/deep", f"{hub.url}/datasets/org/set/tree/main/sub/deep",
+            f"{hub.url}/org/name/", f"{hub.url.replace('http', 'HTTP')}/org/name?library=x#files",
         ):  # fmt: skip
             result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
             check_equal(result.out, here.out, address, result)
@@ -98,6 +102,26 @@ def hub_folders(folder):
         run_remote(folder, IO, "info", "hf://datasets/org/set", env=hub_env(hub))
         run_remote(folder, OK, "-q", "hf://org/name", "out.npz", env=hub_env(hub))
         expect(folder, OK, "diff", "--ignore-metadata", "out.npz", "m.safetensors")
+
+
+@case
+def hub_checkpoint_folders(folder):
+    """Checkpoints that are folders, by each kind of address of the Hub; other servers do not tell what a folder has."""
+    content = {}
+    for name in ("zero/stage2", "dcp/ranks"):
+        root = DATA / name
+        content |= {str(path.relative_to(DATA)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with Hub() as hub, Server() as server:
+        hub.add_repo("org/name", content)
+        for path, data in content.items():
+            server.add(f"/{path}", data)
+        for name, file in (("zero/stage2", "latest"), ("dcp/ranks", ".metadata")):
+            here = expect(folder, OK, "hash", DATA / name)
+            for address in (f"hf://org/name/{name}", f"hf://org/name/{name}/{file}", f"{hub.url}/org/name/resolve/main/{name}/{file}"):
+                result = run_remote(folder, OK, "hash", address, env=hub_env(hub))
+                check_equal(result.out, here.out, address, result)
+        run_remote(folder, OK, "hash", f"{server.url}/dcp/ranks/.metadata")
+        expect_code(folder, UNSUPPORTED, "remote-folder", "hash", f"{server.url}/zero/stage2/latest")
 
 
 @case
@@ -216,7 +240,8 @@ def hub_token(folder):
         (folder / "token").write_text("hf_test\n")
         for env in (
             {"HF_TOKEN": "hf_test"}, {"HUGGING_FACE_HUB_TOKEN": "hf_test"},
-            {"HF_TOKEN_PATH": str(folder / "token")}, {"HF_HOME": str(folder)},
+            {"HF_TOKEN_PATH": str(folder / "token")}, {"HF_HOME": str(folder)}, {"HF_TOKEN": " ", "HF_HOME": str(folder)},
+            {"HOME": str(folder), "HF_TOKEN_PATH": "~/token"},
         ):  # fmt: skip
             run_remote(folder, OK, "hash", "hf://org/name/m.safetensors", env={"HF_ENDPOINT": hub.url, **env})
         got = [lines for _, _, lines in store.requests if "Authorization" in lines]
@@ -254,6 +279,7 @@ def hub_offline(folder):
     result = expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"HF_HUB_OFFLINE": "1"})
     if b"HF_HUB_OFFLINE" not in result.err:
         raise result.failed("expected: a hint on what to do")
+    expect_code(folder, IO, "offline", "info", "hf://org/name/m.npy", env={"TRANSFORMERS_OFFLINE": "YES"})
 
 
 @case
@@ -463,6 +489,33 @@ def hub_push(folder):
 
 
 @case
+def hub_push_renamed(folder):
+    """A repository that has another name now: the Hub leads there, and to no other host with what is sent."""
+    (folder / "m.safetensors").write_bytes(model())
+    (folder / "small.txt").write_bytes(b"x")
+    with Hub() as hub, Server() as other:
+        repo = hub.add_repo("org/name", {"a": b"1"})
+
+        def lead(handler, path):
+            if "old/name" not in path or (place and handler.command == "GET"):
+                return False
+            handler.answer(status, b"", {"Location": place + handler.path.replace("old/name", "org/name")})
+            return True
+
+        hub.hook, place = lead, ""
+        for status in (307, 308):
+            for name in ("m.safetensors", "small.txt"):
+                run_hub(folder, OK, hub, "push", "old/name", name, f"{status}-{name}")
+                check_equal(f"{status}-{name}" in repo.commits[repo.refs["main"]], True, "the file")
+        status = 302
+        check_equal(tconv_hub(folder, hub, "push", "old/name", "m.safetensors").code, IO, "another kind of redirect")
+        hub.add_repo("old/name", {"a": b"1"})
+        status, place = 307, other.url
+        check_equal(tconv_hub(folder, hub, "push", "old/name", "m.safetensors").code, IO, "to another host")
+        check_equal(other.requests, [], "what the other host got")
+
+
+@case
 def hub_push_expired(folder):
     """Where a store no longer takes what is sent to the address that the Hub gave, a new one is asked for, once."""
     for part, refusals, code in ((None, 1, OK), (None, 99, IO), (300, 1, OK), (300, 99, IO)):
@@ -560,6 +613,27 @@ def hub_convert_confirms(folder):
         hub.hook = None
         run_hub(folder, OK, hub, *words)
         check_equal(sorted(repo.commits[repo.refs["main"]]), ["m.deathtensors"], "in the end")
+
+        def spoil(handler, path):
+            """A small file that the commit holds itself is another there, of the same size."""
+            if "/commit/" in path and b'"file"' in handler.body:
+                lines = [json.loads(line) for line in handler.body.splitlines()]
+                data = bytearray(base64.b64decode(lines[1]["value"]["content"]))
+                data[-1] ^= 1
+                lines[1]["value"]["content"] = base64.b64encode(data).decode()
+                handler.body = b"\n".join(json.dumps(line).encode() for line in lines)
+            return False
+
+        repo = hub.add_repo("org/small", {"m.safetensors": model({"b": f32(0.5)})})
+        words = ["convert", "org/small", "m.safetensors", "-o", "b.npy", "--delete-original"]
+        hub.hook = spoil
+        for more, code in ([], "hub-confirm"), (["--no-spool"], "verification"):
+            result = tconv_hub(folder, hub, *words, *more, "--json")
+            check_equal((result.code, error_code(result)), (IO, code), "a small result that is another", result)
+            check_equal("m.safetensors" in repo.commits[repo.refs["main"]], True, "the original is there", result)
+        hub.hook = None
+        run_hub(folder, OK, hub, *words)
+        check_equal(sorted(repo.commits[repo.refs["main"]]), ["b.npy"], "in the end")
 
 
 @case
@@ -877,8 +951,10 @@ def hub_homes(folder):
             ({"HF_HUB_CACHE": "c1"}, "c1"), ({"HUGGINGFACE_HUB_CACHE": "c2"}, "c2"), ({"HF_HOME": "c3"}, "c3/hub"),
             ({"HF_HOME": "", "XDG_CACHE_HOME": "c4"}, "c4/huggingface/hub"),
             ({"HF_HOME": "", "XDG_CACHE_HOME": "", "HOME": "c5"}, "c5/.cache/huggingface/hub"),
+            ({"HOME": "h6", "HF_HOME": "~/c6"}, "h6/c6/hub"), ({"BASE": "c7", "HF_HUB_CACHE": "$BASE/x"}, "c7/x"),
+            ({"BASE": "c8", "HF_HOME": "${BASE}/$none$"}, "c8/$none$/hub"), ({"HOME": "h9", "HF_HUB_CACHE": "~"}, "h9"),
         ):  # fmt: skip
-            there = {name: str(folder / value) if value else "" for name, value in env.items()}
+            there = {name: str(folder / value) if value and value[0] not in "~$" else value for name, value in env.items()}
             result = run_remote(folder, OK, "hub", "pull", "org/name", "a", env=hub_env(hub, "hf_test", **there))
             check_equal(result.out.decode().startswith(str(folder / place / "models--org--name")), True, str(env), result)
         for value, code in (("http://example.invalid", (UNSAFE, "plain-http")), ("ftp://x", (USAGE, "address")), ("nonsense", (USAGE, "address"))):

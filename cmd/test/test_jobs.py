@@ -380,6 +380,22 @@ def folder_killed(folder):
     check_equal(digest(place), digest(folder / "one"), "the digest")
 
 
+def slurm_arrays(folder):
+    """The tasks of an array do every line once, wherever its numbers begin and however far they are apart."""
+    script = DATA.parent / "scripts" / "cluster" / "slurm.sh"
+    (folder / "jobs").write_text("".join(f"echo {number}\n" for number in range(7)))
+    for tasks, step in ((range(1, 4), 1), (range(4), 1), (range(5, 12, 2), 2), (range(3, 4), 1), (range(1, 10), 1)):
+        done = []
+        for task in tasks:
+            numbers = {"ID": task, "MIN": min(tasks), "MAX": max(tasks), "COUNT": len(tasks), "STEP": step}
+            env = {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in numbers.items()}
+            done += run("sh", str(script), "jobs", cwd=folder, env=env).out.split()
+        check_equal(sorted(map(int, done)), list(range(7)), f"array {tasks}")
+    gaps = {"ID": "9", "MIN": "3", "MAX": "9", "COUNT": "3", "STEP": "1"}
+    result = run("sh", str(script), "jobs", cwd=folder, env={f"SLURM_ARRAY_TASK_{name}": gaps[name] for name in gaps})
+    check_equal((result.code, result.out), (2, b""), "an array with gaps", result)
+
+
 def trees_joined(folder):
     """One command joins all models below a folder, and writes a receipt beside each."""
     model_folder(folder)
@@ -468,6 +484,38 @@ def pattern_rules(folder):
     check_equal((result.code, result.cpu_seconds < 5), (2, True), "a target without a source", result)
 
 
+def one_source(folder):
+    """Every target is made of the model that is there, and not of another target, also where that is there by now or
+    comes first in the list; the model itself stays."""
+    needs("make")
+    endings = [".npz", ".safetensors", ".pt", ".gguf"]  # the first holds no metadata
+    model(folder / "in.safetensors", 1)
+    (folder / "tconv.mk").write_bytes(tconv("formats", "--makefile").out)
+    hostile = ["a;touch bad1;", "$(shell touch bad2)", "`touch bad3`", "x:y", "a=b", "sp ace", "%", "c#d", "it's", "b\\", "|", ","]
+    sources = [f"sub/m{number}{ending}" for number, ending in enumerate(endings)]
+    (folder / "sub").mkdir()
+    for number, source in enumerate(sources):
+        expect(folder, OK, "-q", "in.safetensors", source, "--dtype", "F16", "--lossy")
+        os.utime(folder / source, (number, number))
+    for name in hostile:
+        (folder / f"{name}.npz").write_bytes((folder / "sub/m0.npz").read_bytes())
+    names = [f"sub/m{number}{ending}" for number in range(len(sources)) for ending in endings]
+    (folder / "Makefile").write_text(f"include tconv.mk\nall: {' '.join(names)}\n-include $(wildcard */*.tconv.d)\n")
+    for turn in ((), ("-n",)):
+        result = run("make", "-j4", *turn, "all", cwd=folder, env=environment())
+        check_equal(result.code, 0, "make", result)
+        pairs = re.findall(rb"-- '(\S+)' '(\S+)'", result.out)
+        check_equal({source.decode() for source, _ in pairs}, set(sources), f"{turn}: what is read", result)
+        check_equal(len(pairs), len(names) - len(sources), f"{turn}: how many are made")
+        for source in sources:
+            os.utime(folder / source, (2e9, 2e9))
+    for name in ("it's", "a';touch bad4;'"):
+        (folder / f"{name}.npz").write_bytes((folder / "sub/m0.npz").read_bytes())
+        run("make", f"{name}.safetensors", cwd=folder, env=environment())
+    check_equal((folder / "it's.safetensors").exists(), True, "a quoted name")
+    check_equal([name for name in os.listdir(folder) if name.startswith("bad")], [], "no name is a command")
+
+
 def resharding(folder):
     """A depfile survives shards that are no more: make runs the rule again, and does not fail."""
     needs("make")
@@ -507,7 +555,7 @@ def if_changed(folder):
         expect(folder, OK, "-q", "a.safetensors", *to)
 
 
-CASES = [from_shards, refusals, other_run, odd_shards, pruning, makefile, makefile_sources, folder_refusals, folder_killed, trees_joined, folder_jobs, folder_makefile, pattern_rules, resharding, if_changed]
+CASES = [from_shards, refusals, other_run, odd_shards, pruning, makefile, makefile_sources, folder_refusals, folder_killed, slurm_arrays, trees_joined, folder_jobs, folder_makefile, pattern_rules, one_source, resharding, if_changed]
 
 
 def cases():

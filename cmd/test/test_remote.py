@@ -255,8 +255,37 @@ def shards(folder):
         url = f"{server.url}/d/s.safetensors.index.json"
         here = expect(folder, OK, "hash", "m.safetensors")
         check_equal(run_remote(folder, OK, "hash", url).out, here.out, "hashes")
-        del server.files[sorted(name for name in server.files if "-of-" in name)[1]]
+        here = expect(folder, OK, "scan", "s.safetensors.index.json")
+        there = run_remote(folder, OK, "scan", url)
+        check_equal(there.out.replace(f"{server.url}/d/".encode(), b""), here.out, "what scan says", there)
+        name = sorted(name for name in server.files if "-of-" in name)[1]
+        server.files[name].faults[:] = ["status:503"] * 14
+        run_remote(folder, IO, "scan", url)
+        del server.files[name]
         expect_code(folder, IO, "not-found", "hash", url)
+        result = tconv("scan", url, cwd=folder, env=PLAIN)
+        check_equal((result.code, b"broken: " in result.out), (INVALID, True), "a shard that is not there", result)
+
+
+@case
+def scans_of_beside(folder):
+    """What lies beside a scanned file is scanned too: a pickle in a shard, and in an ONNX model's data."""
+    (folder / "bad").mkdir()
+    (folder / "bad/shard.bin").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    (folder / "bad/m.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"b": "shard.bin"}}))
+    for path in (DATA / "onnx").rglob("*"):
+        if path.is_file():
+            (folder / "onnx" / path.relative_to(DATA / "onnx")).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "onnx" / path.relative_to(DATA / "onnx")).write_bytes(path.read_bytes())
+    with Server() as server:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                server.add(f"/{path.relative_to(folder)}", path.read_bytes())
+        for path in (folder / "bad/m.bin.index.json", *sorted((folder / "onnx").rglob("*.onnx"))):
+            name = str(path.relative_to(folder))
+            here = tconv("scan", name, cwd=folder)
+            there = run_remote(folder, here.code, "scan", f"{server.url}/{name}")
+            check_equal(there.out.replace(f"{server.url}/".encode(), b""), here.out, f"what scan says of {name}", there)
 
 
 @case

@@ -104,7 +104,9 @@ def lying_ranges(folder):
         part(0, 100_000, SIZE),  # more than was asked for
         part(0, 65536, 100),  # behind its own end
         part(0, 65536, 2**64),
+        part(0, 65536, f"{SIZE}, bytes 0-9/10"),
         part(0, 2**70, 2**70, b"x" * 65536),
+        part(0, 65536, SIZE, more="Content-Type: multipart/byteranges; boundary=x\r\n"),
         b"HTTP/1.1 206 P\r\nContent-Range: bytes */5\r\nContent-Length: 5\r\n\r\nabcde",
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 5-1/9\r\nContent-Length: 5\r\n\r\nabcde",
         b"HTTP/1.1 206 P\r\nContent-Range: items 0-4/5\r\nContent-Length: 5\r\n\r\nabcde",
@@ -172,6 +174,10 @@ def versions(folder):
         ({"ETag": '"a"', "Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT"}, {"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT"}),
         ({"ETag": '"a"'}, {}),
         ({"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT"}, {}),
+        ({}, {"ETag": '"a"'}),
+        ({}, {"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT"}),
+        ({"ETag": '"a"'}, {"ETag": 'W/"a"'}),
+        ({"ETag": 'W/"a"', "Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT"}, {"ETag": 'W/"a"', "Last-Modified": "Wed, 02 Jan 2030 00:00:00 GMT"}),
     ):
         count = [0]
 
@@ -192,6 +198,10 @@ def packed_answers(folder):
     attacked(
         folder, IO, "answer", lambda connection, request: connection.sendall(part(0, 9, 9, b"\x1f\x8b" + bytes(7), "Content-Encoding: gzip\r\n"))
     )
+    attacked(
+        folder, IO, "answer",
+        lambda connection, request: connection.sendall(part(0, 9, 9, bytes(9), "Content-Encoding: br\r\nContent-Encoding: identity\r\n")),
+    )  # fmt: skip
     with Hub() as hub:
         hub.add_repo("org/name", {"a": b"1"})
         hub.hook = lambda handler, path: handler.answer(200, b"\x1f\x8b" + bytes(50), {"Content-Encoding": "gzip"}) or True
@@ -469,7 +479,7 @@ def paths_of_lists(folder):
         hub.add_repo("org/name", {"m.safetensors": model()})
         for path in (
             "..", "../x", "a/..", "a/../b", "/x", "//x", "a//b", "a/", "./a", "a/.", "", "a\0b", "a\nb", "a\rb",
-            "a\x1b[31mb", "a\\b", "a\x7fb", "x" * 5000, "a\u202eb", "C:\\x",
+            "a\x1b[31mb", "a\\b", "a\x7fb", "x" * 5000, "a\u202eb", "C:\\x", ".git/hooks/post-checkout", "a/.GIT/config",
         ):  # fmt: skip
 
             def lie(handler, name, path=path):

@@ -34,7 +34,7 @@ MODEL = {"a.weight": f32(*range(12), shape=[3, 4]), "a.bias": f32(1, 2, 3), "b":
 # What sanitizers do themselves.
 RELAXED = {"socketpair", "fork", "ptrace", "kill", "signal", "dump", "memory", "make-suid", "send", "tkill"}
 RELAXED |= {"dumpable", "raise", "raise-own"}
-BY_DESCRIPTOR = ("fchmod-suid", "fchown", "futimens", "fsetxattr", "flags", "lease")
+BY_DESCRIPTOR = ("fchmod-suid", "fchown", "futimens", "fsetxattr", "flags", "seal", "lease")
 CALLS = """
     bpf io_uring_setup perf_event_open userfaultfd process_vm_readv process_vm_writev keyctl add_key
     mount umount2 pivot_root chroot open_tree fsopen setns kexec_load init_module finit_module
@@ -42,7 +42,7 @@ CALLS = """
     rt_sigqueueinfo pidfd_send_signal pidfd_getfd process_madvise shmat mq_open io_submit pkey_mprotect
     personality name_to_handle_at
     execveat=/bin/true execve=/bin/true socket socket=unix socketpair fork namespace ptrace kill
-    signal code type limit dump privileges owner owner-ex owner-ioctl owner-signal send tkill dumpable raise
+    signal code type limit dump privileges owner owner-ex owner-ioctl owner-signal discipline send tkill dumpable raise
     raise-own
 """.split()
 
@@ -164,7 +164,8 @@ def attempts(folder):
     paths |= {"list=/": "EACCES", f"make={folder / 'new'}": "EACCES"}
     # What may be read may not be changed by its descriptor, nor emptied by being opened.
     lasting = folder / "in" / "folder" / "config.json"
-    paths |= {f"{what}={lasting}": "EPERM" for what in ("empty", *BY_DESCRIPTOR)}
+    paths |= {f"{what}={lasting}": "EPERM" for what in ("empty", "empty-unread", *BY_DESCRIPTOR)}
+    paths |= {f"{what}={other / 'secret'}": "EPERM" for what in ("open-unread", "attributes")}
     paths |= {f"{what}={folder / 'out' / 'new'}": "EPERM" for what in ("make-suid", "node")}
     paths["parent"] = "EACCES"
     calls = dict.fromkeys(CALLS, "EPERM")
@@ -221,7 +222,8 @@ def older_kernels(line, abi, folder):
     """Every command works with every version of Landlock."""
     sample(folder)
     # What older versions let through seccomp denies.
-    more = {f"empty={folder / 'in' / 'more.npy'}": "EPERM", "owner": "EPERM"}
+    more = {f"{what}={folder / 'in' / 'more.npy'}": "EPERM" for what in ("empty", "empty-unread")}
+    more |= {"owner": "EPERM"}
     env = environment(folder, TCONV_TEST_LANDLOCK=str(abi), TCONV_TEST_SANDBOX="\n".join(["read=/etc/passwd", "socket", *more]))
     result = tconv(*words(line, "require"), cwd=folder, env=env)
     writes = "out/" in line or line.startswith(("append", "edit", "manifest"))

@@ -39,6 +39,11 @@ enum tc_reason {
     TC_REASON_HEADER_SIZE,    /* the header would be larger than its format allows */
     TC_REASON_SPARSE,         /* the parts of a sparse tensor do not belong together */
     TC_REASON_OUT_OF_MEMORY,  /* the system has none; not the command's own limit */
+    TC_REASON_NOT_A_FILE,     /* a folder, a pipe or a device, where a file was meant */
+    TC_REASON_CANNOT_OPEN,    /* the system did not open an input */
+    TC_REASON_LINK_OUTSIDE,   /* a link leads out of the tree that a batch was given */
+    TC_REASON_NO_RANGES,      /* the server gives files as a whole only */
+    TC_REASON_DENIED,         /* the server wants a token, or another one */
 };
 
 struct tc_error {

@@ -167,8 +167,7 @@ struct tc_backend {
     const char *summary;
     const char *const *extensions; /* with their dot, NULL at the end; the first is canonical */
     const char *mime;
-    const char
-        *many; /* of a format that holds one tensor: the one to name for several; NULL: none */
+    const char *many;      /* of a format for one tensor: which to use for several; NULL: none */
     const char *framework; /* the framework of its tensors, as Hugging Face names it; NULL: any */
     unsigned caps;
     tc_dtype_set dtypes; /* those it stores; others become what tc_dtype_promote says */

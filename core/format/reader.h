@@ -48,6 +48,7 @@ struct tc_reader {
     size_t companion_count;
     struct tc_input *sidecar; /* that metadata came from; NULL: none */
     uint64_t size;            /* bytes of all files */
+    uint64_t behind;          /* bytes behind all that the format has, which are left out */
     uint64_t made;            /* bytes its tensors have that the files do not; --max-size */
     /* What the file holds besides tensors and metadata, such as code; NULL: nothing. A
      * file that holds such things is not changed in place. */

@@ -13,8 +13,8 @@
  *                            not in C order, {"a":{…}} attributes
  *     ["p",NAME,OPT]         nn.Parameter, which requires a gradient unless {"g":false}
  *     ["s",NAME,LAYOUT,C]    a sparse tensor: NAME.indices and so on; C: coalesced (coo alone)
- *     ["q",NAME,SCHEME,…]    quantised: scale, zero point, dtype; or axis, dtype with NAME.scales
- * and NAME.zero_points
+ *     ["q",NAME,SCHEME,…]    quantised: scale, zero point, dtype; or axis, dtype, with the tensors
+ *                            NAME.scales and NAME.zero_points
  *     ["n",NAME] ["N",NAME]  numpy's array and scalar
  *     ["l",…] ["u",…] ["S",…]               list, tuple, set
  *     ["d",K,V,K,V,…]                       dict with other keys

@@ -48,6 +48,28 @@ bool tc_tree_is_dtype(struct tc_text name) {
                                         "qint8",
                                         "quint8",
                                         "qint32",
+                                        "uint1",
+                                        "uint2",
+                                        "uint3",
+                                        "uint4",
+                                        "uint5",
+                                        "uint6",
+                                        "uint7",
+                                        "int1",
+                                        "int2",
+                                        "int3",
+                                        "int4",
+                                        "int5",
+                                        "int6",
+                                        "int7",
+                                        "bits8",
+                                        "bits16",
+                                        "bits1x8",
+                                        "bits2x4",
+                                        "bits4x2",
+                                        "quint4x2",
+                                        "quint2x4",
+                                        "bcomplex32",
                                         NULL};
     return is_among(name, names);
 }
@@ -59,6 +81,9 @@ bool tc_tree_is_device(struct tc_text name) {
     size_t word = colon ? (size_t)(colon - name.bytes) : name.length;
     size_t digits = colon ? name.length - word - 1 : 0;
     if (!is_among((struct tc_text){name.bytes, word}, names) || digits > 3 || (colon && !digits))
+        return false;
+    /* torch knows no device "cuda:00". */
+    if (digits > 1 && colon[1] == '0')
         return false;
     for (size_t i = word + 1; i < name.length; i++)
         if (name.bytes[i] < '0' || name.bytes[i] > '9')

@@ -161,6 +161,7 @@ static bool is_regular(mode_t mode, struct tc_error *error) {
                        : S_ISSOCK(mode) ? "a socket"
                                         : "a device";
     tc_fail(error, TC_IO, "not-a-file", "this is %s, not a file", kind);
+    tc_error_because(error, TC_REASON_NOT_A_FILE);
     if (S_ISFIFO(mode))
         tc_error_hint(error, "to read from a pipe, give - and redirect standard input");
     return false;
@@ -175,6 +176,7 @@ static bool has_its_size(int fd, uint64_t size, struct tc_error *error) {
     if (got < 0)
         return tc_fail_errno(error, errno, "read", "cannot read");
     tc_fail(error, TC_IO, "not-a-file", "this file does not tell its size");
+    tc_error_because(error, TC_REASON_NOT_A_FILE);
     return tc_error_hint(error, "to read it as a pipe, give - and redirect standard input");
 }
 
@@ -199,8 +201,10 @@ static int open_stdin(struct tc_error *error) {
 /* O_NONBLOCK: opening a FIFO without a writer must not wait. */
 static int open_path(const char *path, struct tc_error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
+    if (fd < 0) {
         tc_fail_errno(error, errno, "open", "cannot open");
+        tc_error_because(error, TC_REASON_CANNOT_OPEN);
+    }
     return fd;
 }
 

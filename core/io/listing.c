@@ -101,8 +101,10 @@ static bool add_entry(struct tc_listing *listing, int folder, const char *name,
 bool tc_listing_read(struct tc_listing *listing, const char *path, struct tc_error *error) {
     DIR *stream = opendir(path);
     bool ok = true;
-    if (!stream)
+    if (!stream) {
         tc_fail_errno(error, errno, "open", "cannot read the folder");
+        tc_error_because(error, TC_REASON_CANNOT_OPEN);
+    }
     while (stream && ok) {
         errno = 0;
         struct dirent *entry = readdir(stream);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
-#include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -293,7 +292,13 @@ static const int denied[] = {
     SYS_fsetxattr,
     SYS_fremovexattr,
     SYS_utimensat,
-    /* Names of files elsewhere, and files made past openat. */
+    /* What is known of files elsewhere, and files made past openat. */
+    SYS_getxattr,
+    SYS_lgetxattr,
+    SYS_fgetxattr,
+    SYS_listxattr,
+    SYS_llistxattr,
+    SYS_flistxattr,
     SYS_inotify_add_watch,
     SYS_mknodat,
 #ifdef __x86_64__
@@ -380,37 +385,45 @@ static void add_own_signals(struct program *program) {
     add_by_argument(program, SYS_tgkill, ARGUMENT(0), BPF_JEQ, (uint32_t)getpid(), ALLOW);
 }
 
-/* The call is denied where the argument has one of these values. */
-static void add_denied_values(struct program *program, int number, unsigned argument,
-                              const uint32_t *values, size_t count) {
+/* Of a call whose argument says what it does, those that are denied or, with ALLOW, the only ones
+ * that are not. */
+static void add_values(struct program *program, int number, unsigned argument,
+                       const uint32_t *values, size_t count, uint32_t action) {
     add_unless(program, BPF_JEQ, (uint32_t)number, (uint8_t)(2 + 2 * count));
     add_load(program, ARGUMENT(argument));
     for (size_t i = 0; i < count; i++) {
         add_unless(program, BPF_JEQ, values[i], 1);
-        add_return(program, DENY);
+        add_return(program, action);
     }
-    add_return(program, ALLOW);
+    add_return(program, action == ALLOW ? DENY : ALLOW);
 }
 
-/* Words typed into the terminal that we write to, which the shell would take; flags of files
- * that may be read; and signals that the kernel sends in our name, when a pipe can be read or
- * a file is opened: they reach every process of the user. */
-static void add_descriptors(struct program *program) {
-    static const uint32_t requests[] = {TIOCSTI,          TIOCLINUX,       FIOSETOWN,
-                                        SIOCSPGRP,        FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR,
-                                        FS_IOC32_SETFLAGS};
+/* A descriptor that is open, the terminal's among them, can be asked for much by ioctl: words typed
+ * that the shell would take, another line discipline, file systems' own calls that make or change
+ * files which may only be read. So it may ask what a terminal is, and for the network what its
+ * sockets hold. fcntl can have the kernel send signals in our name, when a pipe can be read or a
+ * file is opened: they reach every process of the user. */
+static void add_descriptors(struct program *program, bool network) {
+    static const uint32_t requests[] = {TCGETS,       TIOCGWINSZ,    FIONREAD,    FIONBIO,
+                                        SIOCGIFINDEX, SIOCGIFNAME,   SIOCGIFCONF, SIOCGIFFLAGS,
+                                        SIOCGIFADDR,  SIOCGIFNETMASK};
     static const uint32_t commands[] = {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_SETLEASE, F_NOTIFY};
-    add_denied_values(program, SYS_ioctl, 1, requests, COUNT(requests));
-    add_denied_values(program, SYS_fcntl, 1, commands, COUNT(commands));
+    add_values(program, SYS_ioctl, 1, requests, network ? COUNT(requests) : 2, ALLOW);
+    add_values(program, SYS_fcntl, 1, commands, COUNT(commands), DENY);
 }
 
 #define SPECIAL_MODES ((uint32_t)(S_ISUID | S_ISGID | S_ISVTX))
 
 /* A file that is opened to be read may not be emptied by that, which early versions of Landlock
- * take for reading; and none is made that runs with its owner's rights. Sanitizers call the
+ * take for reading; nor be opened for neither reading nor writing, which Landlock takes for no
+ * access at all; and none is made that runs with its owner's rights. Sanitizers call the
  * system themselves, and leave in the mode's place what happens to be there. */
 static void add_open(struct program *program, int number, unsigned flags) {
-    add_unless(program, BPF_JEQ, (uint32_t)number, TC_SANITIZED ? 6 : 9);
+    add_unless(program, BPF_JEQ, (uint32_t)number, TC_SANITIZED ? 10 : 13);
+    add_load(program, ARGUMENT(flags));
+    add(program, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE));
+    add_unless(program, BPF_JEQ, O_ACCMODE, 1);
+    add_return(program, DENY);
     add_load(program, ARGUMENT(flags));
     add_unless(program, BPF_JSET, O_TRUNC, 3);
     add(program, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE));
@@ -441,7 +454,7 @@ static void add_limits(struct program *program, bool set) {
         add_by_argument(program, SYS_prlimit64, ARGUMENT(0), BPF_JEQ, 0, ALLOW);
         return;
     }
-    add_denied_values(program, SYS_prctl, 0, options, COUNT(options));
+    add_values(program, SYS_prctl, 0, options, COUNT(options), DENY);
     add_unless(program, BPF_JEQ, SYS_prlimit64, 8);
     add_load(program, ARGUMENT(0));
     add_unless(program, BPF_JEQ, 0, 5);
@@ -465,7 +478,7 @@ static void begin_denying(struct program *program, unsigned needs) {
     add_denied(program, needs);
     if (!(needs & NEEDS_CHILDREN))
         add_own_signals(program);
-    add_descriptors(program);
+    add_descriptors(program, needs & NEEDS_NETWORK);
     add_files(program);
 }
 

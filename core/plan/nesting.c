@@ -16,6 +16,7 @@
 #include "core/tensor/table.h"
 
 #define FLAT "lists, dicts and objects in one another are written flat, their keys joined with dots"
+#define LEFT_OUT "the checkpoint tree (" TC_TREE_KEY ") is left out"
 
 static const struct tc_text *find_tree(const struct tc_reader *reader) {
     return tc_metadata_find(&reader->table.metadata, TC_TEXT(TC_TREE_KEY));
@@ -188,9 +189,7 @@ bool tc_nesting_plan(struct tc_plan *plan, struct tc_error *error) {
                            (!reader->plain || plan->options->trees == TC_TREES_ALWAYS));
     if (is_given_up(plan) || !wanted)
         return (!nested || note(plan, TC_CHANGE, FLAT, NULL, error)) &&
-               (nested || !given ||
-                note(plan, TC_CHANGE, "the checkpoint tree (" TC_TREE_KEY ") is left out", NULL,
-                     error));
+               (nested || !given || note(plan, TC_CHANGE, LEFT_OUT, NULL, error));
     struct tc_tree *tree = tc_arena_alloc(&plan->arena, sizeof *tree, error);
     if (!tree)
         return false;
@@ -266,10 +265,15 @@ static bool check_written(struct tc_plan *plan, struct tc_error *error) {
 bool tc_nesting_settle(struct tc_plan *plan, struct tc_error *error) {
     const struct tc_text *kept = tc_metadata_find(&plan->metadata, TC_TEXT(TC_TREE_KEY));
     bool nested = plan->readers[0]->nested;
-    /* The user may have dropped it, or given another. */
-    if (plan->tree && (!kept || kept->bytes != plan->tree->text.bytes)) {
+    bool dropped = false;
+    /* The user may have dropped it, or a value that is in it, or given another. */
+    if (plan->tree && !tc_nesting_is_dropped(plan, &dropped, error))
+        return false;
+    if (plan->tree && (dropped || !kept || kept->bytes != plan->tree->text.bytes)) {
+        if (dropped && kept && kept->bytes == plan->tree->text.bytes)
+            tc_metadata_remove(&plan->metadata, TC_TEXT(TC_TREE_KEY));
         plan->tree = NULL;
-        if (nested && !note(plan, TC_CHANGE, FLAT, NULL, error))
+        if ((nested || dropped) && !note(plan, TC_CHANGE, nested ? FLAT : LEFT_OUT, NULL, error))
             return false;
     }
     plan->nests =

@@ -20,5 +20,8 @@ bool tc_nesting_settle(struct tc_plan *plan, struct tc_error *error);
  * values gives again. */
 bool tc_nesting_leave_out(const struct tc_plan *plan, struct tc_metadata *metadata,
                           struct tc_error *error);
+/* Whether the tree holds a value that the user wants out of the metadata: as one of the object's
+ * own it would stay. */
+bool tc_nesting_is_dropped(const struct tc_plan *plan, bool *dropped, struct tc_error *error);
 
 #endif

@@ -15,6 +15,7 @@
 #include "core/plan/nesting.h"
 #include "core/plan/plan.h"
 #include "core/tensor/metadata.h"
+#include "core/tensor/select.h"
 #include "core/tensor/table.h"
 
 /* The most bytes that become metadata when a checkpoint is read. */
@@ -268,26 +269,55 @@ static bool number(struct leaves *leaves) {
     return ok;
 }
 
-bool tc_nesting_leave_out(const struct tc_plan *plan, struct tc_metadata *metadata,
-                          struct tc_error *error) {
-    struct tc_arena arena;
+/* Collects the values in `leaves`, which the caller frees; its arena is the caller's. */
+static struct leaves *collect(const struct tc_plan *plan, struct tc_arena *arena,
+                              struct tc_error *error) {
     struct leaves *leaves = calloc(1, sizeof *leaves);
-    if (!leaves)
-        return tc_fail_memory(error);
-    tc_arena_init(&arena, plan->arena.budget);
+    if (!leaves) {
+        tc_fail_memory(error);
+        return NULL;
+    }
     leaves->tree = plan->tree;
-    leaves->arena = &arena;
+    leaves->arena = arena;
     leaves->error = error;
-    tc_metadata_remove(metadata, TC_TEXT(TC_TREE_KEY));
     bool ok = visit(leaves, 0, false);
     while (ok && leaves->depth)
         ok = step(leaves);
     ok = ok && number(leaves);
-    if (ok && leaves->found.count) {
+    tc_buffer_release(&leaves->path);
+    if (ok)
+        return leaves;
+    free(leaves);
+    return NULL;
+}
+
+bool tc_nesting_leave_out(const struct tc_plan *plan, struct tc_metadata *metadata,
+                          struct tc_error *error) {
+    struct tc_arena arena;
+    tc_arena_init(&arena, plan->arena.budget);
+    tc_metadata_remove(metadata, TC_TEXT(TC_TREE_KEY));
+    struct leaves *leaves = collect(plan, &arena, error);
+    if (leaves && leaves->found.count) {
         qsort(leaves->found.pairs, leaves->found.count, sizeof *leaves->found.pairs, compare);
         remove_found(metadata, &leaves->found);
     }
-    tc_buffer_release(&leaves->path);
+    bool ok = leaves != NULL;
+    free(leaves);
+    tc_arena_release(&arena);
+    return ok;
+}
+
+bool tc_nesting_is_dropped(const struct tc_plan *plan, bool *dropped, struct tc_error *error) {
+    const struct tc_select *select = plan->options->select;
+    struct tc_arena arena;
+    *dropped = false;
+    if (!select || !select->dropped_count)
+        return true;
+    tc_arena_init(&arena, plan->arena.budget);
+    struct leaves *leaves = collect(plan, &arena, error);
+    bool ok = leaves != NULL;
+    for (size_t i = 0; ok && i < leaves->found.count && !*dropped; i++)
+        ok = tc_select_drops(select, leaves->found.pairs[i].key, dropped, error);
     free(leaves);
     tc_arena_release(&arena);
     return ok;

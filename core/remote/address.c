@@ -149,14 +149,25 @@ bool tc_url_same_origin(const struct tc_url *a, const struct tc_url *b) {
            tc_text_equal(port_of(a), port_of(b));
 }
 
+const char *tc_url_behind(const char *address, const char *base) {
+    struct tc_url own;
+    struct tc_url root;
+    struct tc_error ignored = {0};
+    if (!tc_url_parse(&own, address, &ignored) || !tc_url_parse(&root, base, &ignored) ||
+        own.user.bytes || !tc_url_same_origin(&own, &root) || !tc_text_starts(own.path, root.path))
+        return NULL;
+    const char *target = own.path.bytes + root.path.length;
+    return target[0] == '/' ? target : NULL;
+}
+
 static bool is_private_v4(uint32_t ip) {
     static const struct {
         uint32_t net;
         unsigned bits;
     } special[] = {
         {0x00000000, 8},  {0x0a000000, 8},  {0x64400000, 10}, {0x7f000000, 8},  {0xa9fe0000, 16},
-        {0xac100000, 12}, {0xc0000000, 24}, {0xc0000200, 24}, {0xc0a80000, 16}, {0xc6120000, 15},
-        {0xc6336400, 24}, {0xcb007100, 24}, {0xe0000000, 4},  {0xf0000000, 4},
+        {0xac100000, 12}, {0xc0000000, 24}, {0xc0000200, 24}, {0xc0586300, 24}, {0xc0a80000, 16},
+        {0xc6120000, 15}, {0xc6336400, 24}, {0xcb007100, 24}, {0xe0000000, 4},  {0xf0000000, 4},
     };
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
         if ((ip ^ special[i].net) >> (32 - special[i].bits) == 0)
@@ -177,7 +188,8 @@ static bool is_private_v6(const struct in6_addr *ip) {
     if (IN6_IS_ADDR_V4MAPPED(ip) || memcmp(b, translated, sizeof translated) == 0)
         return is_private_v4(last_four(ip));
     return (b[0] & 0xe0) != 0x20 || (b[0] == 0x20 && b[1] == 0x02) ||
-           (b[0] == 0x20 && b[1] == 0x01 && (b[2] < 0x02 || (b[2] == 0x0d && b[3] == 0xb8)));
+           (b[0] == 0x20 && b[1] == 0x01 && (b[2] < 0x02 || (b[2] == 0x0d && b[3] == 0xb8))) ||
+           (b[0] == 0x3f && b[1] == 0xff && b[2] < 0x10);
 }
 
 bool tc_socket_is_private(const struct sockaddr *address) {
@@ -287,7 +299,8 @@ bool tc_hub_path_is_safe(struct tc_text path) {
         size_t length = i - start;
         const char *part = path.bytes + start;
         if (length == 0 || length > 255 || (length == 1 && part[0] == '.') ||
-            (length == 2 && part[0] == '.' && part[1] == '.'))
+            (length == 2 && part[0] == '.' && part[1] == '.') ||
+            (length == 4 && strncasecmp(part, ".git", 4) == 0))
             return false;
         start = i + 1;
     }
@@ -514,9 +527,10 @@ bool tc_hub_parse_repo(struct tc_hub_place *place, const char *name, const char 
         ok = tc_hub_parse_web(place, name, endpoint, error);
         if (!ok && error->class == TC_OK) {
             struct tc_buffer whole = {0};
-            size_t base = strlen(endpoint);
-            const char *rest = strncmp(name, endpoint, base) == 0 ? name + base : "";
-            tc_buffer_addf(&whole, "%s%s", HUB, rest[0] == '/' ? rest + 1 : rest);
+            const char *rest = tc_url_behind(name, endpoint);
+            size_t length = rest ? strcspn(rest, "?#") : 0;
+            tc_buffer_addf(&whole, "%s%.*s", HUB, length ? (int)length - 1 : 0,
+                           length ? rest + 1 : "");
             tc_buffer_add(&whole, "", 1);
             ok = tc_buffer_ok(&whole, error) && tc_hub_parse(place, whole.bytes, error);
             tc_buffer_release(&whole);

@@ -4,8 +4,8 @@
  *     https://HOST/PATH[?QUERY]                              a file of a web server
  *     http://127.0.0.1:PORT/PATH                             the same; on this machine only
  *     hf://[datasets/|spaces/]NS/NAME[@REVISION][/PATH]      a file, or a folder, of the Hub
- *     https://ENDPOINT/[datasets/|spaces/]NS/NAME/blob/REVISION/PATH   likewise, as a browser shows
- * it
+ *     https://ENDPOINT/[datasets/|spaces/]NS/NAME/blob/REVISION/PATH
+ *                                                            the same, as a browser shows it
  *
  * A query or a user name may be a secret (a presigned address is one), so that what
  * is shown, written down and compared is the address without both.
@@ -43,6 +43,8 @@ struct tc_url {
 bool tc_url_parse(struct tc_url *url, const char *text, struct tc_error *error);
 /* Whether both have one scheme, host and port. */
 bool tc_url_same_origin(const struct tc_url *a, const struct tc_url *b);
+/* What an address has behind another one, from the slash on; NULL: it does not lie below it. */
+const char *tc_url_behind(const char *address, const char *base);
 /* Whether the host is "localhost" or a number of this machine. */
 bool tc_host_is_loopback(struct tc_text host);
 /* Whether the host is a number (IPv4 in any form that the C library takes, IPv6) of a
@@ -83,7 +85,8 @@ bool tc_hub_parse_repo(struct tc_hub_place *place, const char *name, const char 
 void tc_hub_place_release(struct tc_hub_place *place);
 
 /* Whether it is a path below a folder: no empty, "." or ".." parts, no backslash, no
- * control character, no slash at either end, and not too long. */
+ * control character, no slash at either end, and not too long. No part is ".git": git takes none
+ * so, and what lies in such a folder is run by it. */
 bool tc_hub_path_is_safe(struct tc_text path);
 /* So many digits, 0-9 and a-f, and nothing else. */
 bool tc_is_hex(struct tc_text text, size_t digits);

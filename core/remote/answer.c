@@ -49,8 +49,11 @@ static void read_range(struct tc_answer *answer, struct tc_text value) {
     uint64_t start;
     uint64_t last;
     answer->has_part = answer->has_total = false;
-    if (!take(&value, TC_TEXT("bytes ")))
+    const struct tc_text unit = TC_TEXT("bytes ");
+    if (value.length < unit.length || strncasecmp(value.bytes, unit.bytes, unit.length) != 0)
         return;
+    value.bytes += unit.length;
+    value.length -= unit.length;
     if (take_number(&value, &start) && take(&value, TC_TEXT("-")) && take_number(&value, &last) &&
         last >= start && last < INT64_MAX) {
         answer->has_part = true;
@@ -61,13 +64,19 @@ static void read_range(struct tc_answer *answer, struct tc_text value) {
     }
     answer->has_total = take(&value, TC_TEXT("/")) && take_number(&value, &answer->total) &&
                         answer->total <= INT64_MAX;
-    if (answer->has_part && answer->has_total && answer->end > answer->total)
+    /* What else stands there may say that it is meant otherwise. */
+    bool whole = value.length == 0 || tc_text_equal(value, TC_TEXT("/*"));
+    if (!whole || (answer->has_part && answer->has_total && answer->end > answer->total))
         answer->has_part = answer->has_total = false;
 }
 
+/* UINT32_MAX: it is no number; one that is too large is the largest. */
 static uint32_t seconds_of(struct tc_text value) {
     uint64_t seconds;
-    return take_number(&value, &seconds) && seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+    if (!value.length || value.bytes[0] < '0' || value.bytes[0] > '9')
+        return UINT32_MAX;
+    return take_number(&value, &seconds) && seconds < UINT32_MAX ? (uint32_t)seconds
+                                                                 : UINT32_MAX - 1;
 }
 
 /* A date as HTTP has it, in seconds since 1970; 0: it is none. */
@@ -96,13 +105,36 @@ uint32_t tc_answer_wait(const struct tc_answer *answer, int64_t now) {
     return answer->retry_after;
 }
 
-/* RateLimit: "api";r=0;t=55 — t is when there will be room again. */
-static uint32_t rate_reset(struct tc_text value) {
-    for (size_t i = 0; i + 2 < value.length; i++)
-        if (value.bytes[i] == 't' && value.bytes[i + 1] == '=' &&
-            (i == 0 || strchr("; ,", value.bytes[i - 1])))
-            return seconds_of((struct tc_text){value.bytes + i + 2, value.length - i - 2});
+/* The number behind a word such as "t=" in an item; UINT32_MAX: it has none. */
+static uint32_t number_behind(struct tc_text item, struct tc_text word) {
+    for (size_t i = 0; i + word.length < item.length; i++)
+        if (memcmp(item.bytes + i, word.bytes, word.length) == 0 &&
+            (i == 0 || strchr("; \t", item.bytes[i - 1])))
+            return seconds_of(
+                (struct tc_text){item.bytes + i + word.length, item.length - i - word.length});
     return UINT32_MAX;
+}
+
+/* RateLimit: "api";r=0;t=55, "pages";r=9;t=300 — t is when there will be room again; what counts is
+ * the longest wait of those that have none left. Before it was: limit=9, remaining=0, reset=55. */
+static uint32_t rate_reset(struct tc_text value) {
+    uint32_t used_up = UINT32_MAX;
+    uint32_t first = UINT32_MAX;
+    const char *end = value.bytes + value.length;
+    for (const char *at = value.bytes; at < end;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        struct tc_text item = {at, (size_t)((comma ? comma : end) - at)};
+        uint32_t wait = number_behind(item, TC_TEXT("t="));
+        if (wait == UINT32_MAX)
+            wait = number_behind(item, TC_TEXT("reset="));
+        if (first == UINT32_MAX)
+            first = wait;
+        if (wait != UINT32_MAX && number_behind(item, TC_TEXT("r=")) == 0 &&
+            (used_up == UINT32_MAX || wait > used_up))
+            used_up = wait;
+        at += item.length + 1;
+    }
+    return used_up != UINT32_MAX ? used_up : first;
 }
 
 /* Link: <https://…>; rel="next" — may have several, with commas between. */
@@ -128,6 +160,12 @@ static void read_link(struct tc_answer *answer, struct tc_text value) {
 
 static bool is_called(struct tc_text name, const char *word) {
     return name.length == strlen(word) && strncasecmp(name.bytes, word, name.length) == 0;
+}
+
+/* Several ranges in one body, with lines of a header between them. */
+static bool is_multipart(struct tc_text type) {
+    static const char word[] = "multipart/";
+    return type.length >= sizeof word - 1 && strncasecmp(type.bytes, word, sizeof word - 1) == 0;
 }
 
 static void take_status(struct tc_answer *answer, struct tc_text line) {
@@ -175,7 +213,9 @@ void tc_answer_line(struct tc_answer *answer, struct tc_text name, struct tc_tex
     else if (is_called(name, "Content-Range"))
         read_range(answer, value);
     else if (is_called(name, "Content-Encoding"))
-        answer->encoded = value.length && !is_called(value, "identity");
+        answer->encoded |= value.length && !is_called(value, "identity");
+    else if (is_called(name, "Content-Type"))
+        answer->several |= is_multipart(value);
     else if (is_called(name, "X-Linked-Size"))
         answer->has_linked_size =
             take_number(&value, &answer->linked_size) && answer->linked_size <= INT64_MAX;
@@ -187,6 +227,8 @@ void tc_answer_line(struct tc_answer *answer, struct tc_text name, struct tc_tex
         answer->date = date_of(value);
     else if (is_called(name, "RateLimit"))
         answer->rate_reset = rate_reset(value);
+    else if (is_called(name, "RateLimit-Reset"))
+        answer->rate_reset = seconds_of(value);
 }
 
 void tc_etag_bare(char *bare, size_t size, const char *etag) {

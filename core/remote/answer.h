@@ -20,6 +20,7 @@ struct tc_answer {
     bool has_total;
     uint64_t total;
     bool encoded;      /* Content-Encoding: other than identity */
+    bool several;      /* Content-Type: several parts */
     char etag[136];    /* as it came; "" none, or too long */
     char modified[48]; /* Last-Modified */
     char location[TC_LOCATION_MOST];

@@ -33,25 +33,15 @@ char *tc_hub_endpoint(void) {
     return endpoint;
 }
 
-/* What an address has behind another one, from the slash on; NULL: it does not lie below it. */
-static const char *behind(const char *address, const char *base) {
-    struct tc_url own;
-    struct tc_url root;
-    struct tc_error ignored = {0};
-    if (!tc_url_parse(&own, address, &ignored) || !tc_url_parse(&root, base, &ignored) ||
-        own.user.bytes || !tc_url_same_origin(&own, &root) || !tc_text_starts(own.path, root.path))
-        return NULL;
-    const char *target = own.path.bytes + root.path.length;
-    return target[0] == '/' ? target : NULL;
-}
-
 const char *tc_hub_own_target(const char *address, const char *endpoint) {
-    const char *target = behind(address, endpoint);
-    return target ? target : behind(address, DEFAULT_ENDPOINT);
+    const char *target = tc_url_behind(address, endpoint);
+    return target ? target : tc_url_behind(address, DEFAULT_ENDPOINT);
 }
 
 bool tc_hub_is_offline(void) {
     const char *value = variable("HF_HUB_OFFLINE");
+    if (!value)
+        value = variable("TRANSFORMERS_OFFLINE");
     return value && (strcmp(value, "1") == 0 || strcasecmp(value, "on") == 0 ||
                      strcasecmp(value, "yes") == 0 || strcasecmp(value, "true") == 0);
 }
@@ -130,9 +120,43 @@ bool tc_proxy_is_used(const struct tc_url *url) {
     return true;
 }
 
+/* The variable that $NAME or ${NAME} at the front of a text means; NULL: it stays as it is. */
+static const char *variable_at(const char *at, size_t *used) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    char name[64];
+    bool braces = at[1] == '{';
+    const char *start = at + 1 + braces;
+    size_t length = strspn(start, letters);
+    if (at[0] != '$' || !length || length >= sizeof name || (braces && start[length] != '}'))
+        return NULL;
+    memcpy(name, start, length);
+    name[length] = '\0';
+    *used = length + 1 + 2 * (size_t)braces;
+    return getenv(name);
+}
+
+/* A path as Python's client takes it: with ~ for the user's home, and $NAME; from malloc. */
+static char *expand(const char *path) {
+    struct tc_buffer text = {0};
+    const char *home = variable("HOME");
+    if (path[0] == '~' && (path[1] == '/' || !path[1]) && home) {
+        tc_buffer_add_string(&text, home);
+        path++;
+    }
+    for (size_t used; *path; path += used) {
+        used = 1;
+        const char *value = variable_at(path, &used);
+        tc_buffer_add(&text, value ? value : path, value ? strlen(value) : used);
+    }
+    tc_buffer_add(&text, "", 1);
+    return text.failed ? NULL : text.bytes;
+}
+
 static char *join(const char *folder, const char *name) {
     char *path = NULL;
-    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+    char *whole = asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : expand(path);
+    free(path);
+    return whole;
 }
 
 /* A file or folder of the Hub's home. */
@@ -142,18 +166,21 @@ static char *in_home(const char *name) {
         return join(home, name);
     const char *cache = variable("XDG_CACHE_HOME");
     const char *user = variable("HOME");
-    char *path = NULL;
-    int length = cache  ? asprintf(&path, "%s/huggingface/%s", cache, name)
-                 : user ? asprintf(&path, "%s/.cache/huggingface/%s", user, name)
+    char *folder = NULL;
+    int length = cache  ? asprintf(&folder, "%s/huggingface", cache)
+                 : user ? asprintf(&folder, "%s/.cache/huggingface", user)
                         : -1;
-    return length < 0 ? NULL : path;
+    char *path = length < 0 ? NULL : join(folder, name);
+    if (length >= 0)
+        free(folder);
+    return path;
 }
 
 char *tc_hub_cache(void) {
     const char *cache = variable("HF_HUB_CACHE");
     if (!cache)
         cache = variable("HUGGINGFACE_HUB_CACHE");
-    return cache ? strdup(cache) : in_home("hub");
+    return cache ? expand(cache) : in_home("hub");
 }
 
 /* A token goes into a line of a header, which anything but visible ASCII could end. */
@@ -193,11 +220,12 @@ static char *read_token(const char *path, struct tc_error *error) {
 char *tc_hub_token(struct tc_error *error) {
     for (size_t i = 0; i < TOKEN_NAMES; i++) {
         const char *value = variable(token_names[i]);
-        if (value)
-            return checked(value, strlen(value), error);
+        char *token = value ? checked(value, strlen(value), error) : NULL;
+        if (token || error->class != TC_OK)
+            return token;
     }
     const char *named = variable("HF_TOKEN_PATH");
-    char *path = named ? strdup(named) : in_home("token");
+    char *path = named ? expand(named) : in_home("token");
     char *token = path ? read_token(path, error) : NULL;
     free(path);
     return token;

@@ -25,8 +25,6 @@
 #define LEAST_HEARD 1024u
 /* The Hub works on what it was sent before it answers: so many times the usual patience. */
 #define PATIENCE_OF_CALLS 6
-/* A shorter token may occur in any answer. */
-#define LEAST_TOKEN 8u
 /* Of the body of an answer that is no success, which nobody reads. */
 #define MOST_IGNORED ((size_t)64 << 10)
 
@@ -113,60 +111,6 @@ static void pass_on(struct fetch_job *job, const char *bytes, size_t length) {
     }
 }
 
-/* Whether a text that goes on has the token in it; only what may be the beginning of one is kept.
- */
-static bool find_token(struct tc_buffer *text, const char *token, size_t own) {
-    bool found = text->failed || (text->length && memmem(text->bytes, text->length, token, own));
-    size_t kept = text->length < own - 1 ? text->length : own - 1;
-    if (kept && !text->failed)
-        memmove(text->bytes, text->bytes + text->length - kept, kept);
-    text->length = kept;
-    return found;
-}
-
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* Adds one character to the text without JSON's escapes, \u0068 for one; a token is ASCII, so that
- * anything else may stand for what is not. */
-static void unescape(struct fetch_job *job, char c) {
-    int digit = hex_digit(c);
-    if (job->escape == 0 && c == '\\') {
-        job->escape = 1;
-    } else if (job->escape == 1 && c == 'u') {
-        job->escape = 2;
-        job->escaped = 0;
-    } else if (job->escape >= 2 && digit >= 0) {
-        job->escaped = job->escaped * 16 + (unsigned)digit;
-        if (++job->escape < 6)
-            return;
-        char plain = job->escaped < 0x80 ? (char)job->escaped : '\0';
-        tc_buffer_add(&job->unescaped, &plain, 1);
-        job->escape = 0;
-    } else {
-        tc_buffer_add(&job->unescaped, &c, 1);
-        job->escape = 0;
-    }
-}
-
-/* Whether the answer to a call, of which the command shows parts, has the token in it, as it is or
- * in JSON's escapes; that may lie across two pieces. */
-static bool repeats_token(struct fetch_job *job, const char *bytes, size_t length) {
-    const char *token = job->fetcher->token ? job->fetcher->token + strlen(FETCH_BEARER) : "";
-    size_t own = strlen(token);
-    if (own < LEAST_TOKEN)
-        return false;
-    tc_buffer_add(&job->tail, bytes, length);
-    for (size_t i = 0; i < length; i++)
-        unescape(job, bytes[i]);
-    bool found = find_token(&job->tail, token, own);
-    return find_token(&job->unescaped, token, own) || found;
-}
-
 static enum tc_http_flow on_body(void *context, const void *bytes, size_t length) {
     struct fetch_job *job = context;
     if (fetcher_is_full(job->fetcher)) {
@@ -189,12 +133,14 @@ static enum tc_http_flow on_body(void *context, const void *bytes, size_t length
         return TC_HTTP_STOP;
     }
     job->expected -= length;
-    if (job->kind == FETCH_CALL && repeats_token(job, bytes, length)) {
+    if (job->kind == FETCH_CALL && fetch_repeats_token(job, bytes, length)) {
         fetch_fail(job, TC_IO, TC_REMOTE_ANSWER,
                    "the answer (HTTP %u) repeats the token, so that nothing of it is shown",
                    job->answer.status);
         return TC_HTTP_STOP;
     }
+    if (job->names_stores && job->trusted)
+        fetch_note_stores(job, bytes, length);
     /* What goes on from where it was cut may be cut as often as it likes; what begins
      * again from its start may not. */
     if (enough && job->kind == FETCH_READ && !job->whole)
@@ -289,7 +235,8 @@ void fetch_start(struct fetch_job *job) {
     job->sent = job->given_length = job->given_used = 0;
     job->tail.length = 0;
     job->unescaped.length = 0;
-    job->escape = 0;
+    job->plain = (struct fetch_plain){0};
+    job->string = (struct fetch_string){0};
     job->wants = false;
     job->heard = 0;
     job->alive = fetch_now();

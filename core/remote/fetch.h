@@ -25,7 +25,8 @@ struct fetch_file {
     bool private;    /* the server that it begins at is of a private network */
     bool opened;
     struct tc_remote_facts facts;
-    char etag[136]; /* of the answers that have its bytes; "" not known yet */
+    bool has_version; /* an answer came that had bytes of it */
+    char etag[136];   /* of that answer; "" it told none */
     char modified[48];
     unsigned users; /* jobs under way */
     bool closed;
@@ -33,6 +34,20 @@ struct fetch_file {
 };
 
 #define FETCH_BEARER "Authorization: Bearer "
+
+/* JSON as it comes in, without its escapes, \u0068 for one. */
+struct fetch_plain {
+    unsigned escape; /* how much of an escape came */
+    unsigned number; /* that it stands for, so far */
+};
+
+/* A string of such an answer: what may be the front of an address. */
+struct fetch_string {
+    struct fetch_plain plain;
+    bool open;
+    size_t length; /* of all of it */
+    char front[320];
+};
 
 enum fetch_kind { FETCH_OPEN, FETCH_OPEN_HUB, FETCH_READ, FETCH_CALL };
 
@@ -75,8 +90,9 @@ struct fetch_job {
     bool wants;                 /* more of it was asked for */
     struct tc_buffer tail;      /* the last bytes of the answer that came */
     struct tc_buffer unescaped; /* the same, of what JSON's escapes stand for */
-    unsigned escape;            /* where in an escape it ended: its characters so far */
-    unsigned escaped;           /* the number that those are */
+    struct fetch_plain plain;   /* where that ended */
+    bool names_stores;          /* its answer says where files are sent */
+    struct fetch_string string; /* of that answer */
     struct fetch_job *next;
 };
 
@@ -85,6 +101,12 @@ struct fetch_pin {
     char *name;
     char commit[48];
     struct fetch_pin *next;
+};
+
+/* A host that the Hub wants files sent to, or what it wants asked of itself. */
+struct fetch_store {
+    char *origin; /* https://HOST:PORT; or the Hub's own, from the slash on */
+    struct fetch_store *next;
 };
 
 struct fetcher {
@@ -102,6 +124,8 @@ struct fetcher {
     int backoff;
     struct fetch_file *files;
     struct fetch_pin *pins;
+    struct fetch_store *stores;
+    unsigned store_count;
     struct fetch_job *jobs; /* in the order they came */
     size_t job_count;
     struct tc_buffer in;
@@ -142,6 +166,21 @@ bool fetch_fail(struct fetch_job *job, enum tc_class class, uint32_t code, const
  * error filled where the command may not have it. */
 bool fetch_resolve(struct fetch_job *job);
 bool fetch_call_is_allowed(struct fetch_job *job, const char *target);
+/* Whether the lines of the header that the command adds are its to add: they follow the target. */
+bool fetch_lines_are_allowed(const char *target, const char *end);
 struct fetch_pin *fetch_find_pin(struct fetcher *fetcher, const char *name);
+/* In core/remote/fetch_text.c, of answers as they come in. Whether a character of JSON is one of
+ * the text: *plain is then that, and *escaped says that it stood there as an escape. It may stand
+ * for nothing that is ASCII: then it is NUL. */
+bool fetch_plain_take(struct fetch_plain *state, char c, char *plain, bool *escaped);
+/* Whether the answer to a call, of which the command shows parts, has the token in it, as it is or
+ * in JSON's escapes; that may lie across two pieces. */
+bool fetch_repeats_token(struct fetch_job *job, const char *bytes, size_t length);
+/* Remembers the hosts of all addresses that the endpoint's answer has: files may be sent there. */
+void fetch_note_stores(struct fetch_job *job, const char *bytes, size_t length);
+/* Whether an address is of such a host, or the endpoint's own. */
+bool fetch_store_is_named(const struct fetch_job *job, const char *address);
+/* Whether such an answer has this address of the endpoint's own, from the slash on. */
+bool fetch_target_is_named(const struct fetch_job *job, const char *target);
 
 #endif

@@ -7,19 +7,22 @@
 #include "core/base/text.h"
 #include "core/remote/address.h"
 #include "core/remote/fetch.h"
+#include "core/remote/header.h"
 #include "core/remote/protocol.h"
 
-/* The folder that an address lies in, with its slash. */
+/* The folder that an address lies in, with its slash; 0: a host alone has none, and whatever is
+ * added to that may be another host. */
 static size_t folder_length(const char *address) {
     const char *host = strstr(address, "://") + 3;
     const char *slash = strrchr(host, '/');
-    return slash ? (size_t)(slash + 1 - address) : strlen(address);
+    return slash ? (size_t)(slash + 1 - address) : 0;
 }
 
 /* What may follow a folder: names and slashes, and nothing that leaves it. */
 static bool is_below(const char *rest) {
     if (strpbrk(rest, "?#\\") || strcasestr(rest, "%2e%2e") || strcasestr(rest, "%2f") ||
-        strcasestr(rest, "%5c") || strcasestr(rest, ".%2e") || strcasestr(rest, "%2e."))
+        strcasestr(rest, "%5c") || strcasestr(rest, ".%2e") || strcasestr(rest, "%2e.") ||
+        strstr(rest, "..;"))
         return false;
     return tc_hub_path_is_safe(tc_text_of(rest));
 }
@@ -37,7 +40,7 @@ static char *whole_address(const struct fetcher *fetcher, const char *shown) {
     for (size_t i = 0; i < fetcher->options->count; i++) {
         const struct tc_remote_address *address = &fetcher->options->addresses[i];
         size_t folder = folder_length(address->shown);
-        if (!tc_address_is_hub(shown) && strncmp(shown, address->shown, folder) == 0 &&
+        if (folder && !tc_address_is_hub(shown) && strncmp(shown, address->shown, folder) == 0 &&
             is_below(shown + folder)) {
             /* The query was for the one file alone. */
             size_t path = strcspn(address->whole, "?#");
@@ -179,12 +182,27 @@ static bool listing_is_allowed(struct fetch_job *job, const char *target) {
     return not_named(job);
 }
 
-/* Whether the Hub's interface may be called so: for the repository that the user
- * named, or to send a file where the Hub said. */
+static bool begins(const char *target, const char *front) {
+    return strncmp(target, front, strlen(front)) == 0;
+}
+
+/* A file is sent to the endpoint, or where its answers lead to; nothing else is asked of others. */
+static bool sending_is_allowed(struct fetch_job *job, const char *target) {
+    return (job->fetcher->options->uploads && job->has_body && fetch_store_is_named(job, target)) ||
+           not_named(job);
+}
+
+/* `target` behind /api/TYPE/NS/NAME: what it is, its files, and the two steps of a commit. */
+static bool own_call_is_allowed(const struct fetch_job *job, const char *target) {
+    if (strcmp(job->method, "GET") == 0)
+        return !target[0] || target[0] == '?' || begins(target, "/revision/") ||
+               begins(target, "/tree/");
+    return job->fetcher->options->uploads && strcmp(job->method, "POST") == 0 &&
+           (begins(target, "/preupload/") || begins(target, "/commit/"));
+}
+
 bool fetch_call_is_allowed(struct fetch_job *job, const char *target) {
     const struct tc_fetcher_options *options = job->fetcher->options;
-    struct tc_url url;
-    struct tc_error ignored = {0};
     char api[600];
     char lfs[600];
     const char *name = options->repository ? options->repository : "";
@@ -192,17 +210,32 @@ bool fetch_call_is_allowed(struct fetch_job *job, const char *target) {
     if (!slash)
         return listing_is_allowed(job, target);
     if (target[0] != '/')
-        return (options->uploads && tc_url_parse(&url, target, &ignored)) || not_named(job);
+        return sending_is_allowed(job, target);
     snprintf(api, sizeof api, "/api/%s", name);
     char type[32];
     snprintf(type, sizeof type, "%.*s", (int)(slash - name), name);
     snprintf(lfs, sizeof lfs, "/%s%s.git/info/lfs/", type_prefix(type), slash + 1);
-    size_t length = strlen(api);
-    bool own =
-        strncmp(target, api, length) == 0 && (!target[length] || strchr("/?", target[length]));
-    bool write = options->uploads && (strncmp(target, lfs, strlen(lfs)) == 0 ||
-                                      strcmp(target, "/api/repos/create") == 0);
-    bool reads = strcmp(job->method, "GET") == 0;
-    return ((own && (reads || options->uploads)) || write) && !leads_up(target) ? true
-                                                                                : not_named(job);
+    bool own = begins(target, api) && own_call_is_allowed(job, target + strlen(api));
+    bool large = begins(target, lfs);
+    bool sends =
+        options->uploads && strcmp(job->method, "POST") == 0 &&
+        (large || strcmp(target, "/api/repos/create") == 0 || fetch_target_is_named(job, target));
+    job->names_stores = large && strcmp(target + strlen(lfs), "objects/batch") == 0;
+    return ((own || sends) && !leads_up(target)) || not_named(job);
+}
+
+/* A line of a header that the command wants sent along. */
+static bool line_is_allowed(const char *line, bool endpoint) {
+    const char *colon = strchr(line, ':');
+    struct tc_text name = {line, colon ? (size_t)(colon - line) : 0};
+    if (endpoint)
+        return begins(line, "Accept: ") || begins(line, "Content-Type: ");
+    return name.length && !tc_header_is_of_the_wire(name);
+}
+
+bool fetch_lines_are_allowed(const char *target, const char *end) {
+    for (const char *line = target + strlen(target) + 1; line < end; line += strlen(line) + 1)
+        if (!line_is_allowed(line, target[0] == '/'))
+            return false;
+    return true;
 }

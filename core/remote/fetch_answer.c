@@ -28,17 +28,21 @@ static bool changed(struct fetch_job *job) {
 }
 
 /* The bytes of a file must all be of one version. An answer that does not tell its version,
- * where one before it did, may be of any. */
+ * where one before it did, may be of any, and so may one before it that told none. A weak ETag
+ * stays the same where the bytes are others that mean the same: the date counts, too. */
 static bool is_same(struct fetch_job *job) {
     struct fetch_file *file = job->file;
     const struct tc_answer *answer = &job->answer;
-    if (file->etag[0] ? strcmp(file->etag, answer->etag) != 0
-                      : file->modified[0] && strcmp(file->modified, answer->modified) != 0)
+    bool strong = file->etag[0] && strncmp(file->etag, "W/", 2) != 0;
+    bool same = !file->has_version || (strcmp(file->etag, answer->etag) == 0 &&
+                                       (strong || strcmp(file->modified, answer->modified) == 0));
+    if (!same)
         return changed(job);
-    if (!file->etag[0])
+    if (!file->has_version) {
         memcpy(file->etag, answer->etag, sizeof file->etag);
-    if (!file->modified[0])
         memcpy(file->modified, answer->modified, sizeof file->modified);
+        file->has_version = true;
+    }
     return true;
 }
 
@@ -50,7 +54,7 @@ static bool want(struct fetch_job *job, uint64_t length) {
 
 static bool check_part(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
-    if (!answer->has_part || !answer->has_total)
+    if (answer->several || !answer->has_part || !answer->has_total)
         return wrong_range(job, "206 without the range that it has");
     if (answer->start != job->at || answer->end > job->end)
         return wrong_range(job, "it is another range than was asked for");
@@ -283,10 +287,28 @@ static bool take_link(struct fetch_job *job, struct tc_remote_status *status) {
                             "the next page of a list is not one of the Hub's");
 }
 
+/* What is sent goes on only to where the same server wants it as it is: that is how the Hub leads
+ * to a repository that has another name now. */
+static bool call_goes_on(struct fetch_job *job) {
+    const struct tc_answer *answer = &job->answer;
+    struct tc_url from;
+    struct tc_url url;
+    struct tc_error ignored = {0};
+    if (!job->has_body)
+        return true;
+    if ((answer->status != 307 && answer->status != 308) || !answer->location[0])
+        return false;
+    char *to = tc_location_resolve(job->url, answer->location, &ignored);
+    bool same = to && tc_url_parse(&from, job->url, &ignored) && tc_url_parse(&url, to, &ignored) &&
+                tc_url_same_origin(&from, &url);
+    free(to);
+    return same;
+}
+
 static enum fetch_next finish_call(struct fetch_job *job) {
     const struct tc_answer *answer = &job->answer;
     struct tc_remote_status status = {.status = answer->status, .own = job->trusted};
-    if (is_redirect(answer->status) && !job->has_body)
+    if (is_redirect(answer->status) && call_goes_on(job))
         return FETCH_HOP;
     bool denied = answer->status == 401 || answer->status == 403;
     if (denied || answer->status == 429 || answer->status >= 500 || answer->status < 200)

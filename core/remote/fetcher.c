@@ -251,6 +251,10 @@ static void take_call(struct fetcher *fetcher, const struct tc_frame *frame, con
     job->again = frame->number & TC_CALL_AGAIN;
     job->body_length = frame->length;
     job->most = frame->offset;
+    if (!fetch_lines_are_allowed(target, text + frame->size)) {
+        fetcher->broken = true;
+        return;
+    }
     if (!fetch_call_is_allowed(job, target) || !go_online(job) || !set_call_rules(job, target))
         return;
     if (target[0] != '/') {
@@ -455,10 +459,17 @@ static void keep_own_descriptors(int fd) {
     close_range((unsigned)fd + 1, ~0u, 0);
 }
 
+/* Before it has the token: it dumps no core, and nobody reads its memory. */
+static void keep_memory_private(void) {
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    if (!TC_SANITIZED)
+        prctl(PR_SET_DUMPABLE, 0);
+}
+
 /* The process: it ends when its socket does, so that a signal from the terminal, which
  * both get, is the command's to handle. */
 static void confine_fetcher(void) {
-    struct rlimit none = {0, 0};
     struct tc_landlock layer;
     int abi = tc_landlock_abi();
     for (int number = 1; number < NSIG; number++)
@@ -468,9 +479,6 @@ static void confine_fetcher(void) {
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
-    setrlimit(RLIMIT_CORE, &none);
-    if (!TC_SANITIZED)
-        prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return;
@@ -533,6 +541,7 @@ _Noreturn void tc_fetcher_run(int fd, const struct tc_fetcher_options *options) 
     if (!fetcher.endpoint)
         _exit(1);
     keep_own_descriptors(fd);
+    keep_memory_private();
     begin(&fetcher);
     confine_fetcher();
     if (options->confined)

@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "core/base/jansson.h"
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
 #include "core/base/text.h"
 #include "core/remote/environment.h"
+#include "core/remote/header.h"
 #include "core/remote/hub.h"
 #include "core/remote/remote.h"
 
@@ -105,20 +105,9 @@ static void tell(void *context, uint64_t sent) {
     }
 }
 
-/* Lines that say how a message goes over the wire: those are the fetcher's to write. */
-static bool is_of_the_wire(struct tc_text name) {
-    static const char *const names[] = {"Connection", "Content-Length",    "Cookie", "Expect",
-                                        "Host",       "Keep-Alive",        "Range",  "TE",
-                                        "Trailer",    "Transfer-Encoding", "Upgrade"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i]) == name.length && strncasecmp(names[i], name.bytes, name.length) == 0)
-            return true;
-    return name.length >= 6 && strncasecmp(name.bytes, "Proxy-", 6) == 0;
-}
-
 /* A line of a header that the Hub wants sent along: visible ASCII and nothing else. */
 static bool is_line(struct tc_text name, struct tc_text value) {
-    if (is_of_the_wire(name))
+    if (tc_header_is_of_the_wire(name))
         return false;
     for (size_t i = 0; i < name.length; i++)
         if (name.bytes[i] <= 0x20 || name.bytes[i] >= 0x7f || name.bytes[i] == ':')
@@ -171,7 +160,7 @@ static bool put(struct lfs *lfs, const struct tc_hub_upload *upload, struct tc_t
                                   .progress_context = &piece};
     bool ok = tc_buffer_ok(&url, lfs->error) && tc_buffer_ok(&lines, lfs->error) &&
               tc_remote_call(lfs->remote, &call, &answer, lfs->error);
-    lfs->expired = !ok && strcmp(lfs->error->code, "denied") == 0;
+    lfs->expired = !ok && lfs->error->reason == TC_REASON_DENIED;
     if (ok && answer.status.status >= 300)
         ok = tc_hub_refused(&answer, lfs->error);
     if (ok && etag)

@@ -27,7 +27,7 @@ struct tc_hub_push {
     struct tc_buffer url;    /* the page of the commit, or of the pull request */
 };
 
-/* Makes the repository. One that is there is none's fault. */
+/* Makes the repository. That it exists already is no failure. */
 bool tc_hub_create(struct tc_remote *remote, const struct tc_hub_place *place, bool private,
                    struct tc_error *error);
 bool tc_hub_push(struct tc_remote *remote, struct tc_hub_push *push, struct tc_error *error);

@@ -109,6 +109,10 @@ static void fill_error(struct tc_error *error, const struct tc_remote_failure *f
     tc_fail(error, known ? (enum tc_class)failure->class : TC_IO,
             known ? codes[failure->code] : "fetcher", "%.*s", (int)sizeof failure->message - 1,
             failure->message);
+    if (known && failure->code == TC_REMOTE_NO_RANGES)
+        tc_error_because(error, TC_REASON_NO_RANGES);
+    if (known && failure->code == TC_REMOTE_DENIED)
+        tc_error_because(error, TC_REASON_DENIED);
     if (failure->hint[0])
         tc_error_hint(error, "%.*s", (int)sizeof failure->hint - 1, failure->hint);
 }
@@ -432,7 +436,7 @@ static bool try_ranges(struct client_file *file, struct tc_input *input, struct 
     char first;
     if (file->facts.size == 0 || tc_input_read(input, 0, &first, 1, error))
         return true;
-    if (strcmp(error->code, "no-ranges") != 0)
+    if (error->reason != TC_REASON_NO_RANGES)
         return false;
     pthread_mutex_lock(&file->remote->lock);
     file->error = *error = (struct tc_error){0};

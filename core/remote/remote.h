@@ -36,7 +36,7 @@ void tc_remote_end(struct tc_remote *remote);
 struct tc_input *tc_remote_open(struct tc_remote *remote, const char *address,
                                 struct tc_error *error);
 /* The same for a file of which perhaps nothing will be read: where the Hub's store gives no ranges,
- * the first read fails with "no-ranges". */
+ * the first read fails because of TC_REASON_NO_RANGES. */
 struct tc_input *tc_remote_open_unread(struct tc_remote *remote, const char *address,
                                        struct tc_error *error);
 /* Whether there is such a file, or none that this user is shown. Fails where that can't be told. */

@@ -78,6 +78,7 @@ static bool widen(enum tc_dtype dtype, const unsigned char *bytes, uint64_t *dou
     }
     if (dtype == TC_F64)
         memcpy(doubles, bytes, count * sizeof *doubles);
+    /* cppcheck-suppress assignBoolToPointer ; it takes the type of a function for its result */
     tc_wide_decode *to_wide = wide_table()->decode[dtype];
     return dtype == TC_F64 || (to_wide && to_wide(bytes, doubles, count));
 }
@@ -146,6 +147,8 @@ static tc_narrow_loop *find_narrow(enum tc_dtype from, enum tc_dtype to,
     if (from == TC_F32 || (to_f32 && table->of_f32[to])) {
         if (to_f32)
             to_f32(source, room, count);
+        /* cppcheck-suppress CastIntegerToAddressAtReturn ; it takes the type of a function for its
+         * result */
         return table->of_f32[to];
     }
     bool held = from == TC_F64 || (table->of_f64[to] && widen(from, source, room, count));

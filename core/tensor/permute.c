@@ -340,6 +340,7 @@ static bool fits_squares(size_t element) {
 /* Takes the two axes that follow each other in memory, on either side, out of the list. With `even`
  * hardly anything may be left over beside the squares. */
 static bool take_squares(struct tc_axis *axes, unsigned *rank, struct inner *inner, bool even) {
+    /* cppcheck-suppress ctuuninitvar ; the caller has set it */
     size_t element = inner->element;
     if (*rank < 2 || !fits_squares(element))
         return false;

@@ -103,10 +103,13 @@ Test(address, private_numbers_in_every_form) {
                                           "64:ff9b::7f00:1",
                                           "64:ff9b:1::1",
                                           "fec0::1",
-                                          "2001:db8::1"};
+                                          "2001:db8::1",
+                                          "3fff::1",
+                                          "3fff:fff:1::",
+                                          "192.88.99.1"};
     static const char *const public[] = {"8.8.8.8",           "172.32.0.1",     "2606:4700::1",
                                          "::ffff:8.8.8.8",    "64:ff9b::808:8", "example.com",
-                                         "localhost.example", "mylocalhost"};
+                                         "localhost.example", "mylocalhost",    "3fff:1000::1"};
     for (size_t i = 0; i < sizeof private / sizeof *private; i++)
         cr_assert(tc_host_is_private_number(tc_text_of(private[i])), "%s", private[i]);
     for (size_t i = 0; i < sizeof public / sizeof *public; i++)
@@ -122,8 +125,9 @@ Test(address, places_on_the_hub) {
     cr_assert_str_eq(place.revision, "refs/pr/3");
     cr_assert_str_eq(place.path, "c/d.npy");
     tc_hub_place_release(&place);
-    static const char *const bad[] = {"hf://",     "hf://a/..",   "hf://a/b/../c", "hf://a/b@../c",
-                                      "hf://-a/b", "hf://a/b//c", "hf://a--b/c",   "hf://a/b/c\\d"};
+    static const char *const bad[] = {
+        "hf://",       "hf://a/..",   "hf://a/b/../c", "hf://a/b@../c",        "hf://-a/b",
+        "hf://a/b//c", "hf://a--b/c", "hf://a/b/c\\d", "hf://a/b/.git/config", "hf://a/b/c/.GIT"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tc_error why = {0};
         cr_assert_not(tc_hub_parse(&place, bad[i], &why), "%s", bad[i]);
@@ -196,8 +200,13 @@ Test(answer, ranges_and_waits) {
               answer.total == 100);
     tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("bytes 5-200/100"));
     cr_assert(!answer.has_part || !answer.has_total);
+    tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("Bytes 0-0/1"));
+    cr_assert(answer.has_part && answer.has_total && answer.total == 1);
     /* A line that is wrong leaves nothing of one before it. */
-    static const char *const wrong[] = {"bytes 50", "bytes 50-", "bytes 50-40/100", "bytes x", ""};
+    static const char *const wrong[] = {"bytes 50",          "bytes 50-",
+                                        "bytes 50-40/100",   "bytes x",
+                                        "bytes 5-9/100 bis", "bytes 5-9/100, bytes 5-9/100",
+                                        "bytes 5-9/100-",    ""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         tc_answer_line(&answer, TC_TEXT("Content-Range"), TC_TEXT("bytes 5-9/100"));
         cr_assert(answer.has_part && answer.has_total);
@@ -206,6 +215,28 @@ Test(answer, ranges_and_waits) {
     }
     tc_answer_line(&answer, TC_TEXT("RateLimit"), TC_TEXT("\"api\";r=0;t=55"));
     cr_assert_eq(answer.rate_reset, 55);
+    /* Of several limits the one that is used up counts, and of those the longest. */
+    static const struct {
+        const char *line;
+        uint32_t wait;
+    } limits[] = {
+        {"\"api\";r=5;t=10, \"pages\";r=0;t=300", 300},
+        {"\"a\";r=0;t=7,\"b\";r=0;t=9,\"c\";r=4;t=900", 9},
+        {"\"api\"; r=0; t=4", 4},
+        {"limit=100, remaining=0, reset=50", 50},
+        {"\"api\";r=0;t=99999999999999999999", UINT32_MAX - 1},
+        {"\"api\";r=0;t=-1", UINT32_MAX},
+        {"\"api\";r=0;t=", UINT32_MAX},
+        {"t", UINT32_MAX},
+        {",,", UINT32_MAX},
+        {"", UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        tc_answer_line(&answer, TC_TEXT("RateLimit"), tc_text_of(limits[i].line));
+        cr_assert_eq(answer.rate_reset, limits[i].wait, "%s", limits[i].line);
+    }
+    tc_answer_line(&answer, TC_TEXT("RateLimit-Reset"), TC_TEXT("12"));
+    cr_assert_eq(answer.rate_reset, 12);
     tc_answer_line(&answer, TC_TEXT("Link"),
                    TC_TEXT("<https://h/p>; rel=\"prev\", </n?c=1>; rel=\"next\""));
     cr_assert_str_eq(answer.link, "/n?c=1");
@@ -268,6 +299,9 @@ Test(answer, waits_until_a_date) {
     cr_assert_eq(tc_answer_wait(&answer, 0), 60);
     tc_answer_line(&answer, TC_TEXT("Retry-After"), TC_TEXT("7"));
     cr_assert_eq(tc_answer_wait(&answer, 0), 7);
+    /* More than a number holds is long, and not nothing. */
+    tc_answer_line(&answer, TC_TEXT("Retry-After"), TC_TEXT("99999999999999999999999"));
+    cr_assert_eq(tc_answer_wait(&answer, 0), UINT32_MAX - 1);
     static const char *const bad[] = {"", "soon", "Sun, 06 Nov 1994", "-5",
                                       "Sun, 06 Nov 1994 08:49:37 GMT and more"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

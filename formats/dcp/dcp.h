@@ -64,6 +64,10 @@ struct dcp_spool {
 
 struct dcp {
     struct tc_reader *reader;
+    bool listing;           /* keep all items that the table has, */
+    struct dcp_item *items; /* here, also those that nothing needs */
+    size_t item_count;
+    struct tc_text outside; /* a file outside the folder that it names, which is refused */
     struct tc_format_options options; /* for items */
     struct tc_name_map names;         /* of entries */
     struct dcp_entry *entries;
@@ -83,6 +87,11 @@ struct dcp {
 
 /* metadata.c: reads the table, and checks it. */
 bool dcp_read_table(struct dcp *dcp, struct tc_error *error);
+
+/* dcp.c: reads the table of `reader`, and no other file, for whoever looks into every item. It is
+ * released in any case. */
+bool dcp_list_items(struct dcp *dcp, struct tc_reader *reader, struct tc_error *error);
+void dcp_list_release(struct dcp *dcp);
 
 /* item.c: opens an item, which may unpack to at most `most` bytes. */
 struct tc_reader *dcp_item_open(struct dcp *dcp, const struct dcp_item *item, uint64_t most,

@@ -78,6 +78,9 @@ static bool read_dtype(struct parse *parse, const struct pickle_node *properties
         pickle_is(state, PICKLE_DICT) ? torch_find_key(state, "dtype") : pickle_item(state, 0);
     if (!pickle_is(dtype, PICKLE_GLOBAL) || dtype->global != PICKLE_DTYPE)
         return bad(parse, "a tensor has no dtype");
+    if (dtype->value == TC_NONE)
+        return tc_fail(parse->error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
+                       tc_text_shown(pickle_text(dtype), 40), pickle_text(dtype).bytes);
     entry->dtype = dtype->value;
     return true;
 }
@@ -224,6 +227,9 @@ static bool find_file(struct parse *parse, const struct pickle_node *path, uint3
                 "the table names a file outside its folder: \"%.*s\"", tc_text_shown(name, 200),
                 name.bytes);
         tc_error_because(parse->error, TC_REASON_OUTSIDE);
+        char *copy =
+            tc_arena_copy(parse->arena, name.length ? name.bytes : "", name.length, parse->error);
+        dcp->outside = copy ? (struct tc_text){copy, name.length} : TC_TEXT("");
         return tc_error_hint(parse->error, "files must lie beside the table");
     }
     if (tc_text_equal(name, tc_text_of(tc_path_name(dcp->reader->input->path))))
@@ -254,7 +260,8 @@ static bool read_transform(struct parse *parse, const struct pickle_node *list, 
     const struct pickle_node *first = pickle_item(list, 0);
     if (first && first->kind != PICKLE_TEXT)
         return bad(parse, "an item's transform has no name");
-    *packed = list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
+    *packed =
+        first && list->count == 1 && tc_text_equal(pickle_text(first), TC_TEXT("stream.zstd/1"));
     if (*packed || !first)
         return true;
     if (list->count > 1)
@@ -286,7 +293,10 @@ static bool read_stored(struct parse *parse, const struct pickle_node *key,
     stored->offset = attribute(key, "offset");
     if (!read_item(parse, info, &stored->item))
         return tc_error_in_tensor(parse->error, name->text, name->length);
-    const uint32_t *entry = tc_name_map_find(&parse->dcp->names, pickle_text(name));
+    struct dcp *dcp = parse->dcp;
+    if (dcp->listing)
+        dcp->items[dcp->item_count++] = stored->item;
+    const uint32_t *entry = tc_name_map_find(&dcp->names, pickle_text(name));
     if (!entry)
         return true; /* nothing in the table needs it */
     stored->entry = *entry;
@@ -300,6 +310,13 @@ static bool read_storage(struct parse *parse, const struct pickle_node *dict) {
     parse->stored = calloc(dict->count / 2 + 1, sizeof *parse->stored);
     if (!parse->stored)
         return tc_fail_memory(parse->error);
+    struct dcp *dcp = parse->dcp;
+    if (dcp->listing) {
+        dcp->items =
+            tc_arena_array(parse->arena, dict->count / 2, sizeof *dcp->items, parse->error);
+        if (!dcp->items)
+            return false;
+    }
     for (size_t i = 0; i + 1 < dict->count; i += 2)
         if (!read_stored(parse, dict->items[i], dict->items[i + 1]))
             return false;
@@ -314,6 +331,7 @@ static int compare_offsets(const uint64_t *start, unsigned rank, const struct pi
         const struct pickle_node *item = offset->items[d];
         uint64_t other =
             item->kind == PICKLE_INT && item->integer >= 0 ? (uint64_t)item->integer : UINT64_MAX;
+        /* cppcheck-suppress uninitvar ; who calls this has set as many as `rank` says */
         if (start[d] != other)
             return start[d] < other ? -1 : 1;
     }

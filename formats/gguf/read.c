@@ -237,9 +237,11 @@ static bool check_data(struct tc_reader *reader, const struct header *header, ui
     if (needed > reader->input->size && header->end)
         return tc_reader_cut_short(reader, needed, false, error);
     uint64_t whole;
-    if (tc_add(gguf->data, header->end, &whole) && reader->input->size > whole)
+    if (tc_add(gguf->data, header->end, &whole) && reader->input->size > whole) {
+        reader->behind = reader->input->size - whole;
         tc_reader_lose(reader, "%llu bytes behind the last tensor are left out",
-                       (unsigned long long)(reader->input->size - whole));
+                       (unsigned long long)reader->behind);
+    }
     return true;
 }
 

@@ -110,15 +110,26 @@ static bool open_all(struct tc_reader *reader, const struct split *split, struct
     return tc_reader_forgive(reader, error);
 }
 
+/* A part is opened by a name that says where it belongs: what it says itself must be the same, or
+ * files of two models, or of two ways to split one, lie side by side. */
+static bool check_place(struct tc_reader *reader, const struct split *split,
+                        struct tc_error *error) {
+    struct tc_text stem;
+    if (!find_stem(reader, split, &stem))
+        return tc_fail(error, TC_INVALID, "split",
+                       "it says that it is file %llu of %llu, which its name does not",
+                       (unsigned long long)split->number + 1, (unsigned long long)split->count);
+    forget_place(reader);
+    return true;
+}
+
 bool gguf_open_splits(struct tc_reader *reader, struct tc_error *error) {
     struct split split;
     struct tc_text stem;
     if (!find_split(reader, &split))
         return true;
-    if (reader->options->part) {
-        forget_place(reader);
-        return true;
-    }
+    if (reader->options->part)
+        return check_place(reader, &split, error);
     if (split.number == 0 && find_stem(reader, &split, &stem))
         return open_all(reader, &split, stem, error);
     if (split.number == 0)

@@ -318,6 +318,7 @@ void pickle_become(struct pickle_node *node, const struct pickle_node *other) {
 struct pickle_node *pickle_small(struct pickle *pickle, int64_t value) {
     struct pickle_node **recent = &pickle->integers[(uint64_t)value % PICKLE_RECENT];
     if (*recent && (*recent)->integer == value)
+        /* cppcheck-suppress identicalInnerCondition ; it takes the pointer for the condition */
         return *recent;
     struct pickle_node *node = pickle_node(pickle, PICKLE_INT);
     if (node) {
@@ -362,6 +363,7 @@ struct pickle_node *pickle_tuple(struct pickle *pickle, struct pickle_node **ite
 
 void pickle_drop(struct pickle *pickle, const struct pickle_node *tuple,
                  struct tc_arena_place place) {
+    struct tc_arena *arena = pickle->arena;
     struct pickle_node **recent = recent_tuple(pickle, tuple->items, tuple->count);
     if (recent && *recent == tuple)
         *recent = NULL;
@@ -371,7 +373,7 @@ void pickle_drop(struct pickle *pickle, const struct pickle_node *tuple,
         if (pickle->integers[number % PICKLE_RECENT] == item)
             pickle->integers[number % PICKLE_RECENT] = NULL;
     }
-    tc_arena_rewind(pickle->arena, place);
+    tc_arena_rewind(arena, place);
 }
 
 /* Makes room for more items; where they come one by one, the room grows by half. */

@@ -72,7 +72,7 @@ enum pickle_global {
     PICKLE_SIZE,
     PICKLE_DEVICE,
     PICKLE_LAYOUT,
-    PICKLE_DTYPE,         /* `value` is the tc_dtype */
+    PICKLE_DTYPE,         /* `value` is the tc_dtype; TC_NONE: only a value */
     PICKLE_STORAGE_CLASS, /* `value` is the tc_dtype; TC_NONE: untyped bytes */
     PICKLE_QSCHEME,       /* `value` is 1 where channels have scales of their own */
     PICKLE_TENSOR_CLASS,

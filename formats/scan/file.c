@@ -30,11 +30,13 @@ void scan_init(struct scan *scan, const struct tc_format_options *options) {
                           .broken = calloc(1, sizeof *scan->broken),
                           .other = calloc(1, sizeof *scan->other)};
     tc_arena_init(&scan->arena, options->limits.memory);
+    tc_input_pool_init(&scan->pool);
 }
 
 void scan_release(struct scan *scan) {
     for (; scan->pending; scan->pending = scan->pending->next)
         scan_source_drop(scan->pending->source);
+    tc_input_pool_release(&scan->pool);
     tc_arena_release(&scan->arena);
     free(scan->findings);
     free(scan->broken);
@@ -110,14 +112,18 @@ static bool look_at_packed(const struct scan_view *view, bool accounted, bool *r
                            struct tc_error *error) {
     enum scan_packing packing = scan_packing_seen(view);
     *replaced = false;
-    if (packing == SCAN_PLAIN || view->region->role == SCAN_DATA)
+    if (packing == SCAN_PLAIN)
+        return true;
+    /* Numbers often begin as LZMA does that has no magic bytes, and nobody unpacks it unasked. */
+    bool data = view->region->role == SCAN_DATA;
+    if (data && packing == SCAN_LZMA)
         return true;
     if (packing == SCAN_CLOSED) {
-        if (accounted)
+        if (accounted || data)
             scan_note(view->scan, "packed", "it could be unpacked by LZ4 too");
         return true;
     }
-    *replaced = !accounted && packing != SCAN_LZMA;
+    *replaced = !accounted && !data && packing != SCAN_LZMA;
     struct scan_region *region =
         scan_add_region(view, 0, view->input->size, view->region->name,
                         *replaced ? (enum scan_role)view->region->role : SCAN_DATA, error);
@@ -177,16 +183,22 @@ static bool look_at_formats(const struct scan_view *view, bool accounted, bool s
 static bool look(struct scan_view *view, struct tc_error *error) {
     bool accounted = view->input->size == 0 && view->region->role != SCAN_FILE;
     bool some = false;
+    view->scan->places = false;
     if (!look_at_rows(view, &accounted, &some, error) || !scan_zip_seen(view, error))
+        return false;
+    if (view->scan->places && view->region->role == SCAN_FILE && !view->region->archived &&
+        !scan_checkpoint(view, error))
         return false;
     if (view->zip && !scan_zip(view, &accounted, error))
         return false;
     if (!scan_tar(view, &accounted, error) || !scan_source_text(view, &accounted, error) ||
         !find_native(view, error))
         return false;
+    bool replaced;
+    if (view->region->role == SCAN_DATA)
+        return look_at_packed(view, accounted, &replaced, error);
     /* A zip that can't be read was recorded already. */
-    return view->region->role == SCAN_DATA || (view->zip && !accounted) ||
-           look_at_formats(view, accounted, some, error);
+    return (view->zip && !accounted) || look_at_formats(view, accounted, some, error);
 }
 
 static bool no_open(struct tc_reader *reader, struct tc_error *error) {

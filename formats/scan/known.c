@@ -120,11 +120,23 @@ static bool read_to_end(const struct scan_view *view, struct tc_reader *reader,
     return ok;
 }
 
+/* What a reader leaves out behind the last tensor may be anything. */
+static bool look_behind(const struct scan_view *view, const struct tc_reader *reader,
+                        struct tc_error *error) {
+    if (!reader->behind)
+        return true;
+    scan_note(view->scan, "trailing", "something stands behind the last tensor");
+    return scan_add_region(view, view->input->size - reader->behind, reader->behind,
+                           view->region->name, SCAN_DATA, error);
+}
+
 /* Adds what a reader that opened the region names: shards and external data. */
 static bool follow(const struct scan_view *view, struct tc_reader *reader, struct tc_error *error) {
     bool ok = !reader->compressed || view->zip || read_to_end(view, reader, error);
-    /* scan_onnx adds the files of an ONNX model. */
-    for (size_t i = 0; i < reader->companion_count && ok && !is_model(view, reader->backend); i++)
+    ok = ok && look_behind(view, reader, error);
+    /* scan_onnx adds the files of an ONNX model, and scan_checkpoint the items of a checkpoint. */
+    bool added = is_model(view, reader->backend) || reader->backend == &tc_backend_dcp;
+    for (size_t i = 0; i < reader->companion_count && ok && !added; i++)
         ok = scan_add_file(view, reader->companions[i]->path,
                            tc_text_of(reader->companions[i]->path), SCAN_DATA, error);
     bool index = tc_registry_is_index(reader->backend);
@@ -149,7 +161,10 @@ static bool try_backend(const struct scan_view *view, const struct tc_backend *b
     known->opened = reader != NULL;
     if (reader)
         ok = follow(view, reader, error);
-    else if (why->reason == TC_REASON_OUT_OF_MEMORY)
+    else if (scan_machine_failed(why)) {
+        *error = *why;
+        ok = false;
+    } else if (why->reason == TC_REASON_OUT_OF_MEMORY)
         ok = scan_note_broken(view->scan, why, error);
     else if (known->why->class == TC_OK) {
         *known->why = *why;
@@ -187,6 +202,10 @@ bool scan_formats(const struct scan_view *view, struct scan_known *known, struct
     }
     if (!known->opened && known->why->class == TC_OK) {
         const struct tc_backend *by_name = tc_registry_probe(view->input, known->why);
+        if (!by_name && scan_machine_failed(known->why)) {
+            *error = *known->why;
+            return false;
+        }
         if (by_name && !try_backend(view, by_name, 0, known, error))
             return false;
         /* The extension alone does not make it a file of that format. */

@@ -55,11 +55,19 @@ static bool is_extension(const struct pickle_node *global) {
            tc_text_equal(pickle_text(global), TC_TEXT("copyreg.extension"));
 }
 
+/* Whether it is the class by which the table of a distributed checkpoint says where an item is. */
+static bool is_place(const struct pickle_node *global) {
+    return global->kind == PICKLE_GLOBAL &&
+           tc_text_equal(pickle_text(global),
+                         TC_TEXT("torch.distributed.checkpoint.filesystem._StorageInfo"));
+}
+
 bool scan_on_global(void *context, const struct pickle_node *global, struct tc_error *error) {
     struct scan *scan = context;
     bool extension = is_extension(global);
     scan->extended |= extension;
     scan->reached |= !extension && is_importable(pickle_text(global));
+    scan->places |= is_place(global);
     return scan_add_finding(scan,
                             (struct scan_finding){.kind = SCAN_IMPORT,
                                                   .level = level_of(global),

@@ -11,7 +11,7 @@
  *
  * file.c walks over regions: the file, members of archives, unpacked bytes, bytes
  * that a pickle hands to a loader, shards, external data. pickle.c, zip.c, tar.c,
- * npy.c, packed.c, source.c and graph.c each look at a region for one thing that it
+ * npy.c, packed.c, source.c, checkpoint.c and graph.c each look at a region for one thing that it
  * may be. A scan is used by one thread; findings and their texts live until
  * scan_release.
  */
@@ -24,6 +24,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
+#include "core/io/input.h"
 #include "formats/pickle/pickle.h"
 
 /* Worst last. */
@@ -60,9 +61,10 @@ struct scan_region;
 
 struct scan {
     const struct tc_format_options *options;
-    const struct stat *found; /* of the file, when its folder was listed: another that has its
-                               * name now is refused; NULL: none. Set by the caller */
-    struct tc_arena arena;    /* names, regions */
+    const struct stat *found;  /* of the file, when its folder was listed: another that has its
+                                * name now is refused; NULL: none. Set by the caller */
+    struct tc_arena arena;     /* names, regions */
+    struct tc_input_pool pool; /* of the files beside it, of which there may be many */
     struct scan_finding *findings;
     size_t count;
     size_t capacity;
@@ -84,6 +86,7 @@ struct scan {
     struct scan_region *pending;      /* regions to look at */
     const struct scan_region *region; /* the one that is looked at */
     struct scan_region *tar; /* stands for that one while a member of torch's tar is read */
+    bool places;             /* a pickle of the region says where in files others lie */
     bool reached;            /* the current pickle named something that Python could import */
     bool extended;           /* the current pickle named an extension (copyreg) */
     bool extension_called;   /* and called it */

@@ -6,6 +6,7 @@
 
 #include "formats/scan/walk.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,9 @@
 #include "core/base/arena.h"
 #include "core/base/limits.h"
 #include "core/base/path.h"
+#include "core/remote/address.h"
+#include "core/remote/client.h"
+#include "core/remote/remote.h"
 
 /* The least bytes that an honest member of an archive takes, with its header. */
 #define BYTES_A_REGION 64u
@@ -211,48 +215,110 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
     return source && scan_push_region(scan, region, error);
 }
 
+bool scan_machine_failed(const struct tc_error *error) {
+    int errnum = error->class == TC_IO ? error->errnum : 0;
+    return errnum == EIO || errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
+}
+
+/* A pipe or a device is never opened. */
+static struct tc_input *open_plain(struct scan *scan, const char *path, struct tc_error *missing,
+                                   struct tc_error *error) {
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
+        return NULL;
+    }
+    struct tc_input *input = tc_input_open(path, &scan->pool, missing);
+    if (!input && scan_machine_failed(missing))
+        *error = *missing;
+    return input;
+}
+
+/* A file of an address: that it is not there is noted; that it can't be told is an error. */
+static struct tc_input *open_remote(struct tc_remote *remote, const char *address,
+                                    struct tc_error *missing, struct tc_error *error) {
+    struct tc_input *input = tc_remote_open(remote, address, missing);
+    bool has = false;
+    if (!input && tc_remote_has(remote, address, &has, error) && has)
+        *error = *missing;
+    return input;
+}
+
+/* Opens a file; *source is NULL where that fails, which is recorded. */
+static bool open_file(struct scan *scan, const char *path, struct scan_source **source,
+                      struct tc_error *error) {
+    struct tc_remote *remote = scan->options->remote;
+    struct tc_error *missing = calloc(1, sizeof *missing);
+    *source = NULL;
+    if (!missing)
+        return tc_fail_memory(error);
+    struct tc_input *input = remote && tc_address_is(path)
+                                 ? open_remote(remote, path, missing, error)
+                                 : open_plain(scan, path, missing, error);
+    bool failed = error->class != TC_OK;
+    if (!failed && !input)
+        scan_note(scan, missing->code, "%s: %s", path, missing->message);
+    free(missing);
+    if (!input)
+        return !failed;
+    scan->most_regions++;
+    scan_allow_regions(scan, input->size);
+    *source = scan_source_new(input, false, error);
+    return *source != NULL;
+}
+
 bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
                    enum scan_role role, struct tc_error *error) {
     struct scan *scan = view->scan;
-    struct tc_error *missing = calloc(1, sizeof *missing);
-    struct stat status;
-    /* A pipe or a device is never opened. */
-    bool special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    if (special && missing)
-        tc_fail(missing, TC_INVALID, "not-a-file", "this is no plain file");
-    struct tc_input *input = missing && !special ? tc_input_open(path, NULL, missing) : NULL;
+    struct scan_source *source;
     char *copy = tc_arena_copy(&scan->arena, name.bytes, name.length, error);
-    bool ok = missing != NULL && copy;
-    if (ok && !input)
-        scan_note(scan, missing->code, "%s: %s", path, missing->message);
-    free(missing);
-    if (!ok) {
-        tc_input_close(input);
-        return tc_fail_memory(error);
-    }
-    if (!input)
+    if (!copy || !open_file(scan, path, &source, error))
+        return false;
+    if (!source)
         return true;
-    scan->most_regions++;
-    scan_allow_regions(scan, input->size);
-    struct scan_source *source = scan_source_new(input, false, error);
     struct scan_region region = {.source = source,
-                                 .length = source ? source->input->size : 0,
+                                 .length = source->input->size,
                                  .name = {copy, name.length},
                                  .role = (uint8_t)role,
                                  .depth = view->region->depth + 1};
-    return source && scan_push_region(scan, region, error);
+    return scan_push_region(scan, region, error);
+}
+
+/* The path of a file in the folder of the one that is looked at. */
+static bool path_beside(const struct scan_view *view, struct tc_text name, struct tc_buffer *path,
+                        struct tc_error *error) {
+    const char *whole = view->input->path;
+    size_t folder = (size_t)(tc_path_name(whole) - whole);
+    /* With "./" before it, "-" is a file's name and not the standard input. */
+    tc_buffer_add(path, folder ? whole : "./", folder ? folder : 2);
+    tc_buffer_add_text(path, name);
+    tc_buffer_add(path, "", 1);
+    if (!tc_buffer_ok(path, error))
+        return false;
+    if (!view->scan->options->remote || !tc_address_is(path->bytes))
+        return true;
+    char *address = tc_remote_beside(path->bytes, folder, error);
+    path->length = 0;
+    tc_buffer_add_string(path, address ? address : "");
+    tc_buffer_add(path, "", 1);
+    free(address);
+    return address && tc_buffer_ok(path, error);
+}
+
+bool scan_open_beside(const struct scan_view *view, struct tc_text name,
+                      struct scan_source **source, struct tc_error *error) {
+    struct tc_buffer path = {0};
+    bool ok =
+        path_beside(view, name, &path, error) && open_file(view->scan, path.bytes, source, error);
+    tc_buffer_release(&path);
+    return ok;
 }
 
 bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum scan_role role,
                      struct tc_error *error) {
-    const char *whole = view->input->path;
-    size_t folder = (size_t)(tc_path_name(whole) - whole);
     struct tc_buffer path = {0};
-    /* With "./" before it, "-" is a file's name and not the standard input. */
-    tc_buffer_add(&path, folder ? whole : "./", folder ? folder : 2);
-    tc_buffer_add_text(&path, name);
-    tc_buffer_add(&path, "", 1);
-    bool ok = tc_buffer_ok(&path, error) && scan_add_file(view, path.bytes, name, role, error);
+    bool ok =
+        path_beside(view, name, &path, error) && scan_add_file(view, path.bytes, name, role, error);
     tc_buffer_release(&path);
     return ok;
 }

@@ -99,6 +99,10 @@ bool scan_add_bytes(struct scan *scan, const void *bytes, uint64_t length, enum 
 /* Adds a file of this name in the folder of the one that is looked at. */
 bool scan_add_beside(const struct scan_view *view, struct tc_text name, enum scan_role role,
                      struct tc_error *error);
+/* Opens a file of this name in that folder, to add regions of it. *source is NULL where it can't be
+ * opened, which is recorded. */
+bool scan_open_beside(const struct scan_view *view, struct tc_text name,
+                      struct scan_source **source, struct tc_error *error);
 /* Adds a file by its path; `name` is what findings call it. */
 bool scan_add_file(const struct scan_view *view, const char *path, struct tc_text name,
                    enum scan_role role, struct tc_error *error);
@@ -106,6 +110,8 @@ bool scan_add_file(const struct scan_view *view, const char *path, struct tc_tex
 /* Records damage, of which only the first is kept, so that the scan can go on. False
  * where the error is the system's, which ends the scan: it is then in *error. */
 bool scan_note_broken(struct scan *scan, const struct tc_error *damage, struct tc_error *error);
+/* Whether it is the machine that failed, which says nothing of the file. */
+bool scan_machine_failed(const struct tc_error *error);
 /* Records damage that these words describe. */
 void scan_note(struct scan *scan, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -162,6 +168,10 @@ enum scan_packing scan_packing_seen(const struct scan_view *view);
 /* source.c: programs as text: TorchScript's, Python's, Keras's, recognised by the
  * member's name. *accounted is set where the whole text was looked at. */
 bool scan_source_text(const struct scan_view *view, bool *accounted, struct tc_error *error);
+
+/* checkpoint.c: the items of a distributed checkpoint whose table this region is. Each is a range
+ * of a file beside it that torch loads as a file of its own. */
+bool scan_checkpoint(const struct scan_view *view, struct tc_error *error);
 
 /* graph.c: the operators of an ONNX model or a TensorFlow graph. Damage is only
  * recorded of a model that could be opened; any other is known to be broken. */

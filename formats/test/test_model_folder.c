@@ -221,6 +221,8 @@ Test(model_folder, names_are_taken_apart) {
         {"model-00001-of-00002.fp16.safetensors", "model", "fp16", ".safetensors", 1, 2, false},
         {"model.safetensors.index.json", "model", "", ".safetensors", 0, 0, true},
         {"model.safetensors.index.fp16.json", "model", "fp16", ".safetensors", 0, 0, true},
+        {"consolidated.safetensors", "consolidated", "", ".safetensors", 0, 0, false},
+        {"consolidated.00.pth", "consolidated.00", "", ".pth", 0, 0, false},
         {"llama.7b.safetensors", "llama.7b", "", ".safetensors", 0, 0, false},
         {"-1-of-2.pt", "-1-of-2", "", ".pt", 0, 0, false},
         {"x-1234567890-of-2.pt", "x-1234567890-of-2", "", ".pt", 0, 0, false},

@@ -115,6 +115,11 @@ static bool read_dense(struct torch_walk *walk, const struct pickle_node *node,
         if (!pickle_is(dtype, PICKLE_GLOBAL) || dtype->global != PICKLE_DTYPE ||
             shape->dtype != TC_NONE)
             return torch_walk_bad(walk, "a tensor has no dtype, or a storage that has one already");
+        if (dtype->value == TC_NONE) {
+            struct tc_text name = pickle_text(dtype);
+            return tc_fail(walk->error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
+                           tc_text_shown(name, 40), name.bytes);
+        }
         shape->dtype = dtype->value;
         return read_notes(walk, pickle_item(arguments, 7), shape);
     }

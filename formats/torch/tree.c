@@ -287,8 +287,11 @@ static bool add_factory(struct encoder *encoder, const struct pickle_node *facto
     struct tc_text name = pickle_text(factory);
     const char *dot = memrchr(name.bytes, '.', name.length);
     struct tc_text word = {dot + 1, name.length - (size_t)(dot + 1 - name.bytes)};
+    /* Pickles of protocol 2 have Python 2's names for these. */
     if (tc_text_equal(word, TC_TEXT("unicode")))
         word = TC_TEXT("str");
+    if (tc_text_equal(word, TC_TEXT("long")))
+        word = TC_TEXT("int");
     if (!(tc_text_starts(name, TC_TEXT("builtins.")) ||
           tc_text_starts(name, TC_TEXT("__builtin__."))) ||
         !tc_tree_is_factory(word))

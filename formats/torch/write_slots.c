@@ -230,7 +230,7 @@ static bool fetch_spool(void *context, uint64_t offset, void *buffer, size_t len
 static void reorder(const struct tc_item *item, const struct tc_tree_tensor *strided,
                     struct tc_view *view) {
     unsigned element = tc_dtype_bits(item->dtype) / 8;
-    uint64_t stride[TC_MAX_RANK];
+    uint64_t stride[TC_MAX_RANK] = {0};
     unsigned order[TC_MAX_RANK];
     uint64_t step = element;
     *view = (struct tc_view){.rank = item->rank, .element = element, .storage = item->nbytes};

@@ -144,6 +144,8 @@ def each():
     case('counter', collections.Counter({'a': 2, 5: 1}))
     case('defaultdict', collections.defaultdict(list, {'a': [torch.ones(1)], 3: []}), full=True)
     case('defaultdict of dict', collections.defaultdict(dict, {0: {'step': torch.tensor(1.0)}}), full=True)
+    for factory in int, float, str, set, tuple, bool, None:
+        case(f'defaultdict of {factory}', {'d': collections.defaultdict(factory, {'a': 1}), 'w': torch.ones(1)}, full=True)
     case('tuples', (1, (torch.ones(1), [torch.ones(2), (None,)]), ()))
     case('OrderedDict in list', [OD([(3, torch.ones(1)), ('x', OD())])])
     od = OD(w=torch.ones(1))

@@ -35,7 +35,7 @@ UNDER_CLANG = {"test_attacks", "test_bounds", "test_scan", "test_scan_places", "
 SLOWEST = 8  # of the tests are named at the end
 SAID = re.compile(r"^FAIL |^\[FAIL\]|Sanitizer|: runtime error: ")  # where a failure begins in a log
 SAID_LINES = 40  # of each failed test are repeated at the end
-NEED_MEMORY = {"test_memory": 14 * GIB}  # on a RAM disk; otherwise on the disk
+NEED_MEMORY = {"test_memory": (14 if os.environ.get("TCONV_FULL") else 7) * GIB}  # on a RAM disk; otherwise on the disk
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
  * checkpoint of torch.distributed or of DeepSpeed, and the file a tensor that tconv writes. Told
  * from names alone.
  */
-#ifndef TCONV_CMD_BATCH_WHOLE_H
-#define TCONV_CMD_BATCH_WHOLE_H
+#ifndef TCONV_FORMATS_MODEL_WHOLE_H
+#define TCONV_FORMATS_MODEL_WHOLE_H
 
 #include <stdint.h>
 
@@ -12,7 +12,7 @@
 #include "core/base/text.h"
 #include "core/io/listing.h"
 
-struct batch_whole {
+struct model_whole {
     bool found;
     uint64_t size; /* of the files that belong to it */
     /* Why it can't be converted; NULL: nothing. */
@@ -21,8 +21,8 @@ struct batch_whole {
 };
 
 /* Looks through a sorted list. */
-struct batch_whole batch_whole_find(const struct tc_listing *listing);
+struct model_whole model_whole_find(const struct tc_listing *listing);
 /* Whether a file of a folder of that kind belongs to it, and is no model of its own. */
-bool batch_whole_has(const struct tc_listing *listing, struct tc_text name);
+bool model_whole_has(const struct tc_listing *listing, struct tc_text name);
 
 #endif

@@ -1,4 +1,7 @@
-#include "cmd/batch/whole.h"
+#include "formats/model_whole.h"
+
+#include <errno.h>
+#include <sys/stat.h>
 
 #include "core/format/restore_metadata.h"
 #include "formats/model_name.h"
@@ -58,11 +61,11 @@ static bool belongs(const struct kind *kind, struct tc_text name) {
     return kind ? has_ending(kind, name) : is_array(name);
 }
 
-struct batch_whole batch_whole_find(const struct tc_listing *listing) {
+struct model_whole model_whole_find(const struct tc_listing *listing) {
     const struct kind *kind = kind_of(listing);
-    struct batch_whole whole = {.found = kind || are_arrays(listing)};
+    struct model_whole whole = {.found = kind || are_arrays(listing)};
     if (kind && kind->needed && !tc_listing_find(listing, tc_text_of(kind->needed)))
-        whole = (struct batch_whole){true, 0, kind->problem, TC_INVALID};
+        whole = (struct model_whole){true, 0, kind->problem, TC_INVALID};
     for (size_t i = 0; i < listing->count && whole.found; i++) {
         const struct tc_entry *entry = &listing->entries[i];
         struct model_name name = model_name_parse(entry->name, (struct tc_text){0});
@@ -77,6 +80,6 @@ struct batch_whole batch_whole_find(const struct tc_listing *listing) {
     return whole;
 }
 
-bool batch_whole_has(const struct tc_listing *listing, struct tc_text name) {
+bool model_whole_has(const struct tc_listing *listing, struct tc_text name) {
     return belongs(kind_of(listing), name);
 }
