@@ -45,7 +45,7 @@ from harness import (
 
 MOST_STEPS = 400
 STRIDE = 13 if SANITIZED and not FULL else 1  # from a step at which a run is killed to the next
-SPARSE = 6 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
+SPARSE = 3 if SANITIZED and not FULL else 1  # the same for sizes of a full disk
 
 
 @dataclass(frozen=True)
