@@ -114,7 +114,7 @@ static bool finish_sum(struct tc_file_sum *sum, struct tc_error *error) {
 }
 
 /* Hashes a step of each file of which there is one; how many those are. The lock is held, except
- * meanwhile. */
+ * meanwhile: where there is none, it is not let go. */
 static size_t step_all(struct own *own) {
     struct tc_file_sums *sums = own->sums;
     struct tc_sha256_piece pieces[TC_SHA256_LANES];
@@ -131,6 +131,8 @@ static size_t step_all(struct own *own) {
         /* Whatever is written over these bytes from now on shows. */
         sum->follow.taken = sum->at + pieces[count++].length;
     }
+    if (count == 0)
+        return 0;
     pthread_mutex_unlock(&sums->lock);
     size_t read = 0;
     struct tc_error error = {0};
@@ -147,9 +149,11 @@ static size_t step_all(struct own *own) {
     return count;
 }
 
-/* Lets go of files that are done with. The lock is held, except where one is completed. */
-static void drop_ended(struct own *own) {
+/* Lets go of files that are done with. The lock is held, except where one is completed; whether
+ * there was one. */
+static bool drop_ended(struct own *own) {
     struct tc_file_sums *sums = own->sums;
+    bool completed = false;
     for (size_t i = 0; i < own->count;) {
         struct tc_file_sum *sum = own->files[i];
         struct tc_error error = {0};
@@ -160,22 +164,26 @@ static void drop_ended(struct own *own) {
             bool ok = finish_sum(sum, &error);
             pthread_mutex_lock(&sums->lock);
             end_sum(sums, sum, ok ? TC_SUM_DONE : TC_SUM_FAILED, ok ? NULL : &error);
+            completed = true;
         }
         if (sum->state == TC_SUM_TAKEN)
             i++;
         else
             own->files[i] = own->files[--own->count];
     }
+    return completed;
 }
 
-/* Hashes until nothing is left to do. The lock is held, except in the steps. */
+/* Hashes until nothing is left to do. The lock is held, except in the steps and where a file is
+ * completed. What others do meanwhile must be seen before the thread waits, since nobody tells it
+ * again: so it waits only where it has held the lock since it looked at everything. */
 static void work(struct own *own) {
     struct tc_file_sums *sums = own->sums;
     for (;;) {
-        drop_ended(own);
-        while (own->count < TC_SHA256_LANES && (own->count == 0 || sums->idle == 0) &&
-               take_file(own))
-            drop_ended(own);
+        if (drop_ended(own))
+            continue;
+        if (own->count < TC_SHA256_LANES && (own->count == 0 || sums->idle == 0) && take_file(own))
+            continue;
         if (own->count == 0 && (sums->cancelled || (sums->closing && sums->open == 0)))
             return;
         if (own->count > 1 && sums->idle && !sums->waiting)

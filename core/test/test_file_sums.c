@@ -145,3 +145,28 @@ Test(file_sums, given_up) {
     tc_file_sums_release(&sums);
     tc_file_sums_release(&none);
 }
+
+/* What is given up, or whole, just when the thread finds nothing new: it must not sleep on. */
+Test(file_sums, ended_at_any_moment) {
+    char path[TEST_PATH_MAX + 16];
+    struct tc_publish publish;
+    struct tc_error error = {0};
+    snprintf(path, sizeof path, "%s/out", folder);
+    tc_cores_set(2);
+    for (unsigned turn = 0; turn < 500; turn++) {
+        struct tc_file_sums sums;
+        cr_assert(tc_publish_begin(&publish, path, false,
+                                   (struct tc_publish_options){.no_sync = true}, &error));
+        struct tc_outfile *out = tc_outfile_open(&publish, "out", &error);
+        cr_assert(out && tc_file_sums_start(&sums, inputs + 2, 1, &error));
+        tc_file_sums_follow(&sums, out);
+        for (unsigned i = 0; i < turn % 16; i++)
+            cr_assert(tc_outfile_write_apart(out, i, bytes, 1, &error));
+        for (volatile unsigned i = 0; i < turn % 64 * 32; i++)
+            continue;
+        if (turn & 1)
+            cr_assert(tc_outfile_seal(out, &error) && tc_file_sums_finish(&sums, &error));
+        tc_file_sums_release(&sums);
+        tc_publish_end(&publish);
+    }
+}
