@@ -464,7 +464,9 @@ bool tc_plan_collect_items(struct tc_plan *plan, struct tc_error *error) {
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
                 plan->target->name, plan->count);
         const char *many = plan->target->many;
-        return tc_error_hint(error, "write %s%s%sa folder (DIR/ -t %s), or use tconv get",
+        return tc_error_hint(error,
+                             "write %s%s%sa folder (DIR/ -t %s, in a batch --per-tensor), or use "
+                             "tconv get",
                              many ? "-t " : "", many ? many : "", many ? ", or " : "",
                              plan->target->name);
     }
