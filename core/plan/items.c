@@ -190,6 +190,9 @@ static bool take_scaled(struct tc_plan *plan, const struct tc_block_scales *scal
         return is_only_scale(plan, source, tensor, error) &&
                tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, tensor->name, error,
                             "scales are left out");
+    if (role == TC_ROLE_SPARED && taken)
+        return tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
+                            "the config says that these are not quantised: kept as they are");
     return role != TC_ROLE_LOOKALIKE || !taken ||
            tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
                         "no scales of a quantised weight, whatever their names say: kept as they "
