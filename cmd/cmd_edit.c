@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
+#include "core/io/listing.h"
 #include "core/io/publish.h"
 #include "core/plan/plan.h"
 #include "core/tensor/metadata.h"
@@ -83,6 +84,13 @@ static bool check_arguments(const struct edit *edit, const struct arguments *arg
         return tc_fail(error, TC_USAGE, "usage", "one file is needed");
     if (strcmp(arguments->names[0], "-") == 0)
         return tc_fail(error, TC_USAGE, "usage", "standard input is not edited");
+    const char *output = edit->run.output;
+    if (output && (tc_is_folder(output) || (output[0] && output[strlen(output) - 1] == '/'))) {
+        tc_fail(error, TC_USAGE, "usage",
+                "edit writes a file, or an index and its shards, and -o names a folder");
+        tc_error_hint(error, "to write a model folder, tconv -t FORMAT DIR OUT/");
+        return tc_error_in_file(error, output);
+    }
     if (edit->metadata.count || select->dropped_count || tc_select_renames(select))
         return true;
     tc_fail(error, TC_USAGE, "usage", "nothing is to be changed");

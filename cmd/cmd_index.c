@@ -455,6 +455,13 @@ static bool join_tree(const struct join *join, const char *top, struct tc_error 
     return ok;
 }
 
+/* It is no folder, no index, and nothing that the parts here would become. */
+static bool fail_missing(const char *name, struct tc_error *error) {
+    tc_fail_errno(error, ENOENT, "open", "cannot open");
+    tc_error_hint(error, "tconv batch --jobs prints the jobs that write what is joined");
+    return tc_error_in_file(error, name);
+}
+
 static bool join_one(const struct join *join, const char *name, struct tc_error *error) {
     struct stat status;
     /* An index need not be there yet. */
@@ -473,9 +480,10 @@ static bool join_one(const struct join *join, const char *name, struct tc_error 
         return join_tree(join, name, error);
     char *folder = tc_path_folder(name);
     size_t models = 0;
-    bool ok = folder ? join_folder(join, folder, tc_text_of(tc_path_name(name)), &models, error) &&
-                           (models || join_nothing(join, folder, there, error))
+    bool ok = folder ? join_folder(join, folder, tc_text_of(tc_path_name(name)), &models, error)
                      : tc_fail_memory(error);
+    if (ok && !models)
+        ok = there ? join_nothing(join, folder, true, error) : fail_missing(name, error);
     free(folder);
     return ok;
 }

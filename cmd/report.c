@@ -291,6 +291,14 @@ static bool is_of_trees(const struct tc_plan *plan, const struct tc_note_group *
     return found && group->kind == TC_KIND_SKIPPED;
 }
 
+/* Whether a loss of metadata was printed when the inputs were opened, with its keys. */
+static bool was_told(const struct tc_plan *plan, const struct tc_note_group *group) {
+    bool found = false;
+    for (size_t r = 0; r < plan->reader_count && !found; r++)
+        found = tc_notes_tell(&plan->readers[r]->notes, TC_LOSS, group->detail);
+    return found && group->kind == TC_KIND_METADATA && group->severity == TC_LOSS;
+}
+
 /* What a note's names are names of: notes on metadata concern its keys, or tensors that have some.
  */
 static const char *noun_of(const struct tc_plan *plan, const struct tc_note_group *group) {
@@ -310,7 +318,7 @@ void report_ledger(const struct tc_plan *plan, bool verbose) {
         const struct tc_note_group *group = &plan->notes.groups[i];
         bool of_trees = is_of_trees(plan, group);
         bool told = of_trees || (group->severity == TC_WARNING && group->kind != TC_KIND_KEPT);
-        if (note_rules[group->kind].routine && !told && !verbose)
+        if ((note_rules[group->kind].routine && !told && !verbose) || was_told(plan, group))
             continue;
         if (group->severity == TC_WARNING || of_trees) {
             report_note(group, verbose);

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 
 import compare_files
 import files
+import gguf_files
 import pickles
 import protobufs
 from case_helpers import HELPERS
@@ -184,6 +185,8 @@ def make_files():
     make("empty.pt", pickles.pt(pickles.pickled({}), data={}))
     make_onnx(make)
     compare_files.make(MADE)
+    odd = gguf_files.pair("odd", 8, gguf_files.string(b"\xff\xfe"))
+    make("odd.gguf", gguf_files.gguf({"w": f32(1, 2, 3)}, [odd]))
     make("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 
 

@@ -20,7 +20,7 @@ import pickles
 import scaled_weights
 from files import Tensor, hash_text, read_npz, read_safetensors, safetensors
 from gguf_files import ARRAY, BLOCKS, BOOL, DTYPES, F32, F64, STRING, STRUCTS
-from harness import OK, Suite, check_equal, expect, one_in
+from harness import INVALID, OK, UNSAFE, Suite, check_equal, expect, one_in
 
 SEED = int(os.environ.get("TCONV_TEST_SEED", 17))
 CPUS = ({"TCONV_CPU": "plain"}, {})
@@ -312,7 +312,46 @@ def check_folder(model, folder):
     check_equal(all_canonical(got), all_canonical(model.expected), "a folder")
 
 
+# Of each method, how its list is called, one that has the module, and one that has not.
+LISTS = (
+    ("compressed-tensors", "ignore", ["lm_head", "re:.*\\.gate$", "a.x.down"], True),
+    ("compressed-tensors", "ignore", ["re:a[.]x[.]d"], True),
+    ("compressed-tensors", "ignore", ["re:x[.]down", "a.x", "down", "*", ""], False),
+    ("compressed-tensors", "modules_to_not_convert", ["a.x.down"], False),
+    ("fp8", "modules_to_not_convert", ["lm_head", "a.x.down"], True),
+    ("fp8", "modules_to_not_convert", ["a.x"], True),
+    ("mxfp4", "modules_to_not_convert", ["x.down"], True),
+    ("fp8", "modules_to_not_convert", ["a.x.dow", "re:.*", "*", "own", ""], False),
+    ("fp8", "ignore", ["a.x.down"], False),
+    ("fp8", "modules_to_not_convert", None, False),
+    ("fp8", "modules_to_not_convert", [7, {}], False),
+    ("modelopt", "exclude_modules", ["lm_head*", "a.*.do?n", "a*down"], True),
+    ("modelopt", "ignore", ["*x.down"], True),
+    ("modelopt", "exclude_modules", ["*.dow", "a?x*", "a.x", "A.*"], False),
+)
+
+
+def spared(folder):
+    """An F8 weight without a scale is kept where the config says that its module is not quantised."""
+    weight = Tensor("F8_E4M3", [2, 2], b"1234")
+    (folder / "m.safetensors").write_bytes(safetensors({"a.x.down.weight": weight}))
+    for method, key, names, kept in LISTS:
+        config = {"quantization_config": {"quant_method": method, key: names}}
+        (folder / "config.json").write_text(json.dumps(config))
+        result = expect(folder, OK if kept else INVALID, "-v", "--dequantize", "m.safetensors", "o.safetensors", quiet=False)
+        check_equal(b"not quantised: kept" in result.err, kept, f"{key} {names}", result)
+        if kept:
+            check_equal(read_safetensors(folder / "o.safetensors")["a.x.down.weight"], weight, "the weight", result)
+    for names, code in ((["re:(a"], INVALID), (["re:(a|aa)+c"], UNSAFE)):
+        config = {"quantization_config": {"quant_method": "compressed-tensors", "ignore": names}}
+        (folder / "config.json").write_text(json.dumps(config))
+        long = safetensors({"a" * 300 + "b.c.weight": weight})
+        (folder / "m.safetensors").write_bytes(long)
+        expect(folder, code, "--dequantize", "m.safetensors", "o.safetensors", quiet=False)
+
+
 def cases():
+    yield "spared", spared
     for number in range(60):
         name = f"gguf {number}"
         if one_in(5, name):

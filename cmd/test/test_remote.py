@@ -169,15 +169,16 @@ def fetched_once(folder):
         expect(folder, OK, "-q", "m.safetensors", name, "--no-sync")
         data = (folder / name).read_bytes()
         with Server() as server:
-            url = server.add(f"/{name}", data)
-            for words in (["hash", url], ["stats", url], ["verify", url], ["diff", url, name], ["-q", url, "o.safetensors", "--no-sync"]):
+            url, other = server.add(f"/{name}", data), server.add(f"/other/{name}", data)
+            lines = (["hash", url], ["stats", url], ["verify", url], ["diff", name, url], ["diff", url, other], ["-q", url, "o.safetensors", "--no-sync"])
+            for words in lines:
                 for jobs in "14":
                     shares = []
                     while len(shares) < 3 and (not shares or shares[-1] > 1.1):
                         server.sent = 0
                         run_remote(folder, OK, *words, "-j", jobs)
                         (folder / "o.safetensors").unlink(missing_ok=True)
-                        shares.append(server.sent / len(data))
+                        shares.append(server.sent / len(data) / (1 + (other in words)))
                     if shares[-1] > 1.1:
                         raise Failed(f"{words[0]} -j{jobs} of {name}: {shares} of its bytes fetched")
         (folder / name).unlink()

@@ -10,7 +10,7 @@
 
 struct finder {
     const struct tc_block_scales *scales;
-    const struct tc_quant_config *config;
+    struct tc_quant_config *config;
     struct tc_error *error;
 };
 
@@ -23,7 +23,7 @@ bool tc_block_scales_init(struct tc_block_scales *scales, struct tc_reader *cons
         return false;
     for (size_t r = 0; r < count; r++) {
         const struct tc_table *table = &readers[r]->table;
-        if (!tc_quant_config_read(readers[r], &scales->configs[r], error))
+        if (!tc_quant_config_read(readers[r], &scales->configs[r], arena, error))
             return false;
         scales->compressed[r] = scales->configs[r].method == TC_QUANT_COMPRESSED;
         for (size_t i = 0; i < table->count && !scales->compressed[r]; i++)
@@ -279,6 +279,21 @@ static bool must_have_scale(const struct finder *finder, const struct tc_tensor 
     return weight->rank >= 2 && method != TC_QUANT_UNKNOWN && method != TC_QUANT_OTHER;
 }
 
+/* An F8 weight without a scale, which it lacks unless the config says that it is not quantised. */
+static bool take_unscaled(const struct finder *finder, struct tc_scaled_part weight,
+                          enum tc_scaled_role *role) {
+    bool spared;
+    *role = TC_ROLE_NONE;
+    if (!must_have_scale(finder, weight.tensor))
+        return true;
+    if (!tc_quant_config_spares(finder->config, weight.tensor->name, &spared, finder->error))
+        return tc_error_in_file(finder->error, weight.reader->input->path);
+    if (spared)
+        *role = TC_ROLE_SPARED;
+    return spared || fail_missing(finder, weight,
+                                  "the config says that it is quantised, but it has no scale");
+}
+
 static bool take_f8(const struct finder *finder, struct tc_scaled *scaled,
                     enum tc_scaled_role *role) {
     unsigned count;
@@ -286,11 +301,9 @@ static bool take_f8(const struct finder *finder, struct tc_scaled *scaled,
     if (!find_f8_scale(finder, scaled, &which, &count))
         return false;
     scaled->name = scaled->weight.tensor->name;
-    *role = count ? TC_ROLE_WEIGHT : TC_ROLE_NONE;
     if (!count)
-        return !must_have_scale(finder, scaled->weight.tensor) ||
-               fail_missing(finder, scaled->weight,
-                            "the config says that it is quantised, but it has no scale");
+        return take_unscaled(finder, scaled->weight, role);
+    *role = TC_ROLE_WEIGHT;
     return which == INVERSE ? take_inverse(finder, scaled)
            : which == SCALE ? take_scale(finder, scaled)
                             : take_power(finder, scaled);

@@ -64,6 +64,7 @@ enum tc_scaled_role {
     TC_ROLE_NONE,
     TC_ROLE_WEIGHT,
     TC_ROLE_SCALE,     /* left out: it is part of a weight, or of no use without its scale */
+    TC_ROLE_SPARED,    /* could be a weight, but the config says that it is not quantised */
     TC_ROLE_LOOKALIKE, /* an ordinary tensor whose name could be a scale's */
 };
 

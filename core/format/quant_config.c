@@ -5,15 +5,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/base/arena.h"
 #include "core/base/jansson.h"
 #include "core/base/json.h"
 #include "core/base/path.h"
+#include "core/base/regex.h"
 #include "core/io/input.h"
 #include "core/remote/address.h"
 
 #define QUANTISATION "quantization_config"
 #define LARGEST_BLOCK (UINT64_C(1) << 30)
+/* How many modules a config may list. */
+#define MOST_SPARED 65536u
+/* How many expressions of strangers are matched, each with a bound of its own. */
+#define MOST_EXPRESSIONS 4096u
+#define MOST_TESTS (UINT64_C(1) << 26)
 
 static const struct tc_document_value *member(const struct tc_document_value *object,
                                               const char *name) {
@@ -89,6 +94,43 @@ static bool read_groups(const struct tc_document *document, const struct tc_docu
     return true;
 }
 
+/* Adds a list of modules that are not quantised. */
+static bool read_spared(const struct tc_document *document, const struct tc_document_value *list,
+                        struct tc_quant_config *config, struct tc_arena *arena) {
+    size_t count = list ? tc_document_count(list) : 0;
+    if (count == 0)
+        return true;
+    if (count > MOST_SPARED)
+        return tc_document_fail(document, list, "it lists too many modules");
+    config->spared = tc_arena_array(arena, count, sizeof *config->spared, document->error);
+    bool ok = config->spared != NULL;
+    for (size_t i = 0; i < count && ok; i++) {
+        const struct tc_document_value *item = tc_document_item(list, i);
+        struct tc_text *entry = &config->spared[config->spared_count];
+        if (tc_document_kind(item) != TC_JSON_STRING)
+            continue;
+        ok = tc_document_text(document, item, entry) && tc_document_keep(document, entry, arena);
+        config->spared_count += ok;
+    }
+    return ok;
+}
+
+/* Each of the programs calls that list otherwise. */
+static bool read_lists(const struct tc_document *document,
+                       const struct tc_document_value *quantisation, struct tc_quant_config *config,
+                       struct tc_arena *arena) {
+    const struct tc_document_value *list = NULL;
+    if (config->method == TC_QUANT_COMPRESSED)
+        list = member(quantisation, "ignore");
+    else if (config->method == TC_QUANT_MODELOPT && member(quantisation, "exclude_modules"))
+        list = member(quantisation, "exclude_modules");
+    else if (config->method == TC_QUANT_MODELOPT)
+        list = member(quantisation, "ignore"); /* in config.json */
+    else if (config->method != TC_QUANT_OTHER)
+        list = member(quantisation, "modules_to_not_convert");
+    return read_spared(document, list, config, arena);
+}
+
 static void read_dtype(const struct tc_document *document, const struct tc_document_value *value,
                        struct tc_quant_config *config) {
     struct tc_text text;
@@ -111,7 +153,7 @@ static const struct method_name {
 
 static bool read_quantisation(const struct tc_document *document,
                               const struct tc_document_value *quantisation,
-                              struct tc_quant_config *config) {
+                              struct tc_quant_config *config, struct tc_arena *arena) {
     if (!quantisation)
         return true;
     if (!tc_document_expect(document, quantisation, TC_JSON_OBJECT))
@@ -123,31 +165,32 @@ static bool read_quantisation(const struct tc_document *document,
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (is_text(document, method, methods[i].name))
             config->method = methods[i].method;
-    return read_block(document, member(quantisation, "weight_block_size"), config) &&
+    return read_lists(document, quantisation, config, arena) &&
+           read_block(document, member(quantisation, "weight_block_size"), config) &&
            (config->method != TC_QUANT_COMPRESSED ||
             read_groups(document, member(quantisation, "config_groups"), config));
 }
 
 static bool read_object(const struct tc_document *document, const struct tc_document_value *object,
-                        const char *key, struct tc_quant_config *config) {
+                        const char *key, struct tc_quant_config *config, struct tc_arena *arena) {
     if (config->dtype == TC_NONE) {
         read_dtype(document, member(object, "torch_dtype"), config);
         read_dtype(document, member(object, "dtype"), config);
     }
-    return read_quantisation(document, member(object, key), config);
+    return read_quantisation(document, member(object, key), config, arena);
 }
 
 /* A model of several parts may have it in the config of one of them, such as text_config. */
 static bool parse(struct tc_text text, const char *key, struct tc_quant_config *config,
-                  struct tc_error *error) {
+                  struct tc_arena *arena, struct tc_error *error) {
     struct tc_document document;
     struct tc_document_member part = {0};
     bool ok = tc_document_parse(&document, text, 0, error);
     document.code = "config";
     ok = ok && tc_document_expect(&document, document.root, TC_JSON_OBJECT) &&
-         read_object(&document, document.root, key, config);
+         read_object(&document, document.root, key, config, arena);
     while (ok && config->method == TC_QUANT_UNKNOWN && tc_document_next(document.root, &part))
-        ok = !member(part.value, key) || read_object(&document, part.value, key, config);
+        ok = !member(part.value, key) || read_object(&document, part.value, key, config, arena);
     tc_document_release(&document);
     return ok;
 }
@@ -178,7 +221,8 @@ static bool is_there(const struct tc_reader *reader, const char *path, bool *the
 }
 
 static bool read_file(const struct tc_reader *reader, const char *name, const char *key,
-                      struct tc_quant_config *config, struct tc_error *error) {
+                      struct tc_quant_config *config, struct tc_arena *arena,
+                      struct tc_error *error) {
     const char *own = reader->input->path;
     struct tc_buffer path = {0};
     bool there = false;
@@ -191,7 +235,7 @@ static bool read_file(const struct tc_reader *reader, const char *name, const ch
         ok = input &&
              tc_reader_check_header(reader, "config", input->size, TC_QUANT_CONFIG_LIMIT, error);
         char *text = ok ? tc_input_load(input, 0, input->size, error) : NULL;
-        ok = text && parse((struct tc_text){text, input->size}, key, config, error);
+        ok = text && parse((struct tc_text){text, input->size}, key, config, arena, error);
         free(text);
         tc_input_close(input);
         if (!ok)
@@ -202,13 +246,103 @@ static bool read_file(const struct tc_reader *reader, const char *name, const ch
 }
 
 bool tc_quant_config_read(const struct tc_reader *reader, struct tc_quant_config *config,
-                          struct tc_error *error) {
+                          struct tc_arena *arena, struct tc_error *error) {
     *config = (struct tc_quant_config){.dtype = TC_NONE};
     if (strcmp(reader->input->path, "-") == 0 || reader->options->unpublished)
         return true;
-    return read_file(reader, "config.json", QUANTISATION, config, error) &&
+    return read_file(reader, "config.json", QUANTISATION, config, arena, error) &&
            (config->method != TC_QUANT_UNKNOWN ||
-            read_file(reader, "hf_quant_config.json", "quantization", config, error));
+            read_file(reader, "hf_quant_config.json", "quantization", config, arena, error));
+}
+
+static bool fail_often(struct tc_error *error) {
+    return tc_fail(error, TC_UNSAFE, "config",
+                   "the config lists so many modules that comparing their names takes too long");
+}
+
+/* Matches an expression of the config from the name's beginning. */
+static bool match(struct tc_quant_config *config, const struct tc_buffer *pattern,
+                  struct tc_text module, bool *matches, struct tc_error *error) {
+    struct tc_regex regex;
+    struct tc_error own = {0};
+    if (++config->expressions > MOST_EXPRESSIONS)
+        return fail_often(error);
+    if (!tc_buffer_ok(pattern, error))
+        return false;
+    if (!tc_regex_compile(&regex, (struct tc_text){pattern->bytes, pattern->length}, false, &own)) {
+        if (own.class != TC_USAGE) {
+            *error = own;
+            return false;
+        }
+        return tc_fail(error, TC_INVALID, "config",
+                       "a pattern for modules in the config is no regular expression");
+    }
+    bool ok = tc_regex_matches(&regex, module, matches, error);
+    tc_regex_release(&regex);
+    return ok;
+}
+
+/* A name in which * stands for any characters, as an expression. */
+static void add_wildcards(struct tc_buffer *pattern, struct tc_text entry) {
+    tc_buffer_add_string(pattern, "(?s)\\A");
+    for (size_t i = 0; i < entry.length; i++) {
+        unsigned char byte = (unsigned char)entry.bytes[i];
+        if (byte == '*')
+            tc_buffer_add_string(pattern, ".*");
+        else if (byte < 128)
+            tc_buffer_addf(pattern, "\\x%02x", byte);
+        else
+            tc_buffer_add(pattern, entry.bytes + i, 1);
+    }
+    tc_buffer_add_string(pattern, "\\z");
+}
+
+/* transformers takes what lies in a module that is named, and names by their ends. */
+static bool is_within(struct tc_text module, struct tc_text entry) {
+    if (entry.length == 0 || module.length <= entry.length)
+        return false;
+    return (tc_text_starts(module, entry) && module.bytes[entry.length] == '.') ||
+           (tc_text_ends(module, entry) && module.bytes[module.length - entry.length - 1] == '.');
+}
+
+static bool spares(struct tc_quant_config *config, struct tc_text entry, struct tc_text module,
+                   bool *matches, struct tc_error *error) {
+    enum tc_quant_method method = config->method;
+    struct tc_text prefix = TC_TEXT("re:");
+    struct tc_buffer pattern = {0};
+    *matches = tc_text_equal(module, entry);
+    if (*matches)
+        return true;
+    if (method == TC_QUANT_COMPRESSED && tc_text_starts(entry, prefix)) {
+        tc_buffer_add_string(&pattern, "\\A(?:");
+        tc_buffer_add(&pattern, entry.bytes + prefix.length, entry.length - prefix.length);
+        tc_buffer_add_string(&pattern, ")");
+    } else if (method == TC_QUANT_MODELOPT && memchr(entry.bytes, '*', entry.length)) {
+        add_wildcards(&pattern, entry);
+    } else {
+        *matches = method != TC_QUANT_COMPRESSED && method != TC_QUANT_MODELOPT &&
+                   is_within(module, entry);
+        return true;
+    }
+    bool ok = match(config, &pattern, module, matches, error);
+    tc_buffer_release(&pattern);
+    return ok;
+}
+
+bool tc_quant_config_spares(struct tc_quant_config *config, struct tc_text weight, bool *found,
+                            struct tc_error *error) {
+    struct tc_text ending = TC_TEXT(".weight");
+    struct tc_text module = weight;
+    if (tc_text_ends(weight, ending))
+        module.length -= ending.length;
+    *found = false;
+    config->spared_tests += config->spared_count;
+    if (config->spared_tests > MOST_TESTS)
+        return fail_often(error);
+    for (size_t i = 0; i < config->spared_count && !*found; i++)
+        if (!spares(config, config->spared[i], module, found, error))
+            return false;
+    return true;
 }
 
 /* Copies an object without the member, and `deeper` levels of objects in it likewise: a model of

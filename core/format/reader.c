@@ -250,9 +250,9 @@ struct tc_checksum_thread {
 bool tc_reader_check_sums(struct tc_reader *reader, const bool *wanted, struct tc_error *error) {
     if (!reader->backend->check_sums)
         return true;
-    tc_input_check(reader->input, true);
+    tc_input_check(reader->input, TC_CHECKING_BEGINS);
     bool ok = reader->backend->check_sums(reader, wanted, error);
-    tc_input_check(reader->input, false);
+    tc_input_check(reader->input, TC_CHECKING_ENDS);
     return ok;
 }
 
@@ -302,6 +302,10 @@ struct tc_checksum_thread *tc_checksum_thread_start(struct tc_reader *const *rea
 bool tc_checksum_thread_join(struct tc_checksum_thread *thread, struct tc_error *error) {
     if (!thread)
         return true;
+    struct tc_input *input;
+    for (size_t i = 0; i < thread->count; i++)
+        for (size_t at = 0; (input = tc_reader_next_file(thread->readers[i], &at));)
+            tc_input_check(input, TC_CHECKING_ALONE);
     if (thread->running)
         pthread_join(thread->thread, NULL);
     else if (error->class == TC_OK)

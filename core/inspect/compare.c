@@ -409,13 +409,28 @@ static bool *wanted_of(const struct tc_compare *compare, int side, struct tc_err
     return wanted;
 }
 
+/* Checks the sums while the data is compared. The data of both files is read at once, and so are
+ * their checksums where one comes by the network: one after the other, the second file's would be
+ * fetched for them again. */
+static bool compare_checked(struct tc_compare *compare, bool *const wanted[2],
+                            struct tc_error *error) {
+    bool in_step = tc_reader_in_step(compare->readers[0]) || tc_reader_in_step(compare->readers[1]);
+    size_t each = in_step ? 1 : 2;
+    struct tc_checksum_thread *checksums[2] = {NULL, NULL};
+    bool ok = true;
+    for (size_t i = 0; i < 2 && ok; i += each) {
+        checksums[i] = tc_checksum_thread_start(compare->readers + i, wanted + i, each, error);
+        ok = checksums[i] != NULL;
+    }
+    ok = ok && compare_data(compare, error);
+    for (size_t i = 0; i < 2; i++)
+        ok = tc_checksum_thread_join(checksums[i], error) && ok;
+    return ok;
+}
+
 static bool read_both(struct tc_compare *compare, struct tc_error *error) {
     bool *wanted[2] = {wanted_of(compare, 0, error), wanted_of(compare, 1, error)};
-    struct tc_checksum_thread *checksums =
-        wanted[0] && wanted[1] ? tc_checksum_thread_start(compare->readers, wanted, 2, error)
-                               : NULL;
-    bool ok = checksums && compare_data(compare, error);
-    ok = tc_checksum_thread_join(checksums, error) && ok;
+    bool ok = wanted[0] && wanted[1] && compare_checked(compare, wanted, error);
     free(wanted[0]);
     free(wanted[1]);
     return ok && tc_reader_unchanged(compare->readers[0], error) &&

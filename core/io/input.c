@@ -460,9 +460,9 @@ void tc_input_expect(struct tc_input *input, uint64_t offset, uint64_t length) {
         input->source->expect(input->context, input->base + offset, length);
 }
 
-void tc_input_check(struct tc_input *input, bool begins) {
+void tc_input_check(struct tc_input *input, enum tc_input_checking what) {
     if (input->source)
-        input->source->check(input->context, begins);
+        input->source->check(input->context, what);
 }
 
 int tc_input_acquire(struct tc_input *input, struct tc_error *error) {

@@ -17,6 +17,13 @@
 
 struct tc_input;
 
+/* Who reads an input, where checksums are checked beside. */
+enum tc_input_checking {
+    TC_CHECKING_BEGINS, /* from now on this thread reads all that others read too */
+    TC_CHECKING_ENDS,   /* it has */
+    TC_CHECKING_ALONE,  /* nobody else reads any more, whether it has begun or not */
+};
+
 /* Where the bytes of an input come from that is no file of this machine. `context` is
  * shared by the input and its parts: `hold` and `drop` count them. */
 struct tc_input_source {
@@ -24,8 +31,7 @@ struct tc_input_source {
                  struct tc_error *error);
     /* This range will be read: what is not there yet may be fetched ahead. */
     void (*expect)(void *context, uint64_t offset, uint64_t length);
-    /* From now on this thread reads all that others read too, or, not `begins`, it has. */
-    void (*check)(void *context, bool begins);
+    void (*check)(void *context, enum tc_input_checking what);
     /* False with the error filled where a read has failed for a reason that it knows. */
     bool (*sound)(void *context, struct tc_error *error);
     void (*hold)(void *context);
@@ -101,8 +107,8 @@ bool tc_input_read(struct tc_input *input, uint64_t offset, void *buffer, size_t
 /* Says which range will be read soon; does nothing for a file. */
 void tc_input_expect(struct tc_input *input, uint64_t offset, uint64_t length);
 /* Says that this thread checks checksums of what other threads read meanwhile, so that neither
- * gets far ahead of the other; or, not `begins`, that it has ended. Does nothing for a file. */
-void tc_input_check(struct tc_input *input, bool begins);
+ * gets far ahead of the other; or that one of them has ended. Does nothing for a file. */
+void tc_input_check(struct tc_input *input, enum tc_input_checking what);
 /* The descriptor, which an input of another source has not, and which stays open until
  * tc_input_release; -1 on failure. */
 int tc_input_acquire(struct tc_input *input, struct tc_error *error);

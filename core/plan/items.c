@@ -190,6 +190,9 @@ static bool take_scaled(struct tc_plan *plan, const struct tc_block_scales *scal
         return is_only_scale(plan, source, tensor, error) &&
                tc_plan_note(plan, TC_CHANGE, TC_KIND_DEQUANTISED, tensor->name, error,
                             "scales are left out");
+    if (role == TC_ROLE_SPARED && taken)
+        return tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
+                            "the config says that these are not quantised: kept as they are");
     return role != TC_ROLE_LOOKALIKE || !taken ||
            tc_plan_note(plan, TC_WARNING, TC_KIND_KEPT, tensor->name, error,
                         "no scales of a quantised weight, whatever their names say: kept as they "
@@ -464,7 +467,9 @@ bool tc_plan_collect_items(struct tc_plan *plan, struct tc_error *error) {
         tc_fail(error, TC_UNSUPPORTED, "many-tensors", "%s holds one tensor, the input has %zu",
                 plan->target->name, plan->count);
         const char *many = plan->target->many;
-        return tc_error_hint(error, "write %s%s%sa folder (DIR/ -t %s), or use tconv get",
+        return tc_error_hint(error,
+                             "write %s%s%sa folder (DIR/ -t %s, in a batch --per-tensor), or use "
+                             "tconv get",
                              many ? "-t " : "", many ? many : "", many ? ", or " : "",
                              plan->target->name);
     }

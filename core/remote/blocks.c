@@ -390,13 +390,25 @@ static void keep_pace(struct client_file *file, enum client_side side) {
     }
 }
 
+/* Whether this side would get further ahead by reading these. What was fetched ahead counts too:
+ * else whoever reads it asks for more ahead, and never waits. */
+static bool adds_to_lead(const struct client_file *file, uint64_t first, uint64_t last,
+                         enum client_side side) {
+    for (uint64_t i = first; i < last && file->paced; i++) {
+        const struct block *block = find(file, i);
+        if (!block || (!block->read[side] && !block->read[!side]))
+            return true;
+    }
+    return false;
+}
+
 static bool read_step(struct client_file *file, uint64_t offset, unsigned char *buffer,
                       uint64_t length, struct tc_error *error) {
     uint64_t first = offset / BLOCK_BYTES;
     uint64_t last = (offset + length + BLOCK_BYTES - 1) / BLOCK_BYTES;
     uint64_t held;
     enum client_side side = side_of(file);
-    if (!find(file, last - 1))
+    if (adds_to_lead(file, first, last, side))
         keep_pace(file, side);
     /* Who looks at a file to guess its format takes a failure for a no: so it stays. */
     if (file->error.class != TC_OK) {
@@ -459,12 +471,16 @@ static void source_expect(void *context, uint64_t offset, uint64_t length) {
     pthread_mutex_unlock(&file->remote->lock);
 }
 
-static void source_check(void *context, bool begins) {
+static void source_check(void *context, enum tc_input_checking what) {
     struct client_file *file = context;
     pthread_mutex_lock(&file->remote->lock);
-    file->checking = begins;
-    file->checker = pthread_self();
-    set_paced(file, begins);
+    if (what == TC_CHECKING_ALONE) {
+        file->alone = true;
+    } else {
+        file->checking = what == TC_CHECKING_BEGINS;
+        file->checker = pthread_self();
+    }
+    set_paced(file, file->checking && !file->alone);
     pthread_mutex_unlock(&file->remote->lock);
 }
 

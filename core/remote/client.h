@@ -56,6 +56,7 @@ struct client_file {
      * ahead waits. */
     bool paced;
     bool checking;
+    bool alone; /* who checks sums need not wait: the data has been read */
     pthread_t checker;
     size_t lead[SIDES];    /* blocks that only this side has read */
     unsigned waits[SIDES]; /* threads of it that wait for the other */
