@@ -234,9 +234,9 @@ static void list_targets(struct tc_buffer *endings) {
             tc_buffer_addf(endings, " %s", *to);
 }
 
-/* Takes the next of a list of words with a space before each. */
+/* Takes the next of a list of words with a space before each; NULL is a list of none. */
 static bool next_word(const char **list, struct tc_text *word) {
-    if (!**list)
+    if (!*list || !**list)
         return false;
     word->bytes = *list + 1;
     word->length = strcspn(word->bytes, " ");

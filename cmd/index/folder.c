@@ -60,7 +60,9 @@ static bool check_copied(const struct join *join, const struct joined *model,
     char hex[2 * TC_SHA256_BYTES + 1];
     char *path = copied_path(model, file);
     struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = path ? input != NULL : tc_fail_memory(error);
+    bool ok = input != NULL;
+    if (!path)
+        tc_fail_memory(error);
     if (ok && input->size != file->size)
         ok = tc_fail(error, TC_INVALID, "copy-size",
                      "the copy is not what its job wrote (got %" PRIu64 " bytes, expected %" PRIu64

@@ -66,7 +66,9 @@ static bool add_file(struct tc_json_writer *json, char *path, struct tc_text nam
                      struct tc_error *error) {
     char hex[2 * TC_SHA256_BYTES + 1];
     struct tc_input *input = path ? tc_input_open(path, NULL, error) : NULL;
-    bool ok = path ? input != NULL : tc_fail_memory(error);
+    bool ok = input != NULL;
+    if (!path)
+        tc_fail_memory(error);
     if (ok && sum)
         memcpy(hex, sum, sizeof hex);
     else

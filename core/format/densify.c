@@ -195,6 +195,11 @@ struct tc_densify *tc_densify_make(struct tc_reader *reader, const struct tc_spa
     const struct tc_tensor *parts[4] = {NULL};
     for (unsigned i = 0; i < layout->parts; i++)
         parts[i] = tc_sparse_part(&reader->table, sparse, i);
+    /* All are there, as tc_sparse_of saw, but to find one takes memory. */
+    if (!parts[0] || !parts[1] || !parts[2] || (layout->compressed && !parts[3])) {
+        tc_fail_memory(error);
+        return NULL;
+    }
     if (!check_dtype(parts[layout->parts - 2], error))
         return NULL;
     struct tc_densify *densify =

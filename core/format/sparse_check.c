@@ -36,10 +36,13 @@ static bool read_index(struct window *window, uint64_t at, int64_t *index, struc
         }
     }
     const unsigned char *bytes = window->bytes + (at - window->start) * size;
+    if (size == sizeof *index) {
+        memcpy(index, bytes, sizeof *index);
+        return true;
+    }
     int32_t half;
-    memcpy(size == sizeof half ? (void *)&half : (void *)index, bytes, size);
-    if (size == sizeof half)
-        *index = half;
+    memcpy(&half, bytes, sizeof half);
+    *index = half;
     return true;
 }
 

@@ -187,15 +187,18 @@ static const struct tc_tensor *take(struct match *match, struct tc_tree_tensor *
 
 static bool match_sparse(struct match *match, struct tc_tree_tensor *tensor) {
     const struct tc_sparse_layout *layout = tensor->layout;
-    const struct tc_tensor *parts[4] = {NULL};
-    for (unsigned i = 0; i < layout->parts; i++)
-        if (!(parts[i] = take(match, tensor, layout->roles[i])))
-            return false;
-    const struct tc_tensor *shape = parts[layout->parts - 1];
-    enum tc_dtype indices = dtype_of(match, parts[0]);
-    bool fits = indices == TC_I64 || (layout->compressed && indices == TC_I32);
-    if (layout->compressed)
-        fits = fits && dtype_of(match, parts[1]) == indices;
+    unsigned last = layout->parts - 1u;
+    const struct tc_tensor *first = take(match, tensor, layout->roles[0]);
+    const struct tc_tensor *plain = first;
+    if (first && layout->compressed)
+        plain = take(match, tensor, layout->roles[1]);
+    const struct tc_tensor *values = plain ? take(match, tensor, layout->roles[last - 1]) : NULL;
+    const struct tc_tensor *shape = values ? take(match, tensor, layout->roles[last]) : NULL;
+    if (!shape)
+        return false;
+    enum tc_dtype indices = dtype_of(match, first);
+    bool fits = (indices == TC_I64 || (layout->compressed && indices == TC_I32)) &&
+                dtype_of(match, plain) == indices;
     /* The shape stands in the pickle, as the file has it. */
     return (fits && shape->dtype == TC_I64 && dtype_of(match, shape) == TC_I64 &&
             shape->rank == 1 && shape->shape[0] <= TC_MAX_RANK) ||

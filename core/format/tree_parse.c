@@ -73,15 +73,17 @@ struct tc_tree_node *tree_add(struct tree_parser *parser, enum tc_tree_kind kind
 
 /* Opens a frame for the array or object that was entered; its values belong to `node`. */
 static bool push(struct tree_parser *parser, enum frame_kind kind, uint32_t node, bool deeper) {
-    const struct tree_frame *outer = parser->depth ? &parser->frames[parser->depth - 1] : NULL;
+    static const struct tree_frame outermost = {.kind = ITEMS};
+    const struct tree_frame *outer =
+        parser->depth ? &parser->frames[parser->depth - 1] : &outermost;
     struct tree_frame frame = {.kind = (uint8_t)kind,
                                .node = node,
                                .named = parser->named,
                                .path = parser->path.length,
-                               .level = (outer ? outer->level : 0) + (deeper ? 1 : 0),
-                               .hashable = outer && outer->hashable};
+                               .level = outer->level + (deeper ? 1 : 0),
+                               .hashable = outer->hashable};
     /* What stands in a key can be a key itself, and so can the members of a set. */
-    if (outer && outer->kind == PAIRS && !outer->value)
+    if (outer->kind == PAIRS && !outer->value)
         frame.hashable = true;
     if (kind == ITEMS && parser->tree->nodes[node].kind == TC_TREE_SET)
         frame.hashable = true;

@@ -289,7 +289,7 @@ static bool read_strides(struct tree_parser *parser, struct tc_tree_tensor *tens
     if (tc_json_peek(json) != TC_JSON_ARRAY || !tc_json_begin(json, TC_JSON_ARRAY))
         return tree_bad(parser, "strides that are none");
     for (; tc_json_element(json); count++) {
-        int64_t value;
+        int64_t value = 0;
         if (!next_integer(parser, &value))
             return false;
         if (value < 0 || value >= INT64_MAX / 2 || count == TC_MAX_RANK)

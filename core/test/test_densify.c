@@ -6,6 +6,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/format/densify.h"
 #include "core/tensor/dtype.h"
@@ -302,4 +303,27 @@ Test(densify, dtypes_without_a_zero_or_a_sum) {
     expect_refused("coo", parts, TC_UNSUPPORTED, "s.values");
     parts[1].dtype = TC_F4;
     expect_refused("coo", parts, TC_UNSUPPORTED, "s.values");
+}
+
+/* The first parts were found while there was memory for their names. */
+Test(densify, without_memory_to_find_a_part) {
+    const struct part parts[] = {{"indices", TC_I64, 2, {1, 1}, I64(1)},
+                                 {"values", TC_F32, 1, {1}, F32(1)},
+                                 {"shape", TC_I64, 1, {1}, I64(2)},
+                                 {0}};
+    struct tc_sparse sparse;
+    void **taken = NULL;
+    cr_assert(make("coo", parts));
+    cr_assert(tc_sparse_of(&reader->table, &reader->table.tensors[0], &sparse));
+    tc_memory_limit(1);
+    for (size_t size = TC_MEMORY_BUFFERS; size >= sizeof *taken; size /= 2)
+        for (void **piece; (piece = malloc(size)); taken = piece)
+            *piece = taken;
+    cr_assert_null(tc_densify_make(reader, &sparse, &arena, &error));
+    cr_assert_str_eq(error.code, "memory-limit", "%s", error.message);
+    while (taken) {
+        void **next = *taken;
+        free(taken);
+        taken = next;
+    }
 }

@@ -95,7 +95,7 @@ static bool object_child(struct torch_walk *walk, struct torch_frame *frame,
                          struct torch_child *child) {
     enum { CONTENT, PART, STATE = PART + 3, SLOTS, CALLABLE, ARGUMENTS };
     struct pickle_node *object = frame->node;
-    struct pickle_node *state = pickle_state(object);
+    struct pickle_node *state = object->state;
     struct pickle_node *slots = NULL;
     uint32_t stage = frame->next++;
     bool script = object->callable && object->callable->global == PICKLE_SCRIPT_CLASS;

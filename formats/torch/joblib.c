@@ -96,7 +96,7 @@ static bool pass_objects(struct torch *torch, struct pickle *outer, struct pickl
 
 bool torch_joblib_array(struct pickle *pickle, struct pickle_node *wrapper) {
     struct torch *torch = pickle->context;
-    struct pickle_node *state = pickle_state(wrapper);
+    struct pickle_node *state = wrapper->state;
     struct pickle_node *dtype = torch_find_key(state, "dtype");
     struct pickle_node *shape = torch_find_key(state, "shape");
     struct pickle_node *order = torch_find_key(state, "order");

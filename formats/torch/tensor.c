@@ -412,7 +412,7 @@ bool torch_describe(struct torch_walk *walk, const struct pickle_node *node,
     const struct pickle_node *inner = tensor->inner;
     if (!inner)
         return false;
-    for (int i = 0; i < MAX_WRAPPERS && node->kind == PICKLE_CALL; i++) {
+    for (int i = 0; i < MAX_WRAPPERS && pickle_is(node, PICKLE_CALL); i++) {
         if (pickle_calls(node, PICKLE_REBUILD_PARAMETER)) {
             const struct pickle_node *grad = pickle_item(node->arguments, 1);
             tensor->other |= tensor->parameter;

@@ -129,13 +129,15 @@ static bool add_quantised(struct encoder *encoder, const struct torch_taken *tak
     const struct pickle_node *storage = pickle_item(call->arguments, 0);
     const struct pickle_node *how = pickle_item(call->arguments, 4);
     const struct pickle_node *scheme = pickle_item(how, 0);
+    static const char unknown[] = "it has a quantised tensor of a scheme that is not known";
+    if (!pickle_is(storage, PICKLE_STORAGE) || !pickle_is(scheme, PICKLE_GLOBAL))
+        return none(encoder, unknown);
     struct tc_text word = pickle_text(scheme);
     word.bytes += strlen("torch.");
     word.length -= strlen("torch.");
-    if (!pickle_is(storage, PICKLE_STORAGE) ||
-        (!scheme->value && !tc_text_equal(word, TC_TEXT("per_tensor_affine"))) ||
+    if ((!scheme->value && !tc_text_equal(word, TC_TEXT("per_tensor_affine"))) ||
         tc_text_ends(word, TC_TEXT("symmetric")))
-        return none(encoder, "it has a quantised tensor of a scheme that is not known");
+        return none(encoder, unknown);
     unsigned dtype = encoder->torch->storages[storage->index].dtype;
     torch_tree_begin_tag(&encoder->out, "q");
     add_name(encoder, taken);
