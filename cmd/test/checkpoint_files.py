@@ -48,11 +48,11 @@ def index(fqn, offset=None):
     return instance(MODULE, "MetadataIndex", {"fqn": fqn, "offset": offset, "index": None})
 
 
-def info(path, offset, length, transforms=None):
+def info(path, offset, length, transforms=None, kind=None):
     state = {"relative_path": path, "offset": offset, "length": length}
     if transforms is not None:
         state["transform_descriptors"] = transforms
-    return instance("torch.distributed.checkpoint.filesystem", "_StorageInfo", state)
+    return instance(*(kind or ("torch.distributed.checkpoint.filesystem", "_StorageInfo")), state)
 
 
 def pairs(items):

@@ -20,6 +20,7 @@ from pickles import (
     LEGACY_TENSOR,
     THREE,
     legacy,
+    name,
     ndarray,
     ot,
     pickled,
@@ -331,6 +332,52 @@ def rows():
         yield label, lambda p, b=before: {"in.pkl": b + p}
 
 
+def far_end(p):
+    """A zip whose end record is further from the file's end than a comment can be long: torch's reader
+    searches in steps of 4 KiB, and so finds it."""
+    inner = zip_file([Member(*each) for each in pt_members(p).items()], base=80)
+    data = inner + bytes(65535 + 22 + 1000)
+    entry = {"t": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}
+    return {"in.safetensors": safetensors_raw(json.dumps(entry).ljust(72), data)}
+
+
+def old_joblib(data):
+    """As joblib before 0.10 packed a file."""
+    return b"ZF" + hex(len(data)).encode().ljust(19) + zlib.compress(data)
+
+
+def odd_number(checksum):
+    """A valid safetensors whose first 512 bytes are a tar's header to Python, which reads its checksum
+    as it reads any number: with a sign, with underscores."""
+
+    def place(p):
+        data = tar_of(torch_tar_members(pickle=p))
+        entry = {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}
+        text = ('{"__metadata__":{"a":"'.ljust(149 - 9, "0") + " " * 8).ljust(337, "0")
+        block = bytearray(safetensors_raw((text + '"},"t":' + json.dumps(entry) + "}").ljust(504), b""))
+        block[148:156] = b" " * 8
+        block[148:156] = checksum(sum(block))
+        return {"in.pt": bytes(block) + data}
+
+    return place
+
+
+def disguised():
+    yield "an end record far from the end", far_end
+    for label, checksum in (
+        ("a sign", lambda n: b"+%06o " % n),
+        ("0o", lambda n: b"0o%05o " % n),
+        ("an underscore", lambda n: b"0_%05o " % n),
+        ("a tab", lambda n: b"%07o\t" % n),
+    ):
+        yield f"a tar whose checksum has {label}", odd_number(checksum)
+    yield "joblib's old packing", lambda p: {"in.joblib": old_joblib(p)}
+    yield (
+        "joblib's old packing in a member's name",
+        lambda p: {"in.tar": tar_member(old_joblib(p)[:100]) + old_joblib(p)[100:].ljust(512, b"\0")},
+    )
+
+
 def others():
     index = {"metadata": {"total_size": 12}, "weight_map": {"w": "a.bin", "v": "b.safetensors"}}
     yield (
@@ -359,7 +406,7 @@ def others():
 # distributed checkpoints: a range of a file is a file of its own
 
 
-def hidden_item(pack, transforms=None, whole=False):
+def hidden_item(pack, transforms=None, whole=False, kind=None):
     """A table whose value lies in the numbers of a tensor's item, where torch loads it all the same."""
 
     def place(p):
@@ -367,7 +414,7 @@ def hidden_item(pack, transforms=None, whole=False):
         numbers = b"\x11" * 64 + content + bytes(-len(content) % 4)
         count = len(numbers) // 4
         outer = item([count], numbers)
-        place = info("__0_0.distcp", outer.index(content), len(content), transforms)
+        place = info("__0_0.distcp", outer.index(content), len(content), transforms, kind)
         entry = VALUE_ENTRY if not whole else tensor_entry([3], [([0], [3])])
         entries = [("a", tensor_entry([count], [([0], [count])])), ("v", entry)]
         stored = [
@@ -387,6 +434,53 @@ def items():
     yield "a pickle in zstd as a tensor", hidden_item(zstd, ["stream.zstd/1"], whole=True)
 
 
+def renamed(header):
+    """torch's tar with its members named by headers before them, and a pickle in the numbers of a
+    storage, where a row of pickles would end inside of a string."""
+
+    def place(p):
+        count = 0x0655  # as opcodes: a string of six zeros
+        numbers = (b"0X" + (4 * count - 6 + len(p)).to_bytes(4, "little")).ljust(4 * count, b"\0")
+        storages = pickled(1) + pickled(("0", "cpu", name("torch", "FloatStorage")))
+        storages += count.to_bytes(8, "little") + numbers + p + b"."
+        members = torch_tar_members(HONEST_PICKLE, storages=storages, tensors=pickled(0))
+        rows = ((header(each), tar_member(b"x", data)) for each, data in members.items())
+        return {"in.pt": b"".join(map(b"".join, rows)) + bytes(1024)}
+
+    return place
+
+
+def pax(key, value, kind=b"x"):
+    record = f" {key}={value}\n"
+    return tar_member(b"x", f"{len(record) + 2}{record}".encode(), kind)
+
+
+def resized(header):
+    """A member that a header before it makes shorter, so that others begin inside of it."""
+
+    def place(p):
+        data = tar_of(torch_tar_members(p))
+        entry = {"t": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}
+        inner = safetensors_raw(json.dumps(entry).ljust(504), data)
+        return {"in.pt": header + tar_member(b"w.safetensors", inner) + bytes(1024)}
+
+    return place
+
+
+def misread():
+    """Files that some loader runs a pickle of, though none is where a scan would see one: not clean."""
+    for module, kind in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
+        yield f"a place that is a {kind}", hidden_item(bytes, kind=(module, kind))
+    yield "a tar of long names", renamed(lambda each: tar_member(b"x", each.encode() + b"\0", b"L"))
+    yield "a tar of PAX names", renamed(lambda each: pax("path", each))
+    for label, tag in (("spaces", b" " * 600 + b"../x"), ("a control character", b"\x1c../x")):
+        yield f"a checkpoint's latest with {label}", lambda p, tag=tag: {"latest": tag}
+    yield "a PAX size", resized(pax("size", 512))
+    yield "a PAX size for all", resized(pax("size", 512, b"g"))
+    yield "a folder with content", lambda p: {"in.tar": tar_member(b"d", b"hello" * 9, b"5") + bytes(1024)}
+    yield "an old folder with content", lambda p: {"in.tar": tar_member(b"d/", b"hello" * 9) + bytes(1024)}
+
+
 def packed_storages():
     for label, pack in PACKERS:
         yield label, lambda p, f=pack: {"in.pt": pt(HONEST_PT, {"0": f(p)})}
@@ -397,7 +491,7 @@ def behind():
 
 
 def places():
-    groups = (polyglots, zips, tars, packed, packed_storages, arrays, rows, others, items, behind)
+    groups = (disguised, polyglots, zips, tars, packed, packed_storages, arrays, rows, others, items, behind)
     for group in groups:
         for label, place in group():
             yield f"{group.__name__}: {label}", place

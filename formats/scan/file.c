@@ -9,6 +9,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 #include "core/format/backend.h"
 #include "core/format/reader.h"
@@ -73,15 +74,15 @@ static bool is_text(const struct scan_view *view, bool *text, struct tc_error *e
     return true;
 }
 
-/* Reports programs in machine code, which compiled models of torch have. */
+/* Reports programs in machine code, which compiled models of torch have: also where an archive
+ * makes their members look like numbers, which begin so once in four billion cases. */
 static bool find_native(const struct scan_view *view, struct tc_error *error) {
     static const struct {
         const char *magic;
         size_t length;
     } kinds[] = {{"\177ELF", 4}, {"MZ\x90\0", 4}, {"\xCF\xFA\xED\xFE", 4}, {"\xCA\xFE\xBA\xBE", 4}};
     for (size_t i = 0; view->region->archived && i < sizeof kinds / sizeof *kinds; i++)
-        if (view->region->role != SCAN_DATA && view->shown > 8 &&
-            memcmp(view->head, kinds[i].magic, kinds[i].length) == 0)
+        if (view->shown > 8 && memcmp(view->head, kinds[i].magic, kinds[i].length) == 0)
             return scan_find(view, SCAN_DANGEROUS, "native-code", view->region->name, 0,
                              "a program for the processor", error);
     return true;
@@ -106,12 +107,34 @@ static bool look_at_rows(const struct scan_view *view, bool *accounted, bool *so
            scan_add_region(view, behind, size - behind, view->region->name, SCAN_DATA, error);
 }
 
+/* A file that joblib before 0.10 packed, which any joblib still unpacks: "ZF", the size in 19
+ * characters of hexadecimal, perhaps a space, zlib. */
+static bool look_at_old_joblib(const struct scan_view *view, bool accounted,
+                               struct tc_error *error) {
+    size_t head = 2 + 19;
+    if (view->shown <= head + 1 || memcmp(view->head, "ZF", 2) != 0)
+        return true;
+    for (size_t i = 2; i < head; i++)
+        if (!view->head[i] || !strchr("0123456789abcdefABCDEFxX_+- \t\n\v\f\r", view->head[i]))
+            return true;
+    if (accounted)
+        scan_note(view->scan, "packed", "joblib could unpack it too");
+    head += view->head[head] == ' ';
+    struct scan_region *region =
+        scan_add_region(view, head, view->input->size - head, view->region->name, SCAN_DATA, error);
+    if (region)
+        region->packing = SCAN_ZLIB;
+    return region != NULL;
+}
+
 /* A region that is compressed as a whole, as joblib and pandas unpack files. Its content
  * is looked at in any case, and accounts for the region where nothing else does. */
 static bool look_at_packed(const struct scan_view *view, bool accounted, bool *replaced,
                            struct tc_error *error) {
     enum scan_packing packing = scan_packing_seen(view);
     *replaced = false;
+    if (!look_at_old_joblib(view, accounted, error))
+        return false;
     if (packing == SCAN_PLAIN)
         return true;
     /* Numbers often begin as LZMA does that has no magic bytes, and nobody unpacks it unasked. */
@@ -132,6 +155,13 @@ static bool look_at_packed(const struct scan_view *view, bool accounted, bool *r
     return region != NULL;
 }
 
+/* Whether DeepSpeed would take the file for the name of a checkpoint's folder, from which it loads:
+ * whatever is in it, since it leaves out more around the name than the reader does. */
+static bool names_folder(const struct scan_view *view) {
+    return view->region->role == SCAN_FILE && !view->region->archived &&
+           strcmp(tc_path_name(view->input->path), "latest") == 0;
+}
+
 /* Records why a region that nothing accounts for is not clean. */
 static bool give_up(const struct scan_view *view, bool some, const struct scan_known *known,
                     struct tc_error *error) {
@@ -149,7 +179,10 @@ static bool give_up(const struct scan_view *view, bool some, const struct scan_k
         if (known->why->class == TC_IO)
             known->why->class = TC_INVALID;
         return scan_note_broken(scan, known->why, error);
-    } else if (scan->other->class == TC_OK)
+    } else if (names_folder(view))
+        scan_note(scan, "zero-latest",
+                  "it does not name the folder of a checkpoint in plain words");
+    else if (scan->other->class == TC_OK)
         *scan->other = *known->why;
     return true;
 }

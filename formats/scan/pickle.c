@@ -55,11 +55,14 @@ static bool is_extension(const struct pickle_node *global) {
            tc_text_equal(pickle_text(global), TC_TEXT("copyreg.extension"));
 }
 
-/* Whether it is the class by which the table of a distributed checkpoint says where an item is. */
+/* Whether it is a class without which the table of a distributed checkpoint leads to no item: torch
+ * looks an item up by an index of this class, but takes any object for the place that it finds. */
 static bool is_place(const struct pickle_node *global) {
-    return global->kind == PICKLE_GLOBAL &&
-           tc_text_equal(pickle_text(global),
-                         TC_TEXT("torch.distributed.checkpoint.filesystem._StorageInfo"));
+    if (global->kind != PICKLE_GLOBAL)
+        return false;
+    struct tc_text name = pickle_text(global);
+    return tc_text_equal(name, TC_TEXT("torch.distributed.checkpoint.metadata.MetadataIndex")) ||
+           tc_text_equal(name, TC_TEXT("torch.distributed.checkpoint.filesystem._StorageInfo"));
 }
 
 bool scan_on_global(void *context, const struct pickle_node *global, struct tc_error *error) {

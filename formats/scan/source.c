@@ -160,6 +160,9 @@ static bool read_pair(struct keras *keras, const char *key, const char *value, u
     if (strcmp(value, "Lambda") == 0 || strcmp(value, "__lambda__") == 0)
         return scan_find(view, SCAN_DANGEROUS, "keras-lambda", tc_text_of(value), at,
                          "a function of Keras that is Python's bytecode", error);
+    if (strcmp(value, "TorchModuleWrapper") == 0 || strcmp(value, "TFSMLayer") == 0)
+        return scan_find(view, SCAN_DANGEROUS, "keras-loader", tc_text_of(value), at,
+                         "a layer of Keras that loads a pickle or another model", error);
     if (strcmp(value, "function") == 0 && strcmp(keras->module, "builtins") == 0)
         return scan_find(view, SCAN_DANGEROUS, "keras-module", TC_TEXT("builtins"), at,
                          "a function of Python's own", error);

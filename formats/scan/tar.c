@@ -16,35 +16,47 @@
 
 #define BLOCK 512u
 #define WINDOW ((size_t)1 << 18)
+/* The longest header of a member's name, times and the like. */
+#define MAX_EXTENDED ((uint64_t)1 << 20)
 #define SIZE_FIELD 124u
 #define SUM_FIELD 148u
 #define KIND_FIELD 156u
 
-/* Reads octal digits with spaces and NULs around them, or GNU's base 256. */
-static bool read_number(const unsigned char *field, size_t length, uint64_t *number) {
-    *number = 0;
-    if (field[0] == 0x80) {
+/* Reads a number as Python's tarfile does, and more: octal digits, among which may be what Python's
+ * int() takes (spaces, signs, "_", "0o"), or GNU's base 256. *odd: no honest writer has it so. */
+static bool read_number(const unsigned char *field, size_t length, int64_t *number, bool *odd) {
+    bool negative = false;
+    *number = *odd = field[0] == 0xFF;
+    if (field[0] == 0x80 || field[0] == 0xFF) {
+        *number = -*number;
         for (size_t i = 1; i < length; i++) {
-            if (*number >> 55)
+            if (*number > INT64_MAX >> 9 || *number < INT64_MIN >> 9)
                 return false;
-            *number = *number << 8 | field[i];
+            *number = *number * 256 + field[i];
         }
         return true;
     }
     for (size_t i = 0; i < length && field[i]; i++) {
+        if (field[i] >= '0' && field[i] <= '7') {
+            *number = *number * 8 + (field[i] - '0');
+            continue;
+        }
         if (field[i] == ' ')
             continue;
-        if (field[i] < '0' || field[i] > '7')
+        bool space = (field[i] >= '\t' && field[i] <= '\r') || (field[i] >= 0x1C && field[i] < ' ');
+        if (!space && !strchr("+-_oO", field[i]))
             return false;
-        *number = *number << 3 | (uint64_t)(field[i] - '0');
+        *odd = true;
+        negative |= field[i] == '-';
     }
+    *number = negative ? -*number : *number;
     return true;
 }
 
 /* Whether a block is a header, by its checksum: the sum of its bytes, which some
  * programs take as signed. */
-static bool is_header(const unsigned char *block) {
-    uint64_t expected;
+static bool is_header(const unsigned char *block, bool *odd) {
+    int64_t expected;
     int64_t plain = 0;
     int64_t with_sign = 0;
     for (size_t i = 0; i < BLOCK; i++) {
@@ -52,8 +64,10 @@ static bool is_header(const unsigned char *block) {
         plain += own ? ' ' : block[i];
         with_sign += own ? ' ' : (signed char)block[i];
     }
-    return read_number(block + SUM_FIELD, 8, &expected) && expected &&
-           ((int64_t)expected == plain || (int64_t)expected == with_sign);
+    if (!read_number(block + SUM_FIELD, 8, &expected, odd))
+        return false;
+    *odd |= expected <= 0; /* which only bytes taken as signed give */
+    return expected == plain || expected == with_sign;
 }
 
 static bool is_zero(const unsigned char *block) {
@@ -89,6 +103,39 @@ static const unsigned char *block_at(struct tar *tar, uint64_t at, struct tc_err
 
 static const char *const torch_members[] = {"sys_info", "storages", "tensors", "pickle"};
 
+/* Whether a text begins with the name of one of torch's members, which then ends. */
+static bool names_torch(struct tc_text text) {
+    for (unsigned i = 0; i < 4; i++) {
+        size_t length = strlen(torch_members[i]);
+        if (tc_text_starts(text, tc_text_of(torch_members[i])) &&
+            (text.length == length || strchr("\n/", text.bytes[length])))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a header for the next member changes how it is read: its size, or the order of its bytes;
+ * or gives it the name of one of torch's members, of which torch does not read it in rows. */
+static bool check_extended(struct tar *tar, uint64_t at, uint64_t size, struct tc_error *error) {
+    if (size > MAX_EXTENDED) {
+        tar->damaged = true;
+        return true;
+    }
+    char *bytes = tc_input_load(tar->view->input, at, size, error);
+    if (!bytes)
+        return false;
+    struct tc_text text = {bytes, size};
+    tar->damaged |= names_torch(text) || memmem(bytes, size, " size=", 6) ||
+                    memmem(bytes, size, " GNU.sparse", 11);
+    for (const char *path; (path = memmem(text.bytes, text.length, " path=", 6)) != NULL;) {
+        text.length -= (size_t)(path + 6 - text.bytes);
+        text.bytes = path + 6;
+        tar->damaged |= names_torch(text);
+    }
+    free(bytes);
+    return true;
+}
+
 static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at, uint64_t size,
                        bool whole, struct tc_error *error) {
     struct scan *scan = tar->view->scan;
@@ -103,8 +150,14 @@ static bool add_member(struct tar *tar, const unsigned char *header, uint64_t at
         if (tc_text_equal(text, tc_text_of(torch_members[i])))
             tar->torch |= 1u << i;
     /* A link, a device or the like, which no tensor file has. */
-    if (!strchr("0157xgL", header[KIND_FIELD]) && header[KIND_FIELD])
+    char kind = (char)header[KIND_FIELD];
+    if (!strchr("0157xgL", kind) && kind)
         tar->damaged = true;
+    /* Readers differ in whether a folder or a link has content. */
+    bool folder = (kind == '0' || !kind) && length && name[length - 1] == '/';
+    tar->damaged |= size && (folder || kind == '1' || kind == '5');
+    if (kind && strchr("xgL", kind) && !check_extended(tar, at, size, error))
+        return false;
     bool data = tar->damaged || tar->view->region->role == SCAN_DATA;
     struct scan_region *region =
         scan_add_region(tar->view, at, size, text, data ? SCAN_DATA : SCAN_MEMBER, error);
@@ -119,7 +172,8 @@ static bool walk(struct tar *tar, struct tc_error *error) {
     uint64_t end = tar->view->input->size;
     uint64_t at = 0;
     while (end - at >= BLOCK) {
-        uint64_t size = 0;
+        int64_t number = 0;
+        bool odd[2] = {false, false};
         const unsigned char *block = block_at(tar, at, error);
         if (!block)
             return false;
@@ -128,13 +182,15 @@ static bool walk(struct tar *tar, struct tc_error *error) {
             tar->ended = true;
             continue;
         }
-        if (!is_header(block) || !read_number(block + SIZE_FIELD, 12, &size)) {
+        if (!is_header(block, &odd[0]) || !read_number(block + SIZE_FIELD, 12, &number, &odd[1]) ||
+            number < 0) {
             tar->damaged = true;
             continue;
         }
+        uint64_t size = (uint64_t)number;
         uint64_t left = end - at;
         bool whole = size <= left;
-        tar->damaged |= tar->ended || !whole;
+        tar->damaged |= tar->ended || !whole || odd[0] || odd[1];
         if (!add_member(tar, block, at, whole ? size : left, whole, error))
             return false;
         uint64_t padded = whole ? (size + BLOCK - 1) / BLOCK * BLOCK : 0;
@@ -178,7 +234,8 @@ bool scan_tar(const struct scan_view *view, bool *accounted, struct tc_error *er
     if (view->shown < BLOCK || view->region->fragment)
         return true;
     bool marked = memcmp(view->head + 257, "ustar", 5) == 0 && view->region->role != SCAN_DATA;
-    if (!marked && !is_header(view->head))
+    bool odd = false;
+    if (!marked && (!is_header(view->head, &odd) || (odd && view->region->role == SCAN_DATA)))
         return true;
     tar.window = malloc(WINDOW);
     struct scan_region *before = view->scan->pending;

@@ -23,6 +23,8 @@
 #define END_BYTES 22u
 #define LOCATOR_BYTES 20u
 #define TAIL_BYTES ((size_t)65535 + END_BYTES)
+/* torch searches for the end record in steps of 4 KiB, and so up to one step further. */
+#define SEARCHED_BYTES (TAIL_BYTES + 4096)
 #define LOCAL_BYTES 30u
 #define WINDOW ((size_t)1 << 20)
 /* How many members of a broken archive are looked at; the file is broken anyway. */
@@ -55,7 +57,7 @@ bool scan_zip_seen(struct scan_view *view, struct tc_error *error) {
                 (memcmp(view->head, "PK\3\4", 4) == 0 || memcmp(view->head, "PK\5\6", 4) == 0);
     if (view->zip || view->region->fragment || input->size < END_BYTES)
         return true;
-    size_t size = input->size < TAIL_BYTES ? input->size : TAIL_BYTES;
+    size_t size = input->size < SEARCHED_BYTES ? input->size : SEARCHED_BYTES;
     uint64_t base = input->size - size;
     unsigned char *tail = tc_input_load(input, base, size, error);
     if (!tail)
@@ -72,7 +74,8 @@ bool scan_zip_seen(struct scan_view *view, struct tc_error *error) {
 
 /* What kind of archive it is, by the names of its members. */
 struct traits {
-    struct tc_text root; /* torch's folder, with its slash; bytes are NULL: none */
+    struct tc_text root;     /* torch's folder, with its slash; bytes are NULL: none */
+    struct tc_text compiled; /* a part of a compiled model; bytes are NULL: none */
     bool script;
     bool package;
 };
@@ -98,6 +101,9 @@ static struct traits traits_of(const struct zip *zip) {
         bool model = is_old_model(name);
         if (!traits.root.bytes && (pickle || model))
             traits.root = (struct tc_text){name.bytes, name.length - (pickle ? 8u : 10u)};
+        /* torch's loader of compiled models links these, or has a compiler make what it links. */
+        if (!traits.compiled.bytes && in_folder(name, "/aotinductor/"))
+            traits.compiled = name;
         old |= model;
         code |= in_folder(name, "/code/");
         traits.script |= scan_name_ends(name, "/constants.pkl");
@@ -378,6 +384,9 @@ bool scan_zip(struct scan_view *view, bool *accounted, struct tc_error *error) {
         ok = check_names(view, &zip, error) && look_at_comment(view, error);
         for (size_t i = zip.count; i > 0 && ok; i--)
             ok = add_member(view, &traits, &zip.members[i - 1], error);
+        if (ok && traits.compiled.bytes)
+            ok = scan_find(view, SCAN_DANGEROUS, "native-code", traits.compiled, 0,
+                           "a compiled model, which loading it would link or compile", error);
         if (ok && traits.package)
             ok = scan_find(view, SCAN_DANGEROUS, "torch-package", TC_TEXT("torch.package"), 0,
                            "a package of Python modules, which loading it would run", error);
