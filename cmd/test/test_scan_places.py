@@ -265,8 +265,11 @@ def programs():
     yield "Keras, a module", {"in.keras": keras(layer("run", "subprocess"))}, UNSAFE, "keras-module"
     for loader in ("TorchModuleWrapper", "TFSMLayer"):
         yield f"Keras, a {loader}", {"in.keras": keras(layer(loader))}, UNSAFE, "keras-loader"
-    builtin = layer("function", "builtins", config="exec")
-    yield "Keras, a function", {"in.keras": keras(builtin)}, UNSAFE, "keras-module"
+    for module in ("builtins", "keras.utils"):
+        function = layer("function", module, config="exec")
+        behind = dict(reversed(function.items()))  # the module is said behind the class
+        for label, each in (("", function), (", said first", behind)):
+            yield f"Keras, a function of {module}{label}", {"in.keras": keras(each)}, UNSAFE, "keras-function"
     own = layer("Mine", registered_name="Custom>Mine")
     yield "Keras, a class", {"in.keras": keras(own)}, CODE, "keras-custom"
     old = b'\x89HDF\r\n\x1a\n{"class_name": "Lambda", "config": 1}' + bytes(99)

@@ -103,11 +103,6 @@ static bool search_bytecode(const struct scan_view *view, struct tc_text bytes,
 
 /* Keras: strings of a JSON text, each with the key before it */
 
-struct keras {
-    const struct scan_view *view;
-    char module[MAX_STRING];
-};
-
 /* Reads a string from its opening quote on; *at moves behind it. Escapes are replaced
  * by what they stand for; a long string is cut. */
 static void take_string(struct tc_text text, size_t *at, char string[MAX_STRING]) {
@@ -142,15 +137,12 @@ static bool is_keras(const char *module) {
     return false;
 }
 
-static bool read_pair(struct keras *keras, const char *key, const char *value, uint64_t at,
+static bool read_pair(const struct scan_view *view, const char *key, const char *value, uint64_t at,
                       struct tc_error *error) {
-    const struct scan_view *view = keras->view;
-    if (strcmp(key, "module") == 0) {
-        memcpy(keras->module, value, MAX_STRING);
+    if (strcmp(key, "module") == 0)
         return is_keras(value) ||
                scan_find(view, SCAN_DANGEROUS, "keras-module", tc_text_of(value), at,
                          "a module outside of Keras, which loading the model would import", error);
-    }
     if (strcmp(key, "registered_name") == 0)
         return !strchr(value, '>') ||
                scan_find(view, SCAN_PROGRAM, "keras-custom", tc_text_of(value), at,
@@ -163,9 +155,10 @@ static bool read_pair(struct keras *keras, const char *key, const char *value, u
     if (strcmp(value, "TorchModuleWrapper") == 0 || strcmp(value, "TFSMLayer") == 0)
         return scan_find(view, SCAN_DANGEROUS, "keras-loader", tc_text_of(value), at,
                          "a layer of Keras that loads a pickle or another model", error);
-    if (strcmp(value, "function") == 0 && strcmp(keras->module, "builtins") == 0)
-        return scan_find(view, SCAN_DANGEROUS, "keras-module", TC_TEXT("builtins"), at,
-                         "a function of Python's own", error);
+    /* Whatever module it is of, which may be said before or behind. */
+    if (strcmp(value, "function") == 0)
+        return scan_find(view, SCAN_DANGEROUS, "keras-function", tc_text_of(value), at,
+                         "a function by its name, of Keras or of Python", error);
     if (strcmp(value, "TFOpLambda") == 0 || strcmp(value, "SlicingOpLambda") == 0)
         return scan_find(view, SCAN_PROGRAM, "keras-custom", tc_text_of(value), at,
                          "an operator of TensorFlow by its name", error);
@@ -173,7 +166,6 @@ static bool read_pair(struct keras *keras, const char *key, const char *value, u
 }
 
 static bool read_config(const struct scan_view *view, struct tc_text text, struct tc_error *error) {
-    struct keras keras = {.view = view};
     char key[MAX_STRING] = {0};
     char string[MAX_STRING] = {0};
     bool value = false; /* a colon came before */
@@ -190,7 +182,7 @@ static bool read_config(const struct scan_view *view, struct tc_text text, struc
         take_string(text, &at, string);
         if (!value)
             memcpy(key, string, sizeof key);
-        else if (!read_pair(&keras, key, string, start, error))
+        else if (!read_pair(view, key, string, start, error))
             return false;
         value = false;
     }
