@@ -458,7 +458,7 @@ def stop_after(process, done, number):
     while seen < done and process.stdout.readline():
         seen += 1
     os.kill(process.pid, number)
-    rest, err = process.communicate(timeout=60)
+    rest, err = process.communicate(timeout=600)
     return seen + len(rest.splitlines()), err
 
 

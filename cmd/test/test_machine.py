@@ -201,7 +201,7 @@ def change_while_read(what, change, folder):
     process.send_signal(signal.SIGSTOP)
     change(path)
     process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     if process.returncode == OK:
         raise Skip("it was done before the change")
     check_equal(process.returncode, IO, f"exit code (stderr: {text(err)})")
@@ -244,7 +244,7 @@ def two_writers(name, turns, folder):
                 subprocess.Popen([TCONV, *words], cwd=bench.place, stderr=subprocess.PIPE)
                 for words in (scenario.arguments, other)
             ]
-            errors = [process.communicate(timeout=60)[1] for process in both]
+            errors = [process.communicate(timeout=600)[1] for process in both]
             check_equal([process.returncode for process in both], [OK, OK], f"{errors}")
             found = faults.contents(bench.place)
             if found not in (bench.new, rival):
@@ -271,7 +271,7 @@ def random_signals(name, turns, folder):
             )
             time.sleep(dice.uniform(0, longest))
             process.send_signal(number)
-            err = process.communicate(timeout=60)[1]
+            err = process.communicate(timeout=600)[1]
             found = faults.contents(bench.place)
             why = f"TCONV_TEST_SEED={SEED}, turn {turn}, {number.name}, ended {process.returncode}"
             if process.returncode not in (OK, -number) or b"Sanitizer" in err:

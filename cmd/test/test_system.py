@@ -94,7 +94,7 @@ def signalled(number, delay, folder):
     before, process = start_big(folder)
     time.sleep(delay)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     if process.returncode == OK:
         raise Skip("it was done before the signal came")
     check_equal(process.returncode, -number, f"how it ended (stderr: {text(err)})")
@@ -154,7 +154,7 @@ def input_changes(change, folder):
     time.sleep(0.05)
     change(folder / "in.safetensors")
     before["in.safetensors"] = snapshot(folder)["in.safetensors"]
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     if process.returncode == OK:
         raise Skip("it was done before the change")
     check_equal(process.returncode, IO, f"exit code (stderr: {text(err)})")
@@ -483,7 +483,7 @@ def receipt_signalled(number, folder):
     )
     time.sleep(0.3)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     if process.returncode == OK:
         raise Skip("it was done before the signal came")
     check_equal(process.returncode, -number, "how it ended")
