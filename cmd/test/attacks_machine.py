@@ -99,7 +99,7 @@ def output_appears(folder):
     while process.poll() is None and not writes(process):
         time.sleep(0.001)
     (folder / "out.deathtensors").write_bytes(OLD_TARGET)
-    process.wait(60)
+    process.wait(600)
     check_equal(process.returncode, IO, "exit code")
     check_equal((folder / "out.deathtensors").read_bytes(), OLD_TARGET, "the other's output")
     check_equal(sorted(os.listdir(folder)), ["in.safetensors", "out.deathtensors"], "files")
@@ -163,7 +163,7 @@ def input_is_replaced(folder):
     while process.poll() is None and not writes(process):
         time.sleep(0.001)
     os.rename(folder / "new.safetensors", folder / "in.safetensors")
-    process.wait(60)
+    process.wait(600)
     check_equal(process.returncode, OK, "exit code")
     check_equal(digest(folder, "out.deathtensors"), expected, "digest")
 
@@ -227,7 +227,7 @@ def output_folder_is_renamed(folder):
     while process.poll() is None and not writes(process):
         time.sleep(0.001)
     os.rename(folder / "place", folder / "moved")
-    process.wait(60)
+    process.wait(600)
     check_equal(process.returncode, IO, "exit code")
     check_equal(os.listdir(folder / "moved"), [], "what is left")
 

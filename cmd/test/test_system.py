@@ -221,7 +221,7 @@ def closed_pipe(folder):
     process.stdout.close()
     err = process.stderr.read()
     check_equal(
-        process.wait(60) in (-signal.SIGPIPE, IO),
+        process.wait(600) in (-signal.SIGPIPE, IO),
         True,
         f"died of the closed pipe, with {process.returncode} (stderr: {text(err)})",
     )
