@@ -97,8 +97,10 @@ static bool read_step(struct tc_file_sum *sum, unsigned char *bytes, size_t leng
         ssize_t got = pread(sum->fd, bytes + done, length - done, (off_t)(sum->at + done));
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0)
-            return tc_fail_errno(error, got ? errno : EIO, "read", "cannot read the output");
+        if (got <= 0) {
+            tc_fail_errno(error, got ? errno : EIO, "read", "cannot read the output");
+            return tc_error_in_file(error, sum->path);
+        }
         done += (size_t)got;
     }
     return true;
@@ -273,10 +275,13 @@ void tc_file_sums_follow(struct tc_file_sums *sums, struct tc_outfile *out) {
     pthread_mutex_unlock(&sums->lock);
     int fd = most ? -1 : fcntl(out->fd, F_DUPFD_CLOEXEC, 3);
     struct tc_file_sum *sum = fd >= 0 ? add_sum(sums, NULL, fd, &ignored) : NULL;
-    if (sum)
-        out->progress = &sum->follow;
-    else if (fd >= 0)
-        close(fd);
+    if (!sum) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    sum->path = out->publish->path;
+    out->progress = &sum->follow;
 }
 
 struct tc_file_sum *tc_file_sums_followed(struct tc_file_sums *sums, struct tc_outfile *out) {

@@ -21,6 +21,7 @@ struct tc_file_sum {
     size_t number;                     /* in the list */
     struct tc_input *input;            /* NULL: a file that is followed */
     int fd;                            /* of that, -1 otherwise */
+    const char *path;                  /* of that, for messages */
     struct tc_outfile_progress follow; /* how far that is written */
     enum tc_file_sum_state state;
     uint64_t at; /* bytes that are hashed */
