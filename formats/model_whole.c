@@ -1,8 +1,5 @@
 #include "formats/model_whole.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 #include "core/format/restore_metadata.h"
 #include "formats/model_name.h"
 #include "formats/registry.h"

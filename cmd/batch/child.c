@@ -48,7 +48,7 @@ struct file_facts {
 /* An error without its pointers. */
 struct flat_error {
     uint64_t class;
-    uint64_t link_outside; /* because of TC_REASON_LINK_OUTSIDE */
+    uint64_t reason;
     uint64_t offset;
     uint64_t has_offset;
     uint64_t has_tensor;
@@ -186,7 +186,7 @@ static bool tell_end(void *context, enum conversion_outcome outcome, const struc
 static void tell_error(void *context, const struct tc_error *error) {
     /* Told without taking memory, of which there may be none. */
     struct flat_error flat = {.class = error->class,
-                              .link_outside = error->reason == TC_REASON_LINK_OUTSIDE,
+                              .reason = error->reason,
                               .offset = error->offset,
                               .has_offset = error->has_offset,
                               .has_tensor = error->has_tensor};
@@ -198,7 +198,7 @@ static void tell_error(void *context, const struct tc_error *error) {
     memcpy(flat.hint, error->hint, sizeof flat.hint);
     if (is_kept_out(context, error)) {
         flat.class = TC_UNSAFE;
-        flat.link_outside = true;
+        flat.reason = TC_REASON_LINK_OUTSIDE;
         memcpy(flat.code, BATCH_LINK_OUTSIDE, sizeof BATCH_LINK_OUTSIDE);
         memcpy(flat.message, BATCH_LEADS_OUT, sizeof BATCH_LEADS_OUT);
         flat.hint[0] = '\0';
@@ -283,11 +283,12 @@ static bool take_error(struct batch_report *report, const char *bytes, size_t le
     ok = ok && is_text(flat->code, sizeof flat->code) && is_text(flat->file, sizeof flat->file) &&
          is_text(flat->tensor, sizeof flat->tensor) &&
          is_text(flat->message, sizeof flat->message) && is_text(flat->hint, sizeof flat->hint) &&
-         (flat->class == TC_INTERNAL || (flat->class > TC_OK && flat->class <= TC_IO));
+         (flat->class == TC_INTERNAL || (flat->class > TC_OK && flat->class <= TC_IO)) &&
+         flat->reason < TC_REASONS;
     if (ok) {
         memcpy(report->code, flat->code, sizeof report->code);
         error->class = (enum tc_class)flat->class;
-        error->reason = flat->link_outside ? TC_REASON_LINK_OUTSIDE : TC_REASON_NONE;
+        error->reason = (enum tc_reason)flat->reason;
         error->code = report->code;
         error->offset = flat->offset;
         error->has_offset = flat->has_offset != 0;

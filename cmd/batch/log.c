@@ -17,24 +17,29 @@
 
 #define HEX (2 * TC_SHA256_BYTES + 1)
 
-static void print_time(char *text, const struct stat *status) {
-    snprintf(text, 48, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
+static void print_time(char text[HEX], const struct stat *status) {
+    snprintf(text, HEX, "%lld.%09ld", (long long)status->st_mtim.tv_sec, status->st_mtim.tv_nsec);
+}
+
+/* What a file looks like from outside; NULL: it is not there. */
+static void add_status(struct tc_buffer *text, const char *path, const struct stat *status) {
+    char time[HEX] = "";
+    if (status)
+        print_time(time, status);
+    tc_buffer_add_string(text, path);
+    tc_buffer_add(text, "", 1);
+    tc_buffer_addf(text, "%lld %s\n", status ? (long long)status->st_size : -1, time);
 }
 
 static bool add_state(struct tc_buffer *text, const char *path, struct tc_error *error) {
     struct stat status;
-    char time[48] = "";
     bool there = stat(path, &status) == 0;
     if (!there && !tc_path_missing(errno)) {
         tc_fail_errno(error, errno, "log",
                       "cannot find out which file this is, for the log of the batch");
         return tc_error_in_file(error, path);
     }
-    if (there)
-        print_time(time, &status);
-    tc_buffer_add_string(text, path);
-    tc_buffer_add(text, "", 1);
-    tc_buffer_addf(text, "%lld %s\n", there ? (long long)status.st_size : -1, time);
+    add_status(text, path, there ? &status : NULL);
     return true;
 }
 
@@ -46,11 +51,7 @@ struct tree_state {
 
 static void add_file(void *context, const char *path, const struct stat *status) {
     struct tree_state *state = context;
-    char time[48];
-    print_time(time, status);
-    tc_buffer_add_string(state->text, path);
-    tc_buffer_add(state->text, "", 1);
-    tc_buffer_addf(state->text, "%lld %s\n", (long long)status->st_size, time);
+    add_status(state->text, path, status);
 }
 
 static void add_link(void *context, const char *path) {

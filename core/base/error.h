@@ -44,6 +44,7 @@ enum tc_reason {
     TC_REASON_LINK_OUTSIDE,   /* a link leads out of the tree that a batch was given */
     TC_REASON_NO_RANGES,      /* the server gives files as a whole only */
     TC_REASON_DENIED,         /* the server wants a token, or another one */
+    TC_REASONS,
 };
 
 struct tc_error {

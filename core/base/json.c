@@ -124,21 +124,11 @@ bool tc_json_element(struct tc_json *json) {
     return !json->failed && next_member(json, ']');
 }
 
-static int hex_value(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Four hexadecimal digits at `at`, which it passes. */
 static bool read_hex(struct tc_json *json, uint32_t *value) {
     *value = 0;
     for (int i = 0; i < 4; i++, json->at++) {
-        int digit = json->at < json->length ? hex_value(json->bytes[json->at]) : -1;
+        int digit = json->at < json->length ? tc_hex_digit(json->bytes[json->at]) : -1;
         if (digit < 0)
             return tc_json_fail(json, "bad \\u escape in a string");
         *value = *value << 4 | (uint32_t)digit;

@@ -21,6 +21,14 @@ int tc_text_compare(struct tc_text a, struct tc_text b) {
     return (a.length > b.length) - (a.length < b.length);
 }
 
+int tc_hex_digit(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 bool tc_text_starts(struct tc_text text, struct tc_text prefix) {
     return text.length >= prefix.length && memcmp(text.bytes, prefix.bytes, prefix.length) == 0;
 }

@@ -28,6 +28,8 @@ bool tc_text_starts(struct tc_text text, struct tc_text prefix);
 bool tc_text_ends(struct tc_text text, struct tc_text suffix);
 /* The precision for %.*s: the text's length, but at most `most`. */
 int tc_text_shown(struct tc_text text, int most);
+/* What a hexadecimal digit stands for; -1: it is none. */
+int tc_hex_digit(char c);
 /* The next line of a string, without its newline; false at the end. */
 bool tc_text_line(const char **at, struct tc_text *line);
 

@@ -429,14 +429,6 @@ bool tc_hub_parse(struct tc_hub_place *place, const char *address, struct tc_err
     return split_place(place, take_type(place, place->text), error);
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool decode(char *text) {
     char *to = text;
     for (const char *at = text; *at; to++) {
@@ -444,8 +436,8 @@ static bool decode(char *text) {
             *to = *at++;
             continue;
         }
-        int high = hex_digit(at[1]);
-        int low = high < 0 ? -1 : hex_digit(at[2]);
+        int high = tc_hex_digit(at[1]);
+        int low = high < 0 ? -1 : tc_hex_digit(at[2]);
         if (low < 0 || high * 16 + low == 0)
             return false;
         *to = (char)(high * 16 + low);

@@ -13,15 +13,8 @@
 /* Hosts of stores; the Hub has a few. */
 #define MOST_STORES 64u
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 bool fetch_plain_take(struct fetch_plain *state, char c, char *plain, bool *escaped) {
-    int digit = hex_digit(c);
+    int digit = tc_hex_digit(c);
     *escaped = state->escape > 0;
     *plain = c;
     if (state->escape == 0 && c == '\\') {

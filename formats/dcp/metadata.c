@@ -79,8 +79,7 @@ static bool read_dtype(struct parse *parse, const struct pickle_node *properties
     if (!pickle_is(dtype, PICKLE_GLOBAL) || dtype->global != PICKLE_DTYPE)
         return bad(parse, "a tensor has no dtype");
     if (dtype->value == TC_NONE)
-        return tc_fail(parse->error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
-                       tc_text_shown(pickle_text(dtype), 40), pickle_text(dtype).bytes);
+        return torch_refuse_dtype(dtype, parse->error);
     entry->dtype = dtype->value;
     return true;
 }

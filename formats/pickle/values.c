@@ -58,13 +58,6 @@ static unsigned take_base(struct tc_text *digits, bool octal) {
     return octal ? 8 : 10;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Reads digits, with single underscores between them. *large: 63 bits can't hold it. */
 static bool read_digits(struct tc_text digits, unsigned base, uint64_t *value, bool *large) {
     bool line = true; /* none may come first */
@@ -77,7 +70,7 @@ static bool read_digits(struct tc_text digits, unsigned base, uint64_t *value, b
             return false;
         if (line)
             continue;
-        int digit = hex_digit(digits.bytes[i]);
+        int digit = tc_hex_digit(digits.bytes[i]);
         if (digit < 0 || (unsigned)digit >= base)
             return false;
         *large |= *value > (INT64_MAX - (uint64_t)digit) / base;
@@ -224,8 +217,8 @@ static bool plain_real(struct pickle *pickle, struct tc_text *digits) {
         return false;
     size_t kept = 0;
     for (size_t i = 0; i < digits->length; i++) {
-        bool between = i && i + 1 < digits->length && hex_digit(digits->bytes[i - 1]) >= 0 &&
-                       hex_digit(digits->bytes[i + 1]) >= 0;
+        bool between = i && i + 1 < digits->length && tc_hex_digit(digits->bytes[i - 1]) >= 0 &&
+                       tc_hex_digit(digits->bytes[i + 1]) >= 0;
         if (digits->bytes[i] != '_' || !between)
             copy[kept++] = digits->bytes[i];
     }
@@ -265,7 +258,7 @@ static bool read_hex(struct tc_text line, size_t at, size_t count, uint32_t *val
     if (count > line.length || at > line.length - count)
         return false;
     for (size_t i = 0; i < count; i++) {
-        int digit = hex_digit(line.bytes[at + i]);
+        int digit = tc_hex_digit(line.bytes[at + i]);
         if (digit < 0)
             return false;
         *value = *value << 4 | (uint32_t)digit;

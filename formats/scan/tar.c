@@ -26,9 +26,11 @@
  * int() takes (spaces, signs, "_", "0o"), or GNU's base 256. *odd: no honest writer has it so. */
 static bool read_number(const unsigned char *field, size_t length, int64_t *number, bool *odd) {
     bool negative = false;
-    *number = *odd = field[0] == 0xFF;
+    *number = 0;
+    *odd = false;
     if (field[0] == 0x80 || field[0] == 0xFF) {
-        *number = -*number;
+        *odd = field[0] == 0xFF; /* a negative number, in two's complement */
+        *number = *odd ? -1 : 0;
         for (size_t i = 1; i < length; i++) {
             if (*number > INT64_MAX >> 9 || *number < INT64_MIN >> 9)
                 return false;

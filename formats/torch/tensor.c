@@ -104,6 +104,12 @@ static bool read_notes(struct torch_walk *walk, const struct pickle_node *notes,
     return true;
 }
 
+bool torch_refuse_dtype(const struct pickle_node *dtype, struct tc_error *error) {
+    struct tc_text name = pickle_text(dtype);
+    return tc_fail(error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
+                   tc_text_shown(name, 40), name.bytes);
+}
+
 static bool read_dense(struct torch_walk *walk, const struct pickle_node *node,
                        struct torch_shape *shape) {
     const struct pickle_node *arguments = node->arguments;
@@ -115,11 +121,8 @@ static bool read_dense(struct torch_walk *walk, const struct pickle_node *node,
         if (!pickle_is(dtype, PICKLE_GLOBAL) || dtype->global != PICKLE_DTYPE ||
             shape->dtype != TC_NONE)
             return torch_walk_bad(walk, "a tensor has no dtype, or a storage that has one already");
-        if (dtype->value == TC_NONE) {
-            struct tc_text name = pickle_text(dtype);
-            return tc_fail(walk->error, TC_UNSUPPORTED, "dtype", "a tensor of dtype %.*s",
-                           tc_text_shown(name, 40), name.bytes);
-        }
+        if (dtype->value == TC_NONE)
+            return torch_refuse_dtype(dtype, walk->error);
         shape->dtype = dtype->value;
         return read_notes(walk, pickle_item(arguments, 7), shape);
     }

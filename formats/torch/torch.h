@@ -243,6 +243,8 @@ bool torch_add_tensor(struct torch *torch, struct tc_text name, const struct tor
 /* The value of a text key in a dict; where the key occurs twice, the last value, as in
  * Python. NULL where it does not occur, or the node is not a dict. */
 struct pickle_node *torch_find_key(const struct pickle_node *dict, const char *key);
+/* Fails for a tensor of a dtype that is known as a value alone. */
+bool torch_refuse_dtype(const struct pickle_node *dtype, struct tc_error *error);
 
 /* Adds all tensors and metadata that a pickle's result holds. */
 bool torch_walk(struct torch *torch, struct pickle_node *root, struct tc_error *error);
