@@ -274,6 +274,11 @@ static bool list_folder(struct listing_state *state, const char *below, struct t
     tc_listing_init(&listing);
     bool ok =
         path ? model_list(&listing, path, state->copy->options, error) : tc_fail_memory(error);
+    /* The kernel may count the links of a circle sooner than check_link sees where one leads. */
+    if (!ok && error->class == TC_IO && error->errnum == ELOOP) {
+        error->class = TC_UNSAFE;
+        error->code = "link-broken";
+    }
     ok = ok && check_limits(state->copy, below, listing.count, error);
     for (size_t i = 0; i < listing.count && ok; i++)
         ok = list_entry(state, below, &listing.entries[i], error);
